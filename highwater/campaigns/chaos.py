@@ -1,4 +1,4 @@
-"""The `chaos` job: does `safe` keep its promise, and does the harness still catch protocols that do not?
+"""The `chaos` job checks that protocol `safe` keeps the promise and that the harness still catches known-bad protocols.
 
     1. corpus      every plan that once found a bug, under every protocol that its entry lists
     2. repetition  one seed in another process with another PYTHONHASHSEED: the same digest
@@ -30,7 +30,7 @@ from highwater.runs.workers import Done, Task
 
 
 class KnownBad(Struct, frozen=True, kw_only=True):
-    """A protocol that must show an anomaly of this kind within `budget` seeds."""
+    """A known-bad protocol: one of the first `budget` seeds must show an anomaly of this kind."""
 
     protocol: str
     anomaly: str
@@ -71,7 +71,7 @@ IN_CONTAINERS: tuple[tuple[str, str], ...] = (
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One condition of a part; `complaint` says how it is violated, empty if it holds."""
+    """One condition that a part of the chaos job checks; `complaint` says how it is violated, empty if it holds."""
 
     name: str
     code: ExitCode = ExitCode.VALID
@@ -80,7 +80,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """The result of one part: its checks and the runs that were performed for them."""
+    """The result of one part of the chaos job: its checks and the runs that were performed for them."""
 
     name: str
     checks: tuple[Check, ...]
@@ -90,12 +90,12 @@ class Part(Struct, frozen=True, kw_only=True):
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the part; no further part is started then."""
+        """Whether Ctrl-C ended this part of the chaos job; if so, the next parts are not started."""
         return self.stopped == INTERRUPTED
 
 
 class Means(Struct, frozen=True, kw_only=True):
-    """Settings that all parts share."""
+    """Settings that all parts of the chaos job share: build, storage, number of worker processes, progress callback."""
 
     build: Build
     keep: Keep

@@ -44,7 +44,7 @@ A topic id is the czxid of the topic's znode, in the lower half of Kafka's UUID.
 
 
 def document() -> str:
-    """The text of docs/wire.md."""
+    """The text of docs/wire.md: the APIs, their versions and the layouts of messages."""
     return "\n".join((_intro(), _clients(), _nodes(), _layouts()))
 
 

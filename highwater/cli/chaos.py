@@ -37,7 +37,7 @@ _VALIDITY = {ExitCode.VALID: Validity.VALID, ExitCode.UNKNOWN: Validity.UNKNOWN,
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What `chaos --json` prints."""
+    """The JSON object that `chaos --json` prints."""
 
     first_seed: int
     exit: ExitCode

@@ -1,4 +1,4 @@
-"""A path as sentences: each action and what the brokers did."""
+"""Describe a path in sentences: each action and what the brokers did in response."""
 
 from highwater.explore.model import Model
 from highwater.explore.state import CLIENT

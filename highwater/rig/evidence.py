@@ -89,7 +89,7 @@ class Notebook:
 
 
 def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
-    """Broker ids as node names."""
+    """Convert broker ids to node names: 1 -> b1."""
     return tuple(broker_address(broker) for broker in brokers)
 
 
@@ -117,7 +117,7 @@ class CommitRows:
         self.incarnations: dict[str, int] = {}
 
     def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[Row]:
-        """The rows of one commit: `writer` and `life` say which node made it, None where that is not known."""
+        """The history rows of one ZooKeeper commit: `writer` and `life` say which node made it, None where that is not known."""
         match commit:
             case NodeCreated(path=path) if is_registration(path):
                 return [self._register(commit, life)]
@@ -212,17 +212,17 @@ class ZkEvidence:
     __slots__ = ("_recorder", "_rows")
 
     def __init__(self, recorder: Recorder, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
-        """`topics` as in `CommitRows`."""
+        """`topics`: the czxids of the topics that were created before the first commit."""
         self._recorder = recorder
         self._rows = CommitRows(topics=topics)
 
     @property
     def incarnations(self) -> dict[str, int]:
-        """The czxid of the last registration of each node."""
+        """The czxid of each broker's last registration znode, which identifies its incarnation."""
         return self._rows.incarnations
 
     def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
-        """Record what these commits, made by this node, say."""
+        """Record the rows that follow from these ZooKeeper commits of one node."""
         for commit in commits:
             for kind, columns in self._rows.of(commit, writer=writer, life=life):
                 self._recorder.event(kind, **columns)

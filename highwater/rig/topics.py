@@ -11,7 +11,7 @@ _BELOW = f"{paths.TOPICS}/"
 
 
 class TopicIds:
-    """Ids of topics; must be told of every commit, in order."""
+    """Topic ids by name; must be told of every ZooKeeper commit, in order."""
 
     __slots__ = ("_ended", "_ids")
 
@@ -20,7 +20,7 @@ class TopicIds:
         self._ended: set[TopicId] = set()
 
     def created(self, path: str, czxid: int) -> None:
-        """A znode was created; if it is a topic's, its czxid is the topic's id."""
+        """Register a created znode; if it is a topic's, its czxid is the topic's id."""
         topic = topic_of_path(path)
         if topic is not None:
             self._ids[topic] = TopicId(czxid)

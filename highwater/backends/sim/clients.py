@@ -49,7 +49,7 @@ class ClientHost:
         self._timers = Timers(sim.scheduler, sim.draws, self._clock, owner=self.address, fire=self._ring)
 
     def begin(self, phase: Phase, *, zero_ns: int) -> None:
-        """Begin a phase; `zero_ns` is the start of the workload."""
+        """Begin a phase of the workload; `zero_ns` is the virtual time at which the workload started."""
         self.phase = phase
         self._zero_ns = zero_ns
         if self.idle:
@@ -69,7 +69,7 @@ class ClientHost:
         action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """`run` after a delay."""
+        """Run an action inside the process after a delay."""
         self._sim.scheduler.after(delay_ns, action)
 
     def _ring(self, name: str) -> None:

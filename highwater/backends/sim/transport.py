@@ -47,7 +47,7 @@ def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
 
 
 class PacketLoss:
-    """The Packets fault on one link."""
+    """A Packets fault on one link: messages are lost, duplicated or reordered."""
 
     __slots__ = ("acting", "fault", "kinds")
 
@@ -103,7 +103,7 @@ class Transport:
         self.traffic = Traffic()
 
     def join(self, endpoint: Endpoint) -> None:
-        """Make this process reachable."""
+        """Register a process, so that others can send to its address."""
         self._endpoints[endpoint.address] = endpoint
         self._asked[endpoint.address] = {}
 
@@ -112,7 +112,7 @@ class Transport:
         self._losses.setdefault(link, []).append(loss)
 
     def spare(self, link: Link, loss: PacketLoss) -> None:
-        """End a loss on this link."""
+        """End a Packets fault on this link."""
         self._losses[link].remove(loss)
         if not self._losses[link]:
             del self._losses[link]
