@@ -38,7 +38,7 @@ class Request(Struct, frozen=True, kw_only=True):
     backend: BackendName = "sim"
 
     def command(self, seed: int) -> str:
-        """The command that repeats one seed."""
+        """The command line that repeats the run of one seed."""
         parts = [f"highwater run --seed {seed}"]
         parts += [f"--protocol {self.protocol}"] if self.protocol != "safe" else []
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []

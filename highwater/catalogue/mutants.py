@@ -111,7 +111,7 @@ def is_caught(row: Caught, verdict: Verdict) -> bool:
 
 
 def is_clean(verdict: Verdict) -> bool:
-    """Whether the verdict is VALID and live without an excused loss, as that of `safe` must be."""
+    """Whether the verdict is VALID and live (progress in time) without an excused loss, as that of `safe` must be."""
     return verdict.validity is Validity.VALID and verdict.live is True and not verdict.excused
 
 

@@ -60,7 +60,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Cited(Struct, frozen=True):
-    """The places in code and in tests that cite each id (R-057, C-07, B-12, DUR-3)."""
+    """The places in code and in tests that cite each id."""
 
     code: dict[str, tuple[str, ...]] = {}
     tests: dict[str, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""Generates docs/wire.md: the APIs for clients and between nodes, their versions, and our own layouts.
+"""Generates docs/wire.md, the wire protocol: the APIs for clients and between nodes, their versions, and our own layouts.
 
 `python -m highwater.catalogue.wire_document > docs/wire.md`
 """

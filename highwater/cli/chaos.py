@@ -1,4 +1,4 @@
-"""`highwater chaos`: the job behind `make test-chaos`."""
+"""`highwater chaos`: check that `safe` keeps the promise and known-bad protocols are caught (`make test-chaos`)."""
 
 import secrets
 from collections.abc import Callable

@@ -127,7 +127,7 @@ class _Scribe:
         )
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
-        """Record the rows of what ZooKeeper committed."""
+        """Record the history rows that follow from ZooKeeper commits."""
         self._evidence.committed(commits, writer=broker_address(BrokerId(index + 1)), life=life)
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
@@ -148,7 +148,7 @@ class _Scribe:
         self.recorder.event(EventKind.ASSERTION, node=_node(index), life=life, detail=words)
 
     def close(self) -> None:
-        """Complete the open calls as `info`."""
+        """Complete the calls that are still open as `info` (outcome unknown)."""
         for _, request in sorted(self._open.items()):
             self._call(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
         self._open.clear()

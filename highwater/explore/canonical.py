@@ -40,7 +40,7 @@ def canonical(rules: Rules, state: State) -> State:
 
 
 def bytes_of(flight: Flight) -> bytes:
-    """The sort key for messages of one kind on one link."""
+    """The encoded message, the sort key among messages of one kind on one link."""
     return msgspec.msgpack.encode(flight.message)
 
 

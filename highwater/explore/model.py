@@ -206,7 +206,7 @@ class Model:
         return transition.state()
 
     def within(self, state: State) -> bool:
-        """Whether the search expands this state: its leader epoch is within the bound."""
+        """Whether the search looks at the successors of this state: its leader epoch is within the bound."""
         return self._zookeepers.standing(state.zk).leader_epoch < self.bounds.max_epochs
 
     def view(self, host: Host) -> View:

@@ -28,7 +28,9 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a search ended. `violated`: `path` leads to the violation `wrong`. After `budget` and `interrupted` (Ctrl-C) unexplored
+    """How a search of the explorer ended.
+
+    `violated`: `path` leads to the violation `wrong`. After `budget` and `interrupted` (Ctrl-C) unexplored
     states are unproven.
 
     `states` counts distinct states, `transitions` the actions performed, `depth` is that of the deepest state, `frontier` counts

@@ -32,7 +32,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True):
-    """One broker: its process, its session and its disk."""
+    """One broker of the explored cluster: its process, its ZooKeeper session and its disk."""
 
     up: bool
     life: int

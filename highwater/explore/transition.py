@@ -1,4 +1,4 @@
-"""Perform one action on a state: events for the machines, their effects, and all immediate consequences.
+"""Perform one action on a state of the explored cluster, with all its immediate consequences.
 
 These are part of the action, so nothing happens between them:
 
@@ -103,7 +103,7 @@ class Impossible(Exception):  # noqa: N818 - not an error of the program
 
 
 class Transition:
-    """The working copy of a state: `perform` changes it, `state` returns the result."""
+    """A working copy of a state of the explored cluster: `perform` changes it, `state` returns the result."""
 
     def __init__(self, rules: Rules, state: State, witness: Witness | None = None) -> None:
         self._rules = rules

@@ -66,7 +66,7 @@ class ZooKeepers:
         return _canonical(zk, before), gone, fired
 
     def renumbered(self, tree: bytes) -> bytes:
-        """The tree with the canonical version of the state znode."""
+        """The encoded tree with the version of the state znode in canonical form."""
         zk = _decode(tree)
         if _STATE in zk.nodes:
             zk.nodes[_STATE].version = _PRESENT
@@ -91,7 +91,7 @@ def empty() -> bytes:
 
 
 def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
-    """The request that creates the topic with one partition."""
+    """The request that creates the explored topic with its one partition."""
     return Create(paths.topic_path(TOPIC), paths.topic_payload((replicas,)))
 
 

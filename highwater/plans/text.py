@@ -13,7 +13,7 @@ _ON_LINES = ("schedule", "script", "path")
 
 
 def plan_to_yaml(plan: Plan) -> str:
-    """The plan as YAML."""
+    """Convert a plan to YAML text."""
     parts = {"name": plan.name, "protocol": plan.protocol, **sparse(plan)}
     lines = {name: parts.pop(name) for name in _ON_LINES if name in parts}
     after = {name: parts.pop(name) for name in ("required_marks", "min_acked", "limit_events") if name in parts}

@@ -1,4 +1,4 @@
-"""The backend port: a backend performs a plan and returns its history.
+"""The interface of all backends: a backend performs a plan and returns its history.
 
 A backend plays the plan's cluster, workload and schedule, and records rows. It never judges. It refuses a plan that it cannot
 perform before anything starts (`refuse`), so that no fault is silently skipped.

@@ -25,7 +25,7 @@ _FROM_ZOOKEEPER = frozenset({EventKind.REGISTERED, EventKind.SESSION_ENDED, Even
 
 
 class Notebook:
-    """Records the notes of one node; `life` is the node's current life."""
+    """Records the notes of one node as history rows; `life` is the number of its current process."""
 
     __slots__ = ("_names", "_node", "_recorder", "life")
 
@@ -42,7 +42,7 @@ class Notebook:
         return name
 
     def write(self, note: Note) -> None:
-        """Record one row; for an append, one row for each value."""
+        """Record one note as a history row; for an append, one row for each value."""
         kind = _KINDS[note.kind]
         if kind in _FROM_ZOOKEEPER:
             return
@@ -97,7 +97,7 @@ Row = tuple[EventKind, EventColumns]
 
 
 class CommitRows:
-    """Derives rows from commits, which are given once each and in order.
+    """Derives history rows from ZooKeeper commits, which must be given once each and in order.
 
     `incarnations` has the czxid of the last registration of each node, also of one that has ended.
     """
@@ -207,7 +207,7 @@ class CommitRows:
 
 
 class ZkEvidence:
-    """Records the rows of commits at the moment of the commit: the simulator's and the explorer's witness of ZooKeeper."""
+    """Records the history rows of each commit when it is made: the simulator's and the explorer's witness of ZooKeeper."""
 
     __slots__ = ("_recorder", "_rows")
 

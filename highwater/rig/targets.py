@@ -1,4 +1,4 @@
-"""Resolves targets: the brokers that a fault hits, by ZooKeeper's tree when the window opens."""
+"""Finds the brokers that a fault hits, such as the leader of a partition, in ZooKeeper's tree when the window opens."""
 
 from typing import assert_never
 

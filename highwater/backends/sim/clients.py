@@ -1,4 +1,4 @@
-"""Workload processes: each a client machine, and an admin client, with one operation open at a time."""
+"""Simulated workload processes: each has a Kafka client and an admin client, and at most one open operation."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +26,7 @@ _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
 
 class ClientHost:
-    """A client process, which is never stopped. `idle` once its workload process has finished the phase."""
+    """A simulated client process, which is never stopped. `idle` is True once its workload process has finished the phase."""
 
     def __init__(
         self, sim: Simulation, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]

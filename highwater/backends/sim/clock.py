@@ -26,7 +26,7 @@ class Clock:
         self._jump_ns = 0
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds on this node's monotonic clock."""
+        """The present time of this node's monotonic clock, in ns."""
         elapsed = self._scheduler.now - self._since_ns
         return self._base_ns + elapsed + elapsed * self._ppm // _MILLION
 
@@ -41,7 +41,7 @@ class Clock:
         return self._jump_ns, self._ppm
 
     def until_ns(self, monotonic_ns: int) -> int:
-        """The virtual time, not before now, at which the monotonic clock shows this time if the drift stays."""
+        """The virtual time, not before now, at which the monotonic clock will show the given time if its drift stays the same."""
         left = monotonic_ns - self.monotonic_ns()
         if left <= 0:
             return self._scheduler.now

@@ -92,7 +92,7 @@ class Disk:
         return None
 
     def perform(self, effect: DiskEffect) -> str | None:
-        """Change the page cache (a checkpoint: the disk). Returns the error, with nothing changed, where the directory
+        """Write to the page cache (a checkpoint: to the disk). Returns the error, with nothing changed, where the directory
         refuses.
         """
         directory = self.dirs[effect.dir]

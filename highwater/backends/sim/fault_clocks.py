@@ -45,7 +45,7 @@ class ClockFaults:
         acting.count += node.clock.off != before
 
     def heal(self, node: NodeHost) -> None:
-        """Set this node's clocks right, whatever windows did to them."""
+        """Remove all clock faults from this node and set its clocks right."""
         self._wrong[node.address] = _Wrong()
         self._apply(node)
 

@@ -1,4 +1,4 @@
-"""The nemesis of a simulated world: opens each window on the nodes that its target names, and undoes it when it closes.
+"""The nemesis of a simulated cluster: injects each fault of the schedule when its window opens, undoes it when it closes.
 
 Windows may overlap on a node: a process runs again when no window holds it, and clocks show the sum of all windows' faults. Each
 family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes`, `fault_disks`, `fault_zookeeper`), whose `do`

@@ -17,7 +17,7 @@ class Observer:
         self._sim = sim
 
     def ask(self, node: Address, correlation: int) -> None:
-        """Send this node a Metadata request."""
+        """Ask this broker for its metadata."""
         self._sim.transport.send(self, node, Metadata(correlation))
 
     def take(self, source: str, event: AnyEvent) -> None:

@@ -1,4 +1,4 @@
-"""Requests and answers between processes, over connections.
+"""Carries requests and answers between simulated processes, over connections.
 
 A requester opens a connection to the process of an address and keeps it for later requests. Answers return over the connection of
 their request and reach only the life that sent it: the server sees correlations of the transport, which are translated back on
@@ -87,7 +87,7 @@ class Channel:
 
 
 class Transport:
-    """Connections between processes, and the requests that wait for an answer."""
+    """The connections between simulated processes, and the requests that wait for an answer."""
 
     __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler", "traffic")
 

@@ -1,4 +1,4 @@
-"""A simulated world: wires nodes, clients, ZooKeeper and the nemesis of one plan, and plays its phases.
+"""A simulated run: puts together the brokers, clients, ZooKeeper and nemesis of one plan, and simulates its phases.
 
     boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
 
@@ -141,7 +141,7 @@ class World:
             self._run_for(SLICE_MS)
 
     def create_topics(self) -> None:
-        """Create the persistent parents and the topics' znodes, like an administrator's tool."""
+        """Create the topics in ZooKeeper, with their persistent parent znodes, like an administrator's tool."""
         ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
         ops += [
             Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.sim.plan).items()

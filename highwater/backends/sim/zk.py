@@ -69,7 +69,7 @@ class Witness(Protocol):
 
 
 class Line:
-    """A connection as the server sees it."""
+    """A client connection as the ZooKeeper server sees it."""
 
     __slots__ = ("connection", "life", "node", "session")
 
@@ -138,7 +138,7 @@ class ZkServer:
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
 
     def administer(self, ops: tuple[AnyOp, ...]) -> None:
-        """Perform operations in a session of their own, for an administrator outside of the run."""
+        """Perform ZooKeeper operations in a session of their own, for an administrator who is not part of the workload."""
         session = self.tree.connect(timeout_ms=1)
         answers, fired = self.tree.submit(session, ops)
         self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)

@@ -41,7 +41,7 @@ class ZkHost(Protocol):
     life: int
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Run an action now, or after the pause of a paused process; never in another life."""
+        """Run an action now, or when a paused process resumes; drop it if the process has ended or restarted by then."""
 
     def take(self, source: str, event: AnyEvent) -> None:
         """Hand an event to the broker machine."""
