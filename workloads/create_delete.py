@@ -24,7 +24,7 @@ PAUSE_MS_MAX = 1500
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """The processes of produce-consume, then the producer and the reader of the scratch topic, then the administrator."""
     if parameters.scratch is None:
-        raise ParametersError("workload create-delete: there is no topic to create and delete")
+        raise ParametersError("workload create-delete needs the parameter `scratch`, the topic that it creates and deletes")
     shared = Draws(draws)
     there: list[PartitionName] = []
     return (

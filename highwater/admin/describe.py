@@ -11,7 +11,7 @@ from reference.types import BrokerId, index_of, topic_of
 
 
 def describe(reply: MetadataReply) -> str:
-    """R-306: one line for each topic, then one for each of its partitions."""
+    """Format topics as `kafka-topics --describe` does (R-306): one line for each topic, then one for each of its partitions."""
     topics: dict[str, list[PartitionState]] = {}
     for state in sorted(reply.states, key=_place):
         topics.setdefault(topic_of(state.tp), []).append(state)

@@ -44,7 +44,7 @@ PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.ma
 
 
 class Ask(Struct, frozen=True):
-    """Operations for ZooKeeper; `atomic`: as one multi."""
+    """Operations that a command asks its caller to send to ZooKeeper; `atomic`: as one multi."""
 
     ops: tuple[AnyOp, ...]
     atomic: bool = False
@@ -149,7 +149,10 @@ def request(entries: Reassignments) -> Command:
 
 
 def verify_requests(entries: Reassignments) -> Command:
-    """The status of each move by proposal B. R-249: exactly the moves in flight have a znode."""
+    """The status of each move in the reassignment file, for a cluster with proposal B of KIP-236.
+
+    R-249: exactly the moves in flight have a znode.
+    """
     names = yield from _children(REQUESTS)
     asked = (yield Ask(tuple(GetData(f"{REQUESTS}/{name}") for name in names))) if names else ()
     waiting = {tp for answer in asked if isinstance(answer, Data) for tp in decode_request(answer.data).replicas}
@@ -179,7 +182,7 @@ def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ..
 
 
 def verify(entries: Reassignments) -> Command:
-    """The status of each move; also for --verify-extra."""
+    """The status of each move in the reassignment file, for --verify and --verify-extra."""
     pending = yield from _pending(REASSIGN)
     waiting = yield from _pending(REASSIGN_EXTRA)
     assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
@@ -226,7 +229,7 @@ def remove_cancel() -> Command:
 
 
 def scala_map(entries: Reassignments) -> str:
-    """R-241: the format of Kafka's tool, Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
+    """Format replicas like Kafka's tool (R-241): Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
     rows = [
         f"{tp} -> Map(replicas -> Buffer({_row(entry.replicas)}), original_replicas -> Buffer({_row(entry.original)}))"
         for tp, entry in sorted(entries.items())
@@ -265,7 +268,7 @@ def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[
     yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # may exist already
     answers = yield Ask(ops, atomic=True)
     if not isinstance(answers[-1], Created):
-        raise UsageError("the assignment changed in the meantime; nothing was written, try again")
+        raise UsageError("the assignment changed after it was read from ZooKeeper; nothing was written, try again")
     return answers[-1].path
 
 

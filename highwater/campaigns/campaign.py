@@ -1,4 +1,4 @@
-"""Many seeds of one protocol: counts of verdicts, anomalies and faults, and the first seed of each anomaly.
+"""A campaign runs many seeds of one protocol and counts verdicts, anomalies, faults and the first seed of each anomaly.
 
 A campaign is a function of its seeds; only wall seconds and the order of completion depend on the machine. After Ctrl-C or a
 limit the finished runs are reported with the reason; a campaign with missing seeds is never VALID.
@@ -28,7 +28,7 @@ INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """The options of a run, from which the plan of each seed is made."""
+    """The command-line options of a run or campaign; together with a seed they give a plan."""
 
     protocol: str = "safe"
     faults: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Request(Struct, frozen=True, kw_only=True):
     backend: BackendName = "sim"
 
     def command(self, seed: int) -> str:
-        """The command that repeats one seed."""
+        """The command line that repeats the run of one seed."""
         parts = [f"highwater run --seed {seed}"]
         parts += [f"--protocol {self.protocol}"] if self.protocol != "safe" else []
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
@@ -72,13 +72,13 @@ class Request(Struct, frozen=True, kw_only=True):
                 raise UsageError(f"seed {seed}: {reason}")
 
     def task(self, seed: int, *, build: Build, keep: Keep) -> Task:
-        """The task of one seed for `runs.workers`."""
+        """The task that makes a worker process perform and judge this seed (`runs.workers`)."""
         plan = self.plan(seed)
         return Task(plan=plan, repeat=self.command(seed), build=build, keep=keep, backend=self.backend)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """When to stop before the last seed; None means no such limit."""
+    """Limits at which a campaign stops before its last seed; None means no such limit."""
 
     invalid_runs: int | None = None
     anomaly: str | None = None  # a kind: stop after the first run with it
@@ -86,7 +86,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
-    """The finished runs, in the order of the seeds."""
+    """The finished runs of a campaign, in the order of the seeds."""
 
     protocol: str
     wanted: int
@@ -97,7 +97,10 @@ class Campaign(Struct, frozen=True, kw_only=True):
 
 
 class AnomalyTally(Struct, frozen=True, kw_only=True):
-    """One kind of anomaly over all runs. `faults`: for each fault kind, the number of these runs in which it acted."""
+    """How often one kind of anomaly was found in all runs of a campaign.
+
+    `faults`: for each fault kind, the number of these runs in which it acted.
+    """
 
     kind: str
     checker: str
@@ -108,7 +111,7 @@ class AnomalyTally(Struct, frozen=True, kw_only=True):
 
 
 class FaultTally(Struct, frozen=True, kw_only=True):
-    """One kind of fault over all runs."""
+    """How often one kind of fault was injected in all runs of a campaign."""
 
     kind: str
     runs: int  # in which it acted
@@ -117,7 +120,7 @@ class FaultTally(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """The counts of a campaign; part of `campaign --json`."""
+    """The counts over all runs of a campaign; `campaign --json` prints them."""
 
     runs: int
     verdicts: dict[ValidityName, int]
@@ -137,14 +140,17 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """The required goals that no run reached."""
+        """The required goals (situations, see `campaigns.goals`) that no run of the campaign reached."""
         return tuple(goal.name for goal in self.reached if goal.missed)
 
 
 def run_campaign(
     tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Done], None], goals: tuple[str, ...] = ()
 ) -> Campaign:
-    """Perform tasks until they end, a limit is reached or Ctrl-C is pressed. `seen` is called for each finished task."""
+    """Perform the tasks of a campaign in worker processes until all have ended, a limit is reached or Ctrl-C is pressed.
+
+    `seen` is called for each finished task.
+    """
     start = perf_counter()
     done: list[Done] = []
     stopped: str | None = None
@@ -185,7 +191,7 @@ def _reached(limits: Limits, done: Sequence[Done], wall_seconds: float) -> str |
 
 
 def tally(summaries: Sequence[Summary], goals: Sequence[str] = ()) -> Tally:
-    """Count verdicts, faults, anomalies and reached goals of these runs."""
+    """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign."""
     verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
     for summary in summaries:
         verdicts[summary.verdict] += 1
@@ -242,7 +248,7 @@ def _faults(summaries: Sequence[Summary]) -> tuple[FaultTally, ...]:
 
 
 def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
-    """The worst exit code of all runs. Some UNKNOWN runs are allowed; missing runs are not.
+    """The exit code of a campaign: the worst of its runs. Some UNKNOWN runs are allowed; missing runs are not.
 
     If no run is missing, a required goal that no run reached is a failure of the harness.
     """
@@ -257,5 +263,5 @@ def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
 
 
 def folder_of(store: Path, *, protocol: str, first: int, last: int) -> Path:
-    """The folder of a campaign's pages."""
+    """The folder to which a campaign writes its index page, JUnit file and summaries."""
     return store / "campaigns" / f"{protocol}-{first}-{last}"

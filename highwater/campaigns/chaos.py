@@ -1,4 +1,4 @@
-"""The `chaos` job: does `safe` keep its promise, and does the harness still catch protocols that do not?
+"""The `chaos` job checks that protocol `safe` keeps the promise and that the harness still catches known-bad protocols.
 
     1. corpus      every plan that once found a bug, under every protocol that its entry lists
     2. repetition  one seed in another process with another PYTHONHASHSEED: the same digest
@@ -30,7 +30,7 @@ from highwater.runs.workers import Done, Task
 
 
 class KnownBad(Struct, frozen=True, kw_only=True):
-    """A protocol that must show an anomaly of this kind within `budget` seeds."""
+    """A known-bad protocol: one of the first `budget` seeds must show an anomaly of this kind."""
 
     protocol: str
     anomaly: str
@@ -71,7 +71,7 @@ IN_CONTAINERS: tuple[tuple[str, str], ...] = (
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One condition of a part; `complaint` says how it is violated, empty if it holds."""
+    """One condition that a part of the chaos job checks; `complaint` says how it is violated, empty if it holds."""
 
     name: str
     code: ExitCode = ExitCode.VALID
@@ -80,7 +80,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """The result of one part: its checks and the runs that were performed for them."""
+    """The result of one part of the chaos job: its checks and the runs that were performed for them."""
 
     name: str
     checks: tuple[Check, ...]
@@ -90,12 +90,12 @@ class Part(Struct, frozen=True, kw_only=True):
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the part; no further part is started then."""
+        """Whether Ctrl-C ended this part of the chaos job; if so, the next parts are not started."""
         return self.stopped == INTERRUPTED
 
 
 class Means(Struct, frozen=True, kw_only=True):
-    """Settings that all parts share."""
+    """Settings that all parts of the chaos job share: build, storage, number of worker processes, progress callback."""
 
     build: Build
     keep: Keep
@@ -104,12 +104,15 @@ class Means(Struct, frozen=True, kw_only=True):
 
 
 def replay_corpus(cases: Sequence[Case], means: Means) -> Part:
-    """Part 1: perform every case of the corpus in the simulator."""
+    """Part 1 of the chaos job: perform every case of the corpus in the simulator."""
     return _part_of_cases("corpus", cases, means, "sim")
 
 
 def in_containers(cases: Sequence[Case], means: Means) -> Part:
-    """Part 5: perform the cases that `IN_CONTAINERS` lists. A missing engine is a failure with CI=true, else a remark."""
+    """Part 5 of the chaos job: perform the corpus cases of `IN_CONTAINERS` in containers.
+
+    A missing container engine is a failure with CI=true, else a remark.
+    """
     wanted = [case for case in cases if (case.entry, case.expectation.protocol) in IN_CONTAINERS]
     reason = _no_containers() if wanted else None
     if reason is None:
@@ -152,7 +155,7 @@ def _part_of_cases(name: str, cases: Sequence[Case], means: Means, backend: Back
 
 
 def repeat_elsewhere(seed: int) -> Part:
-    """Part 2: compare the digests of a seed in two new processes with different PYTHONHASHSEED."""
+    """Part 2 of the chaos job: compare the digests of a seed in two new processes with different PYTHONHASHSEED."""
     try:
         one, other = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
     except KeyboardInterrupt:
@@ -166,7 +169,7 @@ def repeat_elsewhere(seed: int) -> Part:
 
 
 def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: int) -> Part:
-    """Part 3: run each seed on `safe`, with the mixes in turn."""
+    """Part 3 of the chaos job: run new seeds on protocol `safe`, with the fault mixes in turn."""
     requests = ((seed, Request(faults=MIXES[number % len(MIXES)])) for number, seed in enumerate(seeds))
     tasks = (request.task(seed, build=means.build, keep=means.keep) for seed, request in requests)
     found = _all(tasks, len(seeds), means)
@@ -179,7 +182,7 @@ def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: 
 
 
 def catch(bad: KnownBad, first: int, means: Means) -> Part:
-    """Part 4 for one protocol: run seeds until one shows its known anomaly."""
+    """Part 4 of the chaos job, for one known-bad protocol: run seeds until one shows the known anomaly."""
     request = Request(protocol=bad.protocol, faults=bad.faults, workload=PLAIN)
     tasks = (request.task(first + n, build=means.build, keep=means.keep) for n in range(bad.budget))
     found = run_campaign(tasks, wanted=bad.budget, jobs=means.jobs, limits=Limits(anomaly=bad.anomaly), seen=means.seen)

@@ -41,7 +41,7 @@ class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of the corpus; it has exactly one of `plan` and `seed`."""
+    """The content of one file of the regression corpus; it has exactly one of `plan` and `seed`."""
 
     name: str
     story: str
@@ -54,7 +54,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """One expectation of one entry, with its plan and the command that repeats it."""
+    """A corpus plan under one protocol, with the verdict that it must get and the command that repeats it."""
 
     entry: str
     expectation: Expectation
@@ -63,7 +63,10 @@ class Case(Struct, frozen=True, kw_only=True):
 
 
 def load_corpus(folder: Path) -> tuple[Case, ...]:
-    """All cases in a folder, ordered by file name. UsageError with file and line if an entry is malformed."""
+    """Read all cases of the regression corpus in a folder, ordered by file name.
+
+    UsageError with file and line if an entry is malformed.
+    """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise UsageError(f"{folder}: no corpus entry (*.yaml) in this folder")
@@ -71,12 +74,12 @@ def load_corpus(folder: Path) -> tuple[Case, ...]:
 
 
 def load_entry(path: Path) -> tuple[Case, ...]:
-    """The cases of one file."""
+    """Read the cases of one file of the regression corpus."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
         entry = document.convert(Entry, document.value)
         if (entry.plan is None) == (entry.seed is None):
-            raise document.error((), "an entry must have exactly one of plan and seed")
+            raise document.error((), "a corpus entry must have exactly one of plan and seed")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except TextError as error:
@@ -101,14 +104,14 @@ def _cases(entry: Entry, path: Path) -> Iterator[Case]:
 
 
 def tasks_of(cases: Sequence[Case], *, build: Build, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:
-    """The tasks of these cases, in order."""
+    """The tasks that make worker processes perform these corpus cases, in the same order."""
     for case in cases:
         repeat = case.repeat + (f" --backend {backend}" if backend != "sim" else "")
         yield Task(plan=case.plan, repeat=repeat, build=build, keep=keep, backend=backend)
 
 
 def complaint(case: Case, summary: Summary) -> str | None:
-    """A sentence on how a run differs from its expectation; None if it does not."""
+    """Explain in a sentence how the verdict of a run differs from the expected one; None if it does not."""
     wanted = case.expectation
     where = f"{case.entry} on {wanted.protocol}"
     if summary.verdict != wanted.verdict:
@@ -122,8 +125,11 @@ def complaint(case: Case, summary: Summary) -> str | None:
 
 
 def exit_code(case: Case, summary: Summary) -> ExitCode:
-    """VALID if the case holds. A known-bad protocol without its anomaly is a failure of the harness: its checkers missed a
-    bug."""
+    """The exit code of a corpus case: VALID if the run got the expected verdict.
+
+    A known-bad protocol without its anomaly is a failure of the harness: its checkers missed a
+    bug.
+    """
     if complaint(case, summary) is None:
         return ExitCode.VALID
     if case.expectation.verdict == "INVALID":

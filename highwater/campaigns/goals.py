@@ -45,7 +45,7 @@ NOT_MET: dict[ErrorCode, str] = {
 
 
 class Reached(Struct, frozen=True, kw_only=True):
-    """One line of the table. `wanted`: the goal is required."""
+    """How often the runs of a campaign reached one goal. `wanted`: the goal is required."""
 
     name: str
     count: int
@@ -53,7 +53,7 @@ class Reached(Struct, frozen=True, kw_only=True):
 
     @property
     def missed(self) -> bool:
-        """Required and never reached."""
+        """Whether the goal is required and no run reached it."""
         return self.wanted and not self.count
 
 
@@ -80,7 +80,7 @@ OTHER_PROPOSAL = _asked("reassign-request")  # C-19: needs a controller with pro
 
 
 def known() -> tuple[str, ...]:
-    """All goals in the order of the table: requests, error codes, administration, participants, VAC-3."""
+    """All goals, in the order in which campaigns print them: requests, error codes, administration, participants, VAC-3."""
     control = [_message(kind) for kind in CONTROL_REQUESTS]
     control.insert(control.index(_message(StopReplica)) + 1, STOP_AND_DELETE)
     others = [_message(kind) for kind in get_args(Request) if kind not in CONTROL_REQUESTS]
@@ -107,7 +107,7 @@ def standard(profile: ProfileName) -> tuple[str, ...]:
 
 
 def chosen(goals: str | None, *, profile: ProfileName, by_default: bool) -> tuple[str, ...]:
-    """The goals of `--goals`: `standard`, `none` or a file; without the option the standard ones if `by_default`."""
+    """The goals that `--goals` requires: `standard`, `none` or a file; without the option the standard ones if `by_default`."""
     match goals:
         case None:
             return standard(profile) if by_default else ()
@@ -120,7 +120,7 @@ def chosen(goals: str | None, *, profile: ProfileName, by_default: bool) -> tupl
 
 
 def read(path: Path) -> tuple[str, ...]:
-    """Read a YAML list of names. UsageError if it is malformed or has an unknown name."""
+    """Read the names of goals from a YAML list. UsageError if it is malformed or has an unknown name."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
         names = document.convert(tuple[str, ...], document.value)

@@ -1,4 +1,4 @@
-"""Write the index page, the JUnit file and the summaries of many runs."""
+"""Write the HTML index page, the JUnit file and the summaries of many runs."""
 
 import os
 from collections import Counter
@@ -23,7 +23,7 @@ RUNS = "runs.jsonl"
 
 
 class Pages(Struct, frozen=True, kw_only=True):
-    """Paths of the written files."""
+    """Paths of the index page, the JUnit file and the summaries."""
 
     index: Path
     junit: Path
@@ -40,7 +40,9 @@ def write_pages(
     junit: Path | None = None,
     goals: Sequence[str] = (),
 ) -> Pages:
-    """Write all three files. `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of `folder`.
+    """Write the index page, the JUnit file and the summaries of these runs.
+
+    `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of `folder`.
 
     `goals` are the names of the goals that the runs together had to reach.
     """
@@ -56,7 +58,7 @@ def write_pages(
 
 
 def row_of(summary: Summary, folder: Path) -> RunRow:
-    """A run as a row of an index page in `folder`."""
+    """Make the row for one run on the index page; its links are relative to `folder`."""
     failed = summary.outcome == "harness-fault" and summary.verdict != "INVALID"
     words = [a.words for a in summary.anomalies] or [*summary.unchecked, *summary.not_live]
     return RunRow(

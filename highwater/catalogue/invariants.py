@@ -1,4 +1,4 @@
-"""The ten invariants that the mistakes of the catalogue break, and the kinds of anomalies that show each one broken.
+"""The ten protocol invariants that the known mistakes break, and the kinds of anomalies that show each one broken.
 
 A mistake of the catalogue (bugs.yaml) names the invariants that it breaks. The kind by which a row of corpus/mutants.yaml is
 caught belongs to invariants; a caught variant of a mistake must be caught by an invariant that the mistake names.
@@ -14,7 +14,7 @@ NOT_LIVE = "not-live"  # takes the place of a kind for checkers of liveness
 
 
 class Invariant(Struct, frozen=True, kw_only=True):
-    """An invariant in words, the kinds of anomalies that break it, and the checkers whose "not live" breaks it."""
+    """An invariant in words, the kinds of anomalies that break it, and the checkers whose "not live" (no progress) breaks it."""
 
     words: str
     kinds: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def proven(checker: str, kind: str) -> tuple[str, ...]:
 
 
 def named(variant: str) -> dict[str, tuple[str, ...]]:
-    """The mistakes of the catalogue that a variant has: id -> names of the invariants that the entry names."""
+    """The known mistakes that a protocol variant has: id -> names of the invariants that the entry names."""
     return {id_: bug.raises for id_, bug in bugs().items() if variant in bug.variants}
 
 

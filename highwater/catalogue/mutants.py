@@ -39,7 +39,7 @@ UNKNOWN = "unknown"
 
 
 class Caught(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variant and one way to catch it: exactly one of `plan` and `seeds`."""
+    """A known-bad protocol variant and the runs in which a checker catches it: exactly one of `plan` and `seeds`."""
 
     protocol: str
     out: str  # the fix that is taken out, in words
@@ -54,7 +54,7 @@ class Caught(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A variant that no known run distinguishes from `safe`."""
+    """A protocol variant with a missing fix that no known run distinguishes from `safe`."""
 
     protocol: str
     out: str
@@ -63,14 +63,14 @@ class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Mutants(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of corpus/mutants.yaml."""
+    """The contents of corpus/mutants.yaml: the known-bad protocol variants."""
 
     caught: tuple[Caught, ...]
     masked: tuple[Masked, ...] = ()
 
 
 def load_mutants(path: Path) -> Mutants:
-    """Read the file at `path`. Raises UsageError with file and line if it is malformed."""
+    """Read corpus/mutants.yaml from `path`. Raises UsageError with file and line if it is malformed."""
     try:
         document = Document(path.read_text(encoding="utf-8"), str(path))
         found = document.convert(Mutants, document.value)
@@ -87,7 +87,10 @@ def load_mutants(path: Path) -> Mutants:
 
 
 def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
-    """The plans to try, `first` before the other seeds, each under the protocol of the row. `folder` holds the file."""
+    """The plans that may catch a known-bad variant, seed `first` before the other seeds, each under the protocol of the row.
+
+    `folder` holds the file.
+    """
     if row.plan is not None:
         yield checked(replace(load_plan(folder / row.plan), protocol=row.protocol, variant=None))
         return
@@ -99,7 +102,7 @@ def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
 
 
 def is_caught(row: Caught, verdict: Verdict) -> bool:
-    """Whether the verdict holds what the row expects: this kind, reported by this checker."""
+    """Whether the verdict on a known-bad variant has the expected anomaly: this kind, reported by this checker."""
     if row.kind == NOT_LIVE:
         return verdict.live is False
     if row.kind == UNKNOWN:
@@ -108,7 +111,7 @@ def is_caught(row: Caught, verdict: Verdict) -> bool:
 
 
 def is_clean(verdict: Verdict) -> bool:
-    """Whether the verdict is VALID and live without an excused loss, as that of `safe` must be."""
+    """Whether the verdict is VALID and live (progress in time) without an excused loss, as that of `safe` must be."""
     return verdict.validity is Validity.VALID and verdict.live is True and not verdict.excused
 
 
@@ -148,7 +151,7 @@ kinds of `state-writes` and `deletion` that no switch sets off (`tests/mutants/t
 
 
 def document(mutants: Mutants) -> str:
-    """docs/mutants.md."""
+    """The text of docs/mutants.md: every known-bad variant with the checker that catches it."""
     rows = [
         (f"`{row.protocol}`", row.out, f"`{row.checker}`: `{row.kind}`", _where(row), ", ".join(row.spares), row.note)
         for row in mutants.caught

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Point(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A contradiction or an unsafe point of the documents, with the switches or the decision that settle it."""
+    """A contradiction (C) or an unsafe passage (U) of the documents, with the config switches or the decision that settle it."""
 
     text: str
     switches: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Point(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Bug(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A catalogued mistake: the switches that turn it on, the variants that have it, or the reason why it is outside."""
+    """A known mistake (B): the config switches that turn it on, the variants that have it, or why it is out of scope."""
 
     text: str
     switches: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Bug(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Requirements(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of requirements.yaml."""
+    """The contents of requirements.yaml: statements of the documents, contradictions and unsafe passages."""
 
     requirements: dict[str, dict[str, str]]  # document -> id -> text
     steps: dict[str, tuple[str, ...]]  # id -> the steps of V3 that it states
@@ -60,14 +60,14 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Cited(Struct, frozen=True):
-    """Where each id is cited."""
+    """The places in code and in tests that cite each id."""
 
     code: dict[str, tuple[str, ...]] = {}
     tests: dict[str, tuple[str, ...]] = {}
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One statement, point, bug or rule of the promise with its trace."""
+    """One id of the catalogue, its text, the code and tests that cite it, and its status."""
 
     id: str
     document: str
@@ -85,29 +85,29 @@ def _read(name: str, type_: type[T]) -> T:
 
 @cache
 def requirements() -> Requirements:
-    """The statements and points of requirements.yaml."""
+    """Read the statements, contradictions and unsafe passages of the documents from requirements.yaml."""
     return _read("requirements.yaml", Requirements)
 
 
 @cache
 def bugs() -> dict[str, Bug]:
-    """The catalogue of bugs.yaml."""
+    """Read the known mistakes from bugs.yaml."""
     return _read("bugs.yaml", dict[str, Bug])
 
 
 @cache
 def promise() -> dict[str, Rule]:
-    """The rules of docs/promise.md by name, as they were gathered last."""
+    """The rules of docs/promise.md by name, as the last `tests.tidy.protocol --rewrite` stored them."""
     return msgspec.json.decode(PROMISE.read_bytes(), type=dict[str, Rule])
 
 
 def stored() -> Cited:
-    """The citations as they were gathered last."""
+    """The citations in code and tests, as the last `tests.tidy.protocol --rewrite` stored them."""
     return msgspec.json.decode(TRACE.read_bytes(), type=Cited)
 
 
 def rows(cited: Cited) -> tuple[Row, ...]:
-    """All rows, in the order of requirements.yaml, bugs.yaml and docs/promise.md."""
+    """All ids of the catalogue with their citations, in the order of requirements.yaml, bugs.yaml and docs/promise.md."""
     found = []
     for document, texts in requirements().requirements.items():
         found += [_row(cited, id_, document, text, _status(cited, id_)) for id_, text in texts.items()]
@@ -151,10 +151,10 @@ def _status_of_bug(cited: Cited, id_: str, bug: Bug) -> str:
 
 
 def chosen(found: tuple[Row, ...], what: str) -> tuple[Row, ...]:
-    """The rows that `what` names: an id, a list (R, C, U, B, DUR …) or a document (V3, promise …)."""
+    """The rows of the catalogue that `what` selects: an id, a list (R, C, U, B, DUR …) or a document (V3, promise …)."""
     return tuple(row for row in found if what in (row.id, row.id.partition("-")[0], row.document))
 
 
 def is_settled(row: Row) -> bool:
-    """True unless the status is `missing`."""
+    """Whether an id is traced: its status is not `missing`."""
     return row.status != MISSING

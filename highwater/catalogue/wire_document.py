@@ -1,4 +1,4 @@
-"""Generates docs/wire.md: the APIs for clients and between nodes, their versions, and our own layouts.
+"""Generates docs/wire.md, the wire protocol: the APIs for clients and between nodes, their versions, and our own layouts.
 
 `python -m highwater.catalogue.wire_document > docs/wire.md`
 """
@@ -44,7 +44,7 @@ A topic id is the czxid of the topic's znode, in the lower half of Kafka's UUID.
 
 
 def document() -> str:
-    """The text of docs/wire.md."""
+    """The text of docs/wire.md: the APIs, their versions and the layouts of messages."""
     return "\n".join((_intro(), _clients(), _nodes(), _layouts()))
 
 

@@ -27,7 +27,7 @@ _FAILURES_SHOWN = 20
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What `campaign --json` prints."""
+    """The JSON object that `campaign --json` prints."""
 
     protocol: str
     seeds: tuple[int, int]
@@ -123,7 +123,7 @@ def _cleaned_up(backend: BackendName) -> Iterator[None]:
 
 
 def show(found: Campaign, code: ExitCode) -> None:
-    """Print the totals, the faults, each anomaly with its first seed, and the failed runs."""
+    """Print the result of a campaign: the totals, the faults, each anomaly with its first seed, and the failed runs."""
     numbers = tally(found.summaries, found.goals)
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
     live = f"{numbers.live} live, {numbers.not_live} not live"

@@ -15,13 +15,13 @@ from reference.config import SAFE, VARIANTS, Variant
 
 
 def _differing(variant: Variant) -> dict[str, object]:
-    """Name and value of each switch of a variant that differs from `safe`."""
+    """Name and value of each config switch of a protocol variant that differs from `safe`."""
     safe = msgspec.structs.asdict(SAFE)
     return {name: value for name, value in msgspec.structs.asdict(variant).items() if value != safe[name]}
 
 
 def protocols(*, json: options.AsJson = False) -> int:
-    """List the protocol variants, each with its switches that differ from `safe`."""
+    """List the protocol variants, each with the config switches in which it differs from `safe`."""
     if json:
         entries = [
             {"name": name, "switches": msgspec.structs.asdict(v), "differs": _differing(v)} for name, v in VARIANTS.items()

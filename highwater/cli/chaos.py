@@ -1,4 +1,4 @@
-"""`highwater chaos`: the job behind `make test-chaos`."""
+"""`highwater chaos`: check that `safe` keeps the promise and known-bad protocols are caught (`make test-chaos`)."""
 
 import secrets
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _VALIDITY = {ExitCode.VALID: Validity.VALID, ExitCode.UNKNOWN: Validity.UNKNOWN,
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What `chaos --json` prints."""
+    """The JSON object that `chaos --json` prints."""
 
     first_seed: int
     exit: ExitCode

@@ -37,7 +37,7 @@ def describe(
     world.play_until(plan.faults_ms if at is None else min(at, plan.faults_ms))
     reply = world.metadata()
     if reply is None:
-        raise UsageError(f"no broker of {plan.name} can answer a Metadata request at that moment")
+        raise UsageError(f"plan {plan.name}: no broker can answer a Metadata request at this time; give another --at")
     if json:
         say_json(reply)
     else:

@@ -1,4 +1,4 @@
-"""`highwater explore`: search all schedules of a small world up to a bound.
+"""`highwater explore`: search all schedules of a small cluster up to a bound on epochs and faults.
 
 Exit 10: a counterexample was found, the shortest one. Exit 0: the whole space was searched and the property holds. Exit 11: the
 budget or Ctrl-C ended the search early; unexplored states are unproven.
@@ -33,7 +33,7 @@ PropertyName = Literal["committed", "weak-isr", "strong-isr"]
 
 
 class Explored(Struct, frozen=True, kw_only=True):
-    """What `explore --json` prints."""
+    """The JSON object that `explore --json` prints."""
 
     protocol: str
     bounds: Bounds
@@ -77,7 +77,7 @@ def explore(
     plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Search all schedules of a bounded world, shortest first; print a counterexample step by step and as a plan."""
+    """Search all schedules of a small cluster, shortest first; print a counterexample step by step and as a plan."""
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
     if plan is not None and not options.file_of(plan).parent.is_dir():
@@ -105,7 +105,7 @@ def explore(
         try:
             plan.write_text(explored.plan, encoding="utf-8")
         except OSError as error:
-            raise HarnessError(f"writing the plan to {plan}: {error.strerror}") from error
+            raise HarnessError(f"cannot write the plan to {plan}: {error.strerror}") from error
     if json:
         say_json(explored)
     else:

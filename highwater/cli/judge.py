@@ -18,7 +18,7 @@ from history import store
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One judged run."""
+    """The path and the new verdict of one judged run."""
 
     run: str
     verdict: str

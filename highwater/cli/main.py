@@ -53,7 +53,7 @@ ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
 
 
 def build() -> typer.Typer:
-    """The application."""
+    """Make the Typer application with all commands of `highwater`."""
     app = typer.Typer(
         name="highwater",
         help="Test an ISR-replicated log (Kafka's replication protocol) under faults, and judge the recorded history.",
@@ -96,6 +96,6 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def interrupted() -> ExitCode:
-    """Report an interrupt that the command itself did not handle."""
+    """Report a Ctrl-C that the command itself did not handle."""
     complain("interrupted")
     return ExitCode.UNKNOWN

@@ -46,7 +46,7 @@ def _printable(line: str) -> str:
 
 
 def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
-    """One line for each kind of anomaly: its first anomaly and the number of further ones."""
+    """Summarize anomalies in one line for each kind: its first anomaly and the number of further ones."""
     kinds: dict[str, list[Anomaly | FoundAnomaly]] = {}
     for anomaly in anomalies:
         kinds.setdefault(anomaly.kind, []).append(anomaly)
@@ -57,7 +57,7 @@ def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
 
 
 def first_of(lines: Sequence[str]) -> list[str]:
-    """The first 10 lines, then the number of omitted lines."""
+    """Shorten a list for the terminal: its first 10 lines, then the number of omitted lines."""
     shown = list(lines[:_LINES_SHOWN])
     return [*shown, f"and {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else shown
 
@@ -70,7 +70,7 @@ class Ticker:
         self._task = progress.add_task("", total=total) if progress else None
 
     def tick(self, words: str) -> None:
-        """Advance by one; `words` is shown beside the bar."""
+        """Advance the progress bar by one; `words` is shown beside it."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, advance=1, description=words)
 

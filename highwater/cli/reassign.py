@@ -65,7 +65,8 @@ def reassign(
     chosen += [reassign_tool.remove_cancel()] if remove_cancel else []
     if len(chosen) != 1:
         raise UsageError(
-            f"give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --…-extra; {len(chosen)} were given"
+            "give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --generate-extra, --execute-extra, "
+            f"--verify-extra; {len(chosen)} were given"
         )
     lines = asyncio.run(_perform(zookeeper, chosen[0]))
     if json:

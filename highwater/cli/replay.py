@@ -1,4 +1,4 @@
-"""`highwater replay`: perform a run again and compare digests.
+"""`highwater replay`: perform a run again and compare the digests of the two histories.
 
 A stored run is compared with its stored digest; a plan or a seed is performed twice. A different digest is exit 14: the run is
 not deterministic, so neither its digest nor a shrunk plan can be trusted.
@@ -31,7 +31,7 @@ def replay(
     ] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Perform a stored run again and compare digests; perform a plan or a seed twice and compare."""
+    """Perform a stored run again, or a plan or seed twice, and check that both histories have the same digest."""
     here = present_build()
     path = Path(what)
     repeat = f"highwater replay {what}"

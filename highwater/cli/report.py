@@ -1,4 +1,4 @@
-"""`highwater report`: render the page of a stored run again."""
+"""`highwater report`: judge a stored run again and render its HTML page."""
 
 from pathlib import Path
 from typing import Annotated

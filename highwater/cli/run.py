@@ -1,4 +1,4 @@
-"""`highwater run`: perform and judge one run, from a seed or a plan."""
+"""`highwater run`: perform one run from a seed or a plan, and judge its history."""
 
 import sys
 from pathlib import Path
@@ -66,7 +66,7 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
         return request.plan(number), request.command(number)
     assert path is not None
     if request != Request(protocol=request.protocol, backend=request.backend):
-        raise UsageError("--plan allows only --protocol and --backend besides; remove the other options")
+        raise UsageError("only --protocol and --backend may be combined with --plan; remove the other options")
     plan = load_plan(path)
     if plan.path and request.backend != "sim":
         raise UsageError(f"{path}: a plan with a path runs on backend sim only, not {request.backend}")
@@ -78,7 +78,7 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
 
 
 def headline(of: Plan | RunManifest) -> str:
-    """The first line of every output about one run."""
+    """The line that names a run and its verdict; every output about one run starts with it."""
     seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
     return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  protocol {of.protocol}"
 

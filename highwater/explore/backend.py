@@ -1,4 +1,4 @@
-"""The explorer as a backend: perform the path of a plan on the explorer's world and record a history.
+"""The explorer as a backend: perform the path of a plan, a list of actions, on the explored cluster and record a history.
 
 Each action takes a millisecond. As in the simulator, events come from the notes of the machines, the writes of ZooKeeper, and the
 starts and stops of processes. Calls without a reply at the end complete as `info`.
@@ -34,12 +34,12 @@ _STEP_NS = 1_000_000
 
 
 class ExploreBackend:
-    """Performs plans with a path."""
+    """Performs plans that have a path, which lists every action of the run in order."""
 
     name = "explore"
 
     def refuse(self, plan: Plan) -> str | None:
-        """The reason if this plan is not a path in the explorer's world."""
+        """The reason why the explorer cannot perform this plan, or None."""
         return refusal(plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
@@ -71,7 +71,7 @@ class ExploreBackend:
 
 
 class _Scribe:
-    """The witness that records the history."""
+    """Records the history of an explored path."""
 
     def __init__(self, plan: Plan) -> None:
         self.now_ns = 0
@@ -127,7 +127,7 @@ class _Scribe:
         )
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
-        """Record the rows of what ZooKeeper committed."""
+        """Record the history rows that follow from ZooKeeper commits."""
         self._evidence.committed(commits, writer=broker_address(BrokerId(index + 1)), life=life)
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
@@ -148,7 +148,7 @@ class _Scribe:
         self.recorder.event(EventKind.ASSERTION, node=_node(index), life=life, detail=words)
 
     def close(self) -> None:
-        """Complete the open calls as `info`."""
+        """Complete the calls that are still open as `info` (outcome unknown)."""
         for _, request in sorted(self._open.items()):
             self._call(OpType.INFO, request, error=ErrorCode.REQUEST_TIMED_OUT.name)
         self._open.clear()

@@ -18,7 +18,7 @@ from reference.messages import EpochEndReply, FetchReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What all states of one model share."""
+    """What the states of one model share and their canonical form depends on: cached machines and settings."""
 
     machines: Machines
     zookeepers: ZooKeepers
@@ -28,7 +28,7 @@ class Rules:
 
 
 def canonical(rules: Rules, state: State) -> State:
-    """The state in canonical form."""
+    """Convert a state to its canonical form, so that the search recognizes states with the same future."""
     waiting = tuple(rules.machines.view(host.core).waiting if host.up else () for host in state.hosts)
     version = ANY_VERSION if rules.keep_versions else rules.zookeepers.standing(state.zk).version
     hosts = tuple(_host(rules, index, host, waiting, version) for index, host in enumerate(state.hosts))
@@ -40,7 +40,7 @@ def canonical(rules: Rules, state: State) -> State:
 
 
 def bytes_of(flight: Flight) -> bytes:
-    """The sort key for messages of one kind on one link."""
+    """The encoded message, the sort key among messages of one kind on one link."""
     return msgspec.msgpack.encode(flight.message)
 
 

@@ -1,4 +1,4 @@
-"""The machines of `reference` as memoized functions on bytes: (core, event) -> (core, effects).
+"""Runs broker machines as memoized functions on encoded states: (core, event) -> (core, effects).
 
 A core is the state of a node without its configuration, which never changes. Handling depends on core and event alone because the
 clock stands still: every event happens at 0, except the `isr` timer, which fires after all lag times (`LATE_MS`), and the `park`
@@ -35,7 +35,7 @@ Waiting = tuple[int, ...]  # correlations of a node's pending requests, ascendin
 
 
 class Core(Struct):
-    """NodeState without config and image."""
+    """The state of a broker process without its configuration and disk image."""
 
     life: int
     session: int
@@ -45,7 +45,7 @@ class Core(Struct):
 
 
 class View(Struct, frozen=True):
-    """Facts about the partition, read from a core."""
+    """What the search needs to know about the partition, decoded from the state of one broker."""
 
     leads: bool = False
     leader_epoch: int = -1
@@ -61,7 +61,10 @@ _decode = msgspec.msgpack.Decoder(Core).decode
 
 
 class Machines:
-    """One machine for each broker configuration. Results are cached; the search's budget of states bounds the caches."""
+    """Runs the broker machines on encoded states, one machine for each broker configuration.
+
+    Results are cached; the search's budget of states bounds the caches.
+    """
 
     def __init__(self, configs: tuple[BrokerConfig, ...]) -> None:
         self._configs = configs
@@ -72,7 +75,7 @@ class Machines:
         self._names = {f"b{config.broker}": position for position, config in enumerate(configs)}
 
     def boot(self, index: int, image: tuple[DirImage, ...], life: int) -> Handled:
-        """Start a process with the data on its disk."""
+        """Start a broker process with the data on its disk."""
         key = (index, image, life)
         found = self._booted.get(key)
         if found is None:
@@ -82,7 +85,7 @@ class Machines:
         return found
 
     def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
-        """The machine of the broker at this position handles an event. AssertionError if an assertion of the machine fails."""
+        """Let the machine of the broker at this position handle an event. AssertionError if an assertion of the machine fails."""
         key = (index, core, event)
         found = self._handled.get(key)
         if found is None:
@@ -111,14 +114,14 @@ class Machines:
         return Now(Millis(at), Millis(at))
 
     def view(self, core: bytes) -> View:
-        """Decode the facts of a core."""
+        """Decode the facts about the partition from an encoded broker state."""
         found = self._views.get(core)
         if found is None:
             found = self._views[core] = _view(_decode(core))
         return found
 
     def renamed(self, index: int, core: bytes, waiting: tuple[Waiting, ...], version: int, asked: tuple[int, ...]) -> bytes:
-        """The core in canonical form.
+        """Convert an encoded broker state to canonical form.
 
         `waiting`: for each broker, the correlations of its pending requests. `version`: of the state znode. `asked`: ids of this
         broker's pending ZooKeeper requests, ascending.

@@ -1,4 +1,4 @@
-"""The explored world: its initial state, the possible actions, and their successors.
+"""The transition system that the explorer searches: initial state, possible actions and successor states.
 
 In the initial state every broker is registered, the first one is controller and leader, one topic has one partition on all
 brokers, and every follower's fetch is parked. Faults are bounded (`state.Bounds`), healing is not.
@@ -43,7 +43,10 @@ _NOTHING = View()
 
 
 class Model:
-    """The worlds of one protocol within bounds. Deterministic: equal states have equal successors in equal order."""
+    """The transition system of one protocol variant within bounds.
+
+    Deterministic: equal states have equal successors in equal order.
+    """
 
     def __init__(self, variant: Variant, bounds: Bounds, *, keep_versions: bool = False) -> None:
         """`keep_versions`: do not renumber the versions of the state znode; for performing one path."""
@@ -72,7 +75,7 @@ class Model:
     # --- the initial state ---------------------------------------------------------------------------------------------------
 
     def initial(self, witness: Witness | None = None) -> State:
-        """The initial state; `witness` is told of the start-up."""
+        """The state after the cluster has started up; `witness` is told of every step of the start-up."""
         cold = State(tuple(Host(False, 0, b"") for _ in self._brokers), empty(), (), Ghost(), Spent())
         transition = Transition(dataclasses.replace(self._rules, zk_async=False), cold, witness)
         for broker in self._brokers:
@@ -87,7 +90,7 @@ class Model:
     # --- actions ---------------------------------------------------------------------------------------------------------------
 
     def successors(self, state: State) -> Iterator[tuple[AnyAction, State]]:
-        """All possible actions that may change the state, each with its successor."""
+        """All possible actions that may change the state, each with the state after it."""
         for action in self._actions(state):
             yield action, self.after(state, action)
         for number, host in enumerate(state.hosts, 1):
@@ -203,15 +206,15 @@ class Model:
         return transition.state()
 
     def within(self, state: State) -> bool:
-        """Whether the search expands this state: its leader epoch is within the bound."""
+        """Whether the search looks at the successors of this state: its leader epoch is within the bound."""
         return self._zookeepers.standing(state.zk).leader_epoch < self.bounds.max_epochs
 
     def view(self, host: Host) -> View:
-        """The facts of a broker's core; defaults if the broker is down."""
+        """Facts about the partition as one broker sees them; defaults if the broker is down."""
         return self._machines.view(host.core) if host.up else _NOTHING
 
     def standing(self, state: State) -> Standing:
-        """The facts of the state's ZooKeeper tree."""
+        """Facts about the partition as ZooKeeper has them in this state."""
         return self._zookeepers.standing(state.zk)
 
 

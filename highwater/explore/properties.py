@@ -1,4 +1,4 @@
-"""Properties that hold in every explored state, and goals that some state should reach.
+"""Invariants that must hold in every explored state, and goals that some explored state should reach.
 
 `committed` is the promise (docs/promise.md DUR-1) as `ghost` tracks it. `weak-isr` and `strong-isr` are the invariants of the
 formal models (docs/oracles.md §7.1): the records below a leader's HW are in the log of every member of its own ISR, or of the ISR

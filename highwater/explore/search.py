@@ -20,7 +20,7 @@ _PROGRESS_EVERY = 256  # states between two progress reports
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """Limits of the search; None means no limit."""
+    """Limits at which the search gives up; None means no limit."""
 
     depth: int | None = None
     states: int = 5_000_000
@@ -28,7 +28,9 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a search ended. `violated`: `path` leads to the violation `wrong`. After `budget` and `interrupted` (Ctrl-C) unexplored
+    """How a search of the explorer ended.
+
+    `violated`: `path` leads to the violation `wrong`. After `budget` and `interrupted` (Ctrl-C) unexplored
     states are unproven.
 
     `states` counts distinct states, `transitions` the actions performed, `depth` is that of the deepest state, `frontier` counts
@@ -73,7 +75,7 @@ class _Parts:
 
 
 class Search:
-    """One search. `clock` gives seconds; it is used only for the budget and the result."""
+    """One breadth-first search over the states of a model. `clock` gives seconds, for the budget and the result only."""
 
     def __init__(
         self, model: Model, properties: tuple[Property, ...], goals: tuple[Goal, ...], clock: Callable[[], float]
@@ -91,7 +93,7 @@ class Search:
         self._start = 0.0
 
     def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Result:
-        """Search until a violation, the end of the space, the end of the budget or Ctrl-C.
+        """Search until a property is violated, all states are explored, the budget is used up or Ctrl-C is pressed.
 
         `progress` is called with (states, depth).
         """

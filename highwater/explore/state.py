@@ -1,4 +1,4 @@
-"""A state of the explored world: brokers with their disks, ZooKeeper, messages in flight, promises, faults so far.
+"""A state of the explored cluster: brokers with disks, ZooKeeper, messages in flight, promised records, faults so far.
 
 All parts are frozen and compared by value. There is no clock; `machines` defines the time of each event.
 """
@@ -17,7 +17,7 @@ CLIENT = "c1"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """The size of the world and the faults allowed in one schedule.
+    """The size of the explored cluster and the faults allowed in one schedule.
 
     Restarts, retries and the expiry of a dead broker's session are not counted.
     """
@@ -32,7 +32,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True):
-    """One broker: its process, its session and its disk."""
+    """One broker of the explored cluster: its process, its ZooKeeper session and its disk."""
 
     up: bool
     life: int
@@ -55,7 +55,7 @@ class Flight(Struct, frozen=True):
 
 
 class Ghost(Struct, frozen=True):
-    """The promises so far; the machines do not see it.
+    """The records promised to clients so far, for checking only: the brokers do not see it.
 
     `committed`: for each offset, the value and the leader epoch that committed it. `top_log`: the log of the leader of the
     highest epoch at its election. `wrong`: a sentence on the first broken promise.
@@ -69,7 +69,7 @@ class Ghost(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """The faults in this schedule so far."""
+    """The number of faults that the schedule has used so far, to compare with `Bounds`."""
 
     crashes: int = 0
     expiries: int = 0
@@ -77,7 +77,7 @@ class Spent(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """The whole world; `network` is sorted in the canonical form."""
+    """One state of the search; `network` is sorted in the canonical form."""
 
     hosts: tuple[Host, ...]
     zk: bytes

@@ -1,4 +1,4 @@
-"""A path as sentences: each action and what the brokers did."""
+"""Describe a path in sentences: each action and what the brokers did in response."""
 
 from highwater.explore.model import Model
 from highwater.explore.state import CLIENT
@@ -14,7 +14,7 @@ from reference.sealed import in_the_clear
 
 
 def tell(model: Model, path: Path) -> tuple[str, ...]:
-    """One sentence for each action of a path from the initial state. Raises transition.Impossible."""
+    """Describe a path: one sentence for each action from the initial state. Raises transition.Impossible."""
     state = model.initial()
     sentences = []
     for action in path:

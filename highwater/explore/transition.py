@@ -1,4 +1,4 @@
-"""Perform one action on a state: events for the machines, their effects, and all immediate consequences.
+"""Perform one action on a state of the explored cluster, with all its immediate consequences.
 
 These are part of the action, so nothing happens between them:
 
@@ -74,13 +74,13 @@ _PATIENCE_MS = Millis(10**12)
 
 
 class Witness(Protocol):
-    """Called for everything that happens within an action, in order."""
+    """Observer of the steps within one action; its methods are called in order."""
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
-        """A machine handled an event; calls for its effects follow."""
+        """A broker handled an event; calls for its effects follow."""
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
-        """An effect is about to be performed."""
+        """An effect of a broker is about to be performed."""
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
         """ZooKeeper performed a request of this broker, which changed these znodes."""
@@ -89,13 +89,13 @@ class Witness(Protocol):
         """ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
 
     def started(self, index: int, life: int) -> None:
-        """A process started."""
+        """A broker process started."""
 
     def stopped(self, index: int, life: int, why: str) -> None:
-        """A process ended."""
+        """A broker process ended."""
 
     def asserted(self, index: int, life: int, words: str) -> None:
-        """An assertion of a machine failed; its process ends."""
+        """An assertion in the code of a broker failed; its process ends."""
 
 
 class Impossible(Exception):  # noqa: N818 - not an error of the program
@@ -103,7 +103,7 @@ class Impossible(Exception):  # noqa: N818 - not an error of the program
 
 
 class Transition:
-    """The working copy of a state: `perform` changes it, `state` returns the result."""
+    """A working copy of a state of the explored cluster: `perform` changes it, `state` returns the result."""
 
     def __init__(self, rules: Rules, state: State, witness: Witness | None = None) -> None:
         self._rules = rules
@@ -238,7 +238,7 @@ class Transition:
         self._todo.append((index, event))
 
     def _settle(self) -> None:
-        """Deliver the queued events until the queue is empty."""
+        """Deliver queued events to the brokers until no event is left."""
         for _ in range(STEP_EVENTS_MAX):
             if not self._todo:
                 return

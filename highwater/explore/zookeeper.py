@@ -1,4 +1,4 @@
-"""ZooKeeper as a memoized function on bytes: (tree, request) -> (tree, answers, fired watches).
+"""ZooKeeper as a memoized function on encoded trees: (tree, request) -> (tree, answers, fired watches).
 
 Canonical form: zxids become 0, except the czxids of registrations, which are broker incarnations and are numbered from 1 in the
 order of registration. `renumbered` changes the version of the state znode, because brokers hold it too.
@@ -19,7 +19,7 @@ _PRESENT = 1  # the canonical version of the state znode
 
 
 class Standing(Struct, frozen=True):
-    """Facts of a tree. `version` and `leader_epoch` are -1 without a state znode."""
+    """Facts about the partition, decoded from a ZooKeeper tree. `version` and `leader_epoch` are -1 without a state znode."""
 
     version: int
     leader_epoch: int
@@ -41,7 +41,7 @@ class ZooKeepers:
     def submit(
         self, tree: bytes, session: int, ops: tuple[AnyOp, ...], *, atomic: bool
     ) -> tuple[bytes, tuple[AnyAnswer, ...], Fired]:
-        """Perform a request of a session."""
+        """Perform the ZooKeeper request of a session on an encoded tree."""
         key = (tree, session, ops, atomic)
         found = self._answered.get(key)
         if found is None:
@@ -52,13 +52,13 @@ class ZooKeepers:
         return found
 
     def connect(self, tree: bytes) -> tuple[bytes, int]:
-        """Open a session."""
+        """Open a ZooKeeper session on an encoded tree."""
         zk = _decode(tree)
         session = zk.connect(timeout_ms=1)
         return _canonical(zk, zk.zxid), session
 
     def expire(self, tree: bytes, session: int) -> tuple[bytes, tuple[str, ...], Fired]:
-        """End a session; returns its ephemeral paths too."""
+        """Expire a ZooKeeper session on an encoded tree; also returns the paths of its deleted ephemerals."""
         zk = _decode(tree)
         gone = tuple(zk.sessions[str(session)].ephemerals)
         before = zk.zxid
@@ -66,14 +66,14 @@ class ZooKeepers:
         return _canonical(zk, before), gone, fired
 
     def renumbered(self, tree: bytes) -> bytes:
-        """The tree with the canonical version of the state znode."""
+        """The encoded tree with the version of the state znode in canonical form."""
         zk = _decode(tree)
         if _STATE in zk.nodes:
             zk.nodes[_STATE].version = _PRESENT
         return _encode(zk)
 
     def standing(self, tree: bytes) -> Standing:
-        """Decode the facts of a tree."""
+        """Decode the facts about the partition from an encoded tree."""
         found = self._standings.get(tree)
         if found is None:
             found = self._standings[tree] = _standing(_decode(tree))
@@ -81,17 +81,17 @@ class ZooKeepers:
 
 
 def decode(tree: bytes) -> MemoryZooKeeper:
-    """The tree itself, for recording its writes."""
+    """Decode a ZooKeeper tree, so that what was written can be recorded."""
     return _decode(tree)
 
 
 def empty() -> bytes:
-    """The tree of a new ZooKeeper."""
+    """The encoded tree of a new ZooKeeper."""
     return _canonical(MemoryZooKeeper.boot(), 0)
 
 
 def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
-    """The request that creates the topic with one partition."""
+    """The request that creates the explored topic with its one partition."""
     return Create(paths.topic_path(TOPIC), paths.topic_payload((replicas,)))
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """Base of all actions."""
+    """Base class of the actions, each one step of a schedule: a message arrives, a timer fires, a broker crashes."""
 
 
 class Deliver(Action, frozen=True, kw_only=True, tag="deliver"):
@@ -85,7 +85,7 @@ Path = tuple[AnyAction, ...]
 
 
 def words(action: AnyAction) -> str:
-    """The action as a clause for the story of a counterexample."""
+    """Describe an action as a clause, for the printed steps of a counterexample."""
     match action:
         case Deliver(message=message, source=source, to=to):
             return f"{to} gets {message} of {source}" if source != to else f"{to} gets its own {message}"

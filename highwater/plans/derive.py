@@ -41,7 +41,7 @@ _MIN_ACKED = 5
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
-    """Values that the caller sets instead of drawing them; None means drawn."""
+    """Values of a plan that the caller sets; None means that the value is drawn from the seed."""
 
     brokers: int | None = None
     produce_per_s: int | None = None
@@ -62,7 +62,7 @@ def derive(
     workload: str = PLAIN,
     wishes: Wishes = NO_WISHES,
 ) -> Plan:
-    """The plan of a seed.
+    """Derive the plan of a seed.
 
     `faults` names kinds, families or mixes of nemesis.kinds; empty means the default kinds of the profile. `workload` is a name
     of workloads.registry, or MIXED to draw one. `seconds` is the time of workload and faults, without the quiet time. Raises
@@ -134,7 +134,7 @@ def standard_bench_plan() -> Plan:
 
 
 def _marks(schedule: tuple[Window, ...]) -> tuple[str, ...]:
-    """If the schedule has faults, at least one must act; otherwise the run is UNKNOWN."""
+    """The marks that a run must reach: if the schedule has faults, at least one must act; otherwise the run is UNKNOWN."""
     return ("fault-acted",) if schedule else ()
 
 

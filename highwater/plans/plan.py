@@ -29,7 +29,7 @@ DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
 
 
 class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The brokers, their settings and topics; times in ms."""
+    """The cluster of a plan: its brokers, their settings and the topics; times in ms."""
 
     brokers: int = 3
     log_dirs: int = 1
@@ -45,7 +45,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class NetworkShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Delays without faults, in microseconds: of a link, one way, and of a flush."""
+    """Ranges of the delays without faults, in microseconds: one way over a link, and of a flush to disk."""
 
     delay_us_min: int = 200
     delay_us_max: int = 2000
@@ -71,7 +71,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One run to perform. Times are in ms."""
+    """Everything that is needed to perform one run: cluster, workload, fault schedule and time limits. Times are in ms."""
 
     name: str
     story: str = ""  # why this plan exists
@@ -101,19 +101,19 @@ Path = tuple[str | int, ...]  # where in a plan: ("schedule", 0, "until_ms")
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
-    """Why a plan is refused, and the place in the plan."""
+    """The reason why a plan is refused, and the path of the wrong value in the plan."""
 
     path: Path
     sentence: str
 
 
 def plan_digest(plan: Plan) -> str:
-    """32 hex digits over the canonical encoding; equal plans have equal digests."""
+    """The digest of a plan: 32 hex digits over its canonical encoding; equal plans have equal digests."""
     return blake2b(msgspec.json.encode(plan, order="deterministic"), digest_size=16).hexdigest()
 
 
 def shape_of(plan: Plan) -> Shape:
-    """The facts about the cluster that the nemesis needs."""
+    """The facts about a plan's cluster that the nemesis needs to choose its faults."""
     return Shape(
         brokers=plan.cluster.brokers,
         log_dirs=plan.cluster.log_dirs,
@@ -129,7 +129,7 @@ def shape_of(plan: Plan) -> Shape:
 
 
 def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
-    """The topics of the cluster and those created during the run."""
+    """All topics of a plan: those that exist at the start and those created during the run."""
     scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
     return (*plan.cluster.topics, *plan.cluster.later, *scratch)
 
@@ -141,7 +141,7 @@ def complaints(plan: Plan) -> tuple[Complaint, ...]:
 
 
 def checked(plan: Plan) -> Plan:
-    """Return the plan. PlanError with the first complaint if it has one."""
+    """Return the plan if it is valid; otherwise raise PlanError with the first complaint."""
     for complaint in complaints(plan):
         raise PlanError(f"plan {plan.name}: {complaint.sentence}")
     return plan
@@ -295,7 +295,7 @@ def _script(plan: Plan) -> Iterator[Complaint]:
 
 
 def kebab(name: str) -> str:
-    """FetchReply -> fetch-reply."""
+    """Convert the name of a class to the name that plans use: FetchReply -> fetch-reply."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("-")
 
 

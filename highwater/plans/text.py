@@ -13,7 +13,7 @@ _ON_LINES = ("schedule", "script", "path")
 
 
 def plan_to_yaml(plan: Plan) -> str:
-    """The plan as YAML."""
+    """Convert a plan to YAML text."""
     parts = {"name": plan.name, "protocol": plan.protocol, **sparse(plan)}
     lines = {name: parts.pop(name) for name in _ON_LINES if name in parts}
     after = {name: parts.pop(name) for name in ("required_marks", "min_acked", "limit_events") if name in parts}
@@ -24,7 +24,7 @@ def plan_to_yaml(plan: Plan) -> str:
 
 
 def plan_from_yaml(text: str, source: str = "plan") -> Plan:
-    """Read and validate a plan.
+    """Read a plan from YAML text and validate it.
 
     Raises PlanError with one line "source:line: sentence" for the first mistake.
     """

@@ -1,4 +1,4 @@
-"""Shared by all backends: the backend port, cluster layout, client bookkeeping, the nemesis, evidence.
+"""What all backends share: the backend interface, cluster layout, client bookkeeping, the nemesis, evidence.
 
 Imports `plans`; imported by backends, explorer and above.
 """

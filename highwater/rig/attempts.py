@@ -1,4 +1,4 @@
-"""One workload process on any backend: invocations become calls and rows, answers become completions and rows."""
+"""Turn the invocations of a workload process into client calls, and both calls and answers into rows of the history."""
 
 from typing import get_args
 
@@ -32,7 +32,7 @@ _CLIENT_FS = frozenset(get_args(ClientF))
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """The end of a call or command as its client saw it; `error` by name, None for success.
+    """The result of a client call or admin command as the client saw it; `error` by name, None for success.
 
     `offset`: of the first value of a produce, or the bound that was asked for; `offsets`: of each value of a produce, where they
     are known one by one. The other columns are those of `Answered`.
@@ -53,7 +53,7 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 def heard(answered: Answered) -> Heard:
-    """`Heard` from the answer of a client machine."""
+    """Convert the answer of a client machine to `Heard`."""
     return Heard(
         id=answered.id,
         error=None if answered.error is ErrorCode.NONE else answered.error.name,
@@ -70,7 +70,7 @@ def heard(answered: Answered) -> Heard:
 
 
 class Attempts:
-    """The bookkeeping of one process; `processes` is the number of all processes."""
+    """Records the operations of one workload process, one open at a time; `processes` is the number of all processes."""
 
     __slots__ = ("_processes", "_recorder", "calls", "number", "open", "process")
 
@@ -142,7 +142,7 @@ class Attempts:
                 return None
 
     def end(self, answered: Heard) -> None:
-        """Record the completion and tell the process."""
+        """Record the completion of the open operation and pass it to the workload process."""
         invocation = self.open
         assert invocation is not None
         assert answered.id == self.calls

@@ -1,4 +1,4 @@
-"""The backend port: a backend performs a plan and returns its history.
+"""The interface of all backends: a backend performs a plan and returns its history.
 
 A backend plays the plan's cluster, workload and schedule, and records rows. It never judges. It refuses a plan that it cannot
 perform before anything starts (`refuse`), so that no fault is silently skipped.
@@ -23,7 +23,10 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One performed plan. `history.manifest.outcome` says how it ended; `failure` describes a failure of the harness."""
+    """The result of performing a plan.
+
+    `history.manifest.outcome` says how it ended; `failure` describes a failure of the harness.
+    """
 
     history: History
     failure: str | None = None
@@ -34,10 +37,13 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in the manifest and on the command line."""
+        """The name of the backend in the manifest and on the command line."""
 
     def refuse(self, plan: Plan) -> str | None:
-        """Why this backend cannot perform the plan, in a sentence; None where it can."""
+        """Why this backend cannot perform the plan, in a sentence; None if it can."""
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Perform and record. KeyboardInterrupt ends the run early with outcome "interrupted"; recorded rows are kept."""
+        """Perform the plan and record its history.
+
+        KeyboardInterrupt ends the run early with outcome "interrupted"; recorded rows are kept.
+        """

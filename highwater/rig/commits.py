@@ -15,7 +15,7 @@ UNTIMED_MS: Final = 0  # `time_ms` of a commit whose rows take their time from t
 
 
 class Commit(Struct, frozen=True, kw_only=True):
-    """Base: one change to one znode. `time_ms` is the server's wall clock, `session` that of the writer."""
+    """Base class: one committed change to one znode. `time_ms` is the server's wall clock, `session` that of the writer."""
 
     zxid: int
     session: int

@@ -1,4 +1,4 @@
-"""The state at the end of a run from three sources: ZooKeeper's tree, the metadata that brokers send, the logs on the disks.
+"""Record the final state of a run from three sources: ZooKeeper's tree, the metadata that brokers send, the logs on the disks.
 
 Every backend records these rows once, after the final reads; `checkers.convergence` compares them. The harness asks ZooKeeper and
 the brokers like any client, and reads the directories itself.
@@ -23,7 +23,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def record_zookeeper(recorder: Recorder, topics: Iterable[tuple[str, Data]], states: Mapping[str, Data]) -> None:
-    """Record a row for each partition of each topic znode; `states` has the state znodes by path."""
+    """Record ZooKeeper's final state, one row for each partition of each topic znode; `states` has the state znodes by path."""
     for topic, znode in topics:
         for tp, replicas in paths.decode_topic(topic, znode.data):
             found = states.get(paths.state_path(tp))
@@ -43,7 +43,7 @@ def record_zookeeper(recorder: Recorder, topics: Iterable[tuple[str, Data]], sta
 
 
 def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionState]) -> None:
-    """Record a row for each partition in a broker's metadata answer."""
+    """Record a broker's final metadata answer, one row for each partition in it."""
     for state in states:
         recorder.event(
             EventKind.METADATA_VIEW,
@@ -59,7 +59,7 @@ def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionSta
 
 
 def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage]) -> None:
-    """Record a row for each log in the directories of a broker."""
+    """Record the final logs of a broker, one row for each log in its directories."""
     for directory in image:
         for log in directory.logs:
             recorder.event(

@@ -25,7 +25,7 @@ _FROM_ZOOKEEPER = frozenset({EventKind.REGISTERED, EventKind.SESSION_ENDED, Even
 
 
 class Notebook:
-    """Records the notes of one node; `life` is the node's current life."""
+    """Records the notes of one node as history rows; `life` is the number of its current process."""
 
     __slots__ = ("_names", "_node", "_recorder", "life")
 
@@ -42,7 +42,7 @@ class Notebook:
         return name
 
     def write(self, note: Note) -> None:
-        """Record one row; for an append, one row for each value."""
+        """Record one note as a history row; for an append, one row for each value."""
         kind = _KINDS[note.kind]
         if kind in _FROM_ZOOKEEPER:
             return
@@ -89,7 +89,7 @@ class Notebook:
 
 
 def names(brokers: tuple[BrokerId, ...]) -> tuple[str, ...]:
-    """Broker ids as node names."""
+    """Convert broker ids to node names: 1 -> b1."""
     return tuple(broker_address(broker) for broker in brokers)
 
 
@@ -97,7 +97,7 @@ Row = tuple[EventKind, EventColumns]
 
 
 class CommitRows:
-    """Derives rows from commits, which are given once each and in order.
+    """Derives history rows from ZooKeeper commits, which must be given once each and in order.
 
     `incarnations` has the czxid of the last registration of each node, also of one that has ended.
     """
@@ -117,7 +117,7 @@ class CommitRows:
         self.incarnations: dict[str, int] = {}
 
     def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[Row]:
-        """The rows of one commit: `writer` and `life` say which node made it, None where that is not known."""
+        """The history rows of one ZooKeeper commit: `writer` and `life` say which node made it, None where that is not known."""
         match commit:
             case NodeCreated(path=path) if is_registration(path):
                 return [self._register(commit, life)]
@@ -207,22 +207,22 @@ class CommitRows:
 
 
 class ZkEvidence:
-    """Records the rows of commits at the moment of the commit: the simulator's and the explorer's witness of ZooKeeper."""
+    """Records the history rows of each commit when it is made: the simulator's and the explorer's witness of ZooKeeper."""
 
     __slots__ = ("_recorder", "_rows")
 
     def __init__(self, recorder: Recorder, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
-        """`topics` as in `CommitRows`."""
+        """`topics`: the czxids of the topics that were created before the first commit."""
         self._recorder = recorder
         self._rows = CommitRows(topics=topics)
 
     @property
     def incarnations(self) -> dict[str, int]:
-        """The czxid of the last registration of each node."""
+        """The czxid of each broker's last registration znode, which identifies its incarnation."""
         return self._rows.incarnations
 
     def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
-        """Record what these commits, made by this node, say."""
+        """Record the rows that follow from these ZooKeeper commits of one node."""
         for commit in commits:
             for kind, columns in self._rows.of(commit, writer=writer, life=life):
                 self._recorder.event(kind, **columns)

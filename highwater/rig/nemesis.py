@@ -36,18 +36,18 @@ class Holds:
         self.pauses = 0
 
     def release(self) -> bool:
-        """One window less keeps the process down; True where none does any more."""
+        """Remove one fault window that kept the process down; True if no other window keeps it down."""
         self.down = max(0, self.down - 1)  # a process that is healed early has no holds left to release
         return not self.down
 
     def unpause(self) -> bool:
-        """One window less pauses the process; True where none does any more."""
+        """Remove one fault window that paused the process; True if no other window pauses it."""
         self.pauses = max(0, self.pauses - 1)
         return not self.pauses
 
 
 class Nemesis:
-    """The bookkeeping of one run's schedule.
+    """Tracks the fault windows of one run: which are open, which brokers they hit, how often they took effect.
 
     `logs` lists the replicas in a log directory of a broker, `incarnation` gives the last registration of a node where the
     backend knows it at once.
@@ -75,7 +75,10 @@ class Nemesis:
     # --- windows -----------------------------------------------------------------------------------------------------------
 
     def begin(self, window: Window, tree: MemoryZooKeeper) -> tuple[BrokerId, ...]:
-        """Open a window: the brokers that it hits, by what ZooKeeper holds now; none where its target is vacant."""
+        """Open a fault window and return the brokers that it hits.
+
+        ZooKeeper's present tree resolves the target; no broker may match.
+        """
         brokers = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
         if hits_every_broker(window.fault):
             brokers = brokers_of(self._plan)
@@ -87,19 +90,19 @@ class Nemesis:
         return brokers
 
     def open_windows(self) -> tuple[str, ...]:
-        """The ids of the windows that are open, in the order in which they were opened."""
+        """The ids of the fault windows that are open, in the order in which they were opened."""
         return tuple(self._open)
 
     def end(self, window_id: str) -> tuple[Window, tuple[BrokerId, ...]] | None:
-        """Close a window: it and the brokers that it hit, or None where it is not open."""
+        """Close a fault window; return it with the brokers that it hit, or None if it is not open."""
         return self._open.pop(window_id, None)
 
     def ended(self, window: Window, broker: BrokerId) -> None:
-        """What the window did to this broker is undone."""
+        """Record that the backend has undone the fault of this window on this broker."""
         self._say(EventKind.FAULT_ENDED, window, broker)
 
     def healed(self) -> None:
-        """Every window is closed and everything that they did is undone."""
+        """Record that every fault window is closed and every fault undone."""
         self.recorder.event(EventKind.HEALED)
 
     def _say(self, kind: EventKind, window: Window, broker: BrokerId) -> None:
@@ -116,13 +119,13 @@ class Nemesis:
     # --- what windows did --------------------------------------------------------------------------------------------------
 
     def acted(self, window: Window, node: Address, count: int) -> None:
-        """The fault took effect so often on this node; no row for 0."""
+        """Record that the fault of a window took effect `count` times on this node; 0 writes no row."""
         self._acted[window.kind] = self._acted.get(window.kind, 0) + count
         if count:
             self.recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, count=count)
 
     def wounded(self, node: Address, dir_: int, wounds: Wounds, why: str) -> None:
-        """Logs in a directory of this node lost records."""
+        """Record the wounds (records that a fault destroyed) of logs in a directory of this node."""
         for tp, topic_id, offset in wounds:
             self.recorder.event(
                 EventKind.WOUND,
@@ -137,7 +140,7 @@ class Nemesis:
             )
 
     def swapped(self, node: Address, dir_: int, wounds: Wounds) -> None:
-        """A directory of this node was replaced by an empty one.
+        """Record that an empty directory replaced a log directory of this node.
 
         The row without a partition covers replicas that were counted on before the broker created them on its disk.
         """
@@ -145,5 +148,5 @@ class Nemesis:
         self.recorder.event(EventKind.WOUND, node=node, incarnation=self._incarnation(node), dir=dir_, detail="swapped")
 
     def counts(self) -> tuple[FaultCount, ...]:
-        """For each kind of the schedule, how many windows began and how often they took effect."""
+        """For each fault kind of the schedule, how many windows began and how often they took effect."""
         return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=self._acted[kind]) for kind in sorted(self._begun))

@@ -13,12 +13,12 @@ from workloads.parameters import Parameters, PartitionName, TopicShape
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
-    """Broker ids, from 1."""
+    """The ids of a plan's brokers, from 1."""
     return tuple(BrokerId(number) for number in range(1, plan.cluster.brokers + 1))
 
 
 def variant_of(plan: Plan) -> Variant:
-    """The protocol variant of the run."""
+    """The protocol variant that a plan names."""
     return plan.variant or VARIANTS[plan.protocol]
 
 
@@ -32,7 +32,7 @@ def assign(plan: Plan) -> dict[str, tuple[tuple[BrokerId, ...], ...]]:
 
 
 def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
-    """The configuration of one broker."""
+    """The configuration of one broker of a plan."""
     cluster = plan.cluster
     return BrokerConfig(
         broker=broker,
@@ -87,7 +87,7 @@ def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape
 def manifest(
     plan: Plan, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...]
 ) -> RunManifest:
-    """The manifest of a run; the backend adds times, counts and the digest."""
+    """The manifest of a run, without the times, counts and digest that the backend adds."""
     return RunManifest(
         run_id=provenance.run_id,
         seed=plan.seed,

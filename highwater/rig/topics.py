@@ -11,7 +11,7 @@ _BELOW = f"{paths.TOPICS}/"
 
 
 class TopicIds:
-    """Ids of topics; must be told of every commit, in order."""
+    """Topic ids by name; must be told of every ZooKeeper commit, in order."""
 
     __slots__ = ("_ended", "_ids")
 
@@ -20,7 +20,7 @@ class TopicIds:
         self._ended: set[TopicId] = set()
 
     def created(self, path: str, czxid: int) -> None:
-        """A znode was created; if it is a topic's, its czxid is the topic's id."""
+        """Register a created znode; if it is a topic's, its czxid is the topic's id."""
         topic = topic_of_path(path)
         if topic is not None:
             self._ids[topic] = TopicId(czxid)
@@ -30,7 +30,7 @@ class TopicIds:
         return written(self._ids.get(topic_of(tp)))
 
     def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
-        """Topics and ids whose promises end with this commit: `data` was written, or None for a deleted znode."""
+        """Topics and ids for which the promise ends with this commit: `data` was written, or None for a deleted znode."""
         gone = topic_of_path(path) if data is None else None
         asked = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
         topics = asked if gone is None else (gone,)
@@ -53,5 +53,5 @@ def removed(path: str) -> TopicPartition | None:
 
 
 def written(topic_id: TopicId | None) -> str | None:
-    """A topic id as a string, as in rows; None for no id."""
+    """A topic id as a string, as in history rows; None for no id."""
     return None if topic_id is None or topic_id == NO_TOPIC_ID else str(topic_id)

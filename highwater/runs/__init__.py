@@ -1,1 +1,1 @@
-"""One run from a plan to its report (`run`), many on all cores (`workers`), histories of other systems (`foreign`)."""
+"""Perform and judge one run (`run`) or many on all cores (`workers`), and judge histories of other systems (`foreign`)."""

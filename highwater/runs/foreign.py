@@ -36,7 +36,10 @@ _NOTHING = "no step of a client in the file: no operation was judged"
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """How to judge a file. `initial` is the initial value as EDN; if empty, the format's own."""
+    """How to judge a history file: model, consistency and initial value.
+
+    `initial` is the initial value as EDN; if empty, the format's own.
+    """
 
     model: str
     initial: str = ""
@@ -44,7 +47,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 def check_asked(asked: Asked) -> None:
-    """Raise UsageError for an unknown model, consistency or initial value."""
+    """Check how a history file is to be judged: raise UsageError for an unknown model, consistency or initial value."""
     if asked.model not in MODELS:
         raise UsageError(f"unknown model {asked.model!r}; known: {', '.join(MODELS)}")
     known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
@@ -73,7 +76,10 @@ def _given(asked: Asked) -> Hashable:
 
 
 def judge_file(file: Path, asked: Asked) -> Judgement:
-    """The judgement of a file by a model. HistoryError with file and line if the file is no history of the model."""
+    """Judge a history file by a model and return the verdict.
+
+    HistoryError with file and line if the file is no history of the model.
+    """
     form = form_of(file)
     try:
         if asked.model == KAFKA:
@@ -116,7 +122,7 @@ def _implied(form: Form, model: str) -> Hashable:
 
 
 def exported(file: Path) -> Iterable[str]:
-    """The lines of a history as Jepsen's EDN. HistoryError with the line if the file is no history."""
+    """Convert a history file to the lines of Jepsen's EDN format. HistoryError with the line if the file is no history."""
     if form_of(file) is not Form.OURS:
         return export.lines(lambda: steps(file))
     history = store.load(file)

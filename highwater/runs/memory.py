@@ -8,7 +8,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_mib() -> int:
-    """The peak resident memory so far, in MiB.
+    """The peak resident memory of this process so far, in MiB.
 
     On Linux it is VmHWM of /proc/self/status, because a child inherits the peak of `getrusage` from its parent.
     """

@@ -11,7 +11,7 @@ _PARTS = ("highwater", "msgspec", "polars", "pyarrow")
 
 
 class Build(Struct, frozen=True, kw_only=True):
-    """`commit` is empty if the code is not in a git repository; `dirty` means uncommitted changes."""
+    """The build of the code. `commit` is empty if the code is not in a git repository; `dirty` means uncommitted changes."""
 
     commit: str
     dirty: bool

@@ -39,7 +39,7 @@ SUMMARY = "summary.json"
 
 
 class Keep(Struct, frozen=True, kw_only=True):
-    """What of a run is stored. `store` is the folder of the runs; None stores nothing."""
+    """Which files of a run are stored, and where. `store` is the folder of the runs; None stores nothing."""
 
     store: Path | None = None
     report: bool = True
@@ -56,7 +56,10 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: Keep) -> Judged:
-    """Perform, judge, store and report. UsageError if the backend cannot perform the plan, HarnessError if the harness failed."""
+    """Perform a plan, judge its history, store both and write the report.
+
+    UsageError if the backend cannot perform the plan, HarnessError if the harness failed.
+    """
     if plan.path:
         backend = ExploreBackend()  # only the explorer performs a path, whichever backend was given
     refusal = backend.refuse(plan)
@@ -101,12 +104,12 @@ def _run_id(plan: Plan, base: str, folder: Path | None) -> str:
 
 
 def judge(history: History) -> Verdict:
-    """Apply all checkers in this process; a run that did not complete is never VALID."""
+    """Judge a history with all checkers in this process; a run that did not complete is never VALID."""
     return honest(judge_history(history), history.manifest.outcome)
 
 
 def honest(verdict: Verdict, outcome: Outcome) -> Verdict:
-    """Change VALID to UNKNOWN if the run did not complete."""
+    """Change the verdict VALID to UNKNOWN if the run ended early."""
     if outcome == "completed" or verdict.validity is not Validity.VALID:
         return verdict
     return replace(verdict, validity=Validity.UNKNOWN, unchecked=(*verdict.unchecked, f"the run is {outcome}"))
@@ -123,7 +126,7 @@ def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
 
 
 def store_judgement(judged: Judged, directory: Path, *, report: bool) -> Summary:
-    """Write verdict, page and summary beside the history; the returned summary has their paths."""
+    """Write the verdict, the HTML report and the summary of a run beside its history; the returned summary has their paths."""
     store.write_file(directory / store.VERDICT, encode_verdict(judged.verdict))
     summary = replace(judged.summary, store=str(directory))
     if report:
@@ -135,12 +138,12 @@ def store_judgement(judged: Judged, directory: Path, *, report: bool) -> Summary
 
 
 def write_page(path: Path, history: History, verdict: Verdict, *, plan: str, repeat: str) -> None:
-    """Write the report of a run; `plan` is YAML."""
+    """Write the HTML report of a run; `plan` is its plan as YAML text."""
     store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat))
 
 
 def encode_verdict(verdict: Verdict) -> bytes:
-    """The content of verdict.json."""
+    """Encode a verdict as the content of verdict.json."""
     return _pretty(verdict)
 
 

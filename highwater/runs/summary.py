@@ -27,7 +27,7 @@ VALIDITY_NAMES: dict[Validity, ValidityName] = {
 
 
 class FoundAnomaly(Struct, frozen=True, kw_only=True):
-    """An anomaly without its witnesses, which are in the verdict."""
+    """An anomaly as summaries list it: without its witnesses, which are in the verdict."""
 
     kind: str
     checker: str
@@ -36,14 +36,14 @@ class FoundAnomaly(Struct, frozen=True, kw_only=True):
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """The number of operations of this name that completed with OK."""
+    """How many operations of one kind, such as produce, completed with OK in a run."""
 
     f: str
     count: int
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """One run. `ops` counts calls of clients; `acked` counts the acknowledged produce calls."""
+    """The numbers and the verdict of one run. `ops` counts calls of clients; `acked` counts the acknowledged produce calls."""
 
     seed: int | None
     protocol: str
@@ -85,14 +85,14 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Verdict, liveness and failure of the harness, for example `VALID, live`."""
+        """The result of a run in words: verdict, liveness and failure of the harness, for example `VALID, live`."""
         live = {True: "live", False: "not live", None: "liveness not judged"}[self.live]
         failed = f", {WORDS[ExitCode.LABORATORY_FAILED]}" if self.outcome == "harness-fault" else ""
         return f"{self.verdict}, {live}{failed}"
 
 
 def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:
-    """The summary of a judged run, before it is stored."""
+    """Make the summary of a judged run; the paths of stored files are added later."""
     manifest = history.manifest
     calls = history.operations_frame.filter(pl.col("slot") == 0)
     done = calls.filter(pl.col("type") == OpType.OK.value)

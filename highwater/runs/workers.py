@@ -1,4 +1,4 @@
-"""Many runs on all cores: one worker process for each core, spawned, so that a worker inherits only its tasks.
+"""Perform many runs on all cores. There is one worker process for each core; it is spawned, so that it inherits only its tasks.
 
 Results come in the order of completion, each with the position of its task. The consumer may stop at any time; runs in flight are
 then abandoned. If a worker dies, the campaign fails with HarnessError. Only the parent handles signals; workers block them from
@@ -33,7 +33,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One run to perform and judge, as it is sent to a worker."""
+    """One run that a worker process performs and judges."""
 
     plan: Plan
     repeat: str
@@ -43,19 +43,19 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Done(NamedTuple):
-    """A finished task with its position in the order of the tasks."""
+    """The summary of a finished run, with the position of its task in the order of all tasks."""
 
     position: int
     summary: Summary
 
 
 def cores() -> int:
-    """The processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def perform(task: Task) -> Summary:
-    """Perform one task in this process. A failure of the harness becomes a summary, so that the other runs go on."""
+    """Perform and judge one run in this process. A failure of the harness becomes a summary, so that the other runs go on."""
     try:
         backend = backend_named(task.backend)
         return carry_out(task.plan, backend, build=task.build, repeat=task.repeat, keep=task.keep).summary

@@ -61,5 +61,5 @@ def test_deletion_of_unknown_outcome_is_repeated() -> None:
 
 
 def test_create_delete_without_a_topic_is_refused() -> None:
-    with pytest.raises(ParametersError, match="there is no topic to create and delete"):
+    with pytest.raises(ParametersError, match="needs the parameter `scratch`"):
         generate("create-delete", 5, Parameters(partitions=PARAMETERS.partitions))

@@ -16,7 +16,7 @@ from reference.node import Node
 
 
 class SimBackend:
-    """Performs plans in virtual time. `boot` creates the machine of a node."""
+    """Performs plans in virtual time. `boot` creates the broker machine of a node."""
 
     name = "sim"
 
@@ -24,11 +24,14 @@ class SimBackend:
         self._boot = boot
 
     def refuse(self, plan: Plan) -> str | None:
-        """The simulator performs every fault."""
+        """Why the simulator cannot perform this plan; None if it can."""
         return next(iter(refusals("sim", plan.schedule)), None)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Play the plan. A KeyboardInterrupt or the plan's bound ends it early; recorded rows are kept."""
+        """Simulate the plan and record its history.
+
+        A KeyboardInterrupt or the plan's bound ends it early; recorded rows are kept.
+        """
         start = perf_counter()
         world = World(plan, self._boot)
         outcome: Outcome = "completed"

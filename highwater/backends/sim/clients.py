@@ -1,4 +1,4 @@
-"""Workload processes: each a client machine, and an admin client, with one operation open at a time."""
+"""Simulated workload processes: each has a Kafka client and an admin client, and at most one open operation."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +26,7 @@ _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
 
 class ClientHost:
-    """A client process, which is never stopped. `idle` once its workload process has finished the phase."""
+    """A simulated client process, which is never stopped. `idle` is True once its workload process has finished the phase."""
 
     def __init__(
         self, sim: Simulation, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
@@ -49,7 +49,7 @@ class ClientHost:
         self._timers = Timers(sim.scheduler, sim.draws, self._clock, owner=self.address, fire=self._ring)
 
     def begin(self, phase: Phase, *, zero_ns: int) -> None:
-        """Begin a phase; `zero_ns` is the start of the workload."""
+        """Begin a phase of the workload; `zero_ns` is the virtual time at which the workload started."""
         self.phase = phase
         self._zero_ns = zero_ns
         if self.idle:
@@ -69,7 +69,7 @@ class ClientHost:
         action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """`run` after a delay."""
+        """Run an action inside the process after a delay."""
         self._sim.scheduler.after(delay_ns, action)
 
     def _ring(self, name: str) -> None:

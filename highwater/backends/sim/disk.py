@@ -27,7 +27,7 @@ _NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
 
 
 class Refusal:
-    """A fault that makes a directory refuse all operations, or only those that need room."""
+    """A disk fault that makes a log directory fail all operations, or only those that need room."""
 
     __slots__ = ("acting", "error", "reads")
 
@@ -54,7 +54,7 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # the last operation of each log 
 
 
 class Directory:
-    """One log directory."""
+    """One log directory of a broker: its logs, checkpoint, marks and the faults that affect it now."""
 
     __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "refusals", "slows")
 
@@ -71,7 +71,7 @@ class Directory:
 
 
 class Disk:
-    """All directories of a node; they outlive its processes."""
+    """The log directories of a node; they outlive its processes."""
 
     __slots__ = ("_draws", "_flush_ns_max", "_flush_ns_min", "_node", "dirs")
 
@@ -84,7 +84,7 @@ class Disk:
     # --- effects of a machine ----------------------------------------------------------------------------------------------
 
     def refuses(self, index: int, *, needs_room: bool) -> str | None:
-        """The error of an access to this directory now; None where it works."""
+        """The error that an access to this log directory gives now; None if it works."""
         for refusal in self.dirs[index].refusals:
             if needs_room or not refusal.reads:
                 refusal.acting.count += 1
@@ -92,7 +92,7 @@ class Disk:
         return None
 
     def perform(self, effect: DiskEffect) -> str | None:
-        """Change the page cache (a checkpoint: the disk). Returns the error, with nothing changed, where the directory
+        """Write to the page cache (a checkpoint: to the disk). Returns the error, with nothing changed, where the directory
         refuses.
         """
         directory = self.dirs[effect.dir]
@@ -137,11 +137,11 @@ class Disk:
             directory.dirty[tp] = log
 
     def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
-        """The partitions whose logs are in a directory."""
+        """The partitions whose logs are in a log directory."""
         return tuple(self.dirs[index].logs)
 
     def flush_delay_ns(self, index: int) -> int:
-        """The drawn duration of an fsync of this directory that starts now."""
+        """The randomly chosen duration of an fsync of this directory that starts now."""
         delay_ns = self._draws.between(f"flush {self._node}", self._flush_ns_min, self._flush_ns_max)
         for extra_ns, acting in self.dirs[index].slows:
             acting.count += 1
@@ -149,11 +149,11 @@ class Disk:
         return delay_ns
 
     def flush_mark(self, index: int) -> Mark:
-        """The operations that a flush makes durable if it starts now; pass it to `flushed` when the flush ends."""
+        """Mark the operations that a flush makes durable if it starts now; pass it to `flushed` when the flush ends."""
         return [(tp, log, log.number + len(log.journal)) for tp, log in self.dirs[index].dirty.items()]
 
     def flushed(self, index: int, mark: Mark) -> None:
-        """A flush has ended: drop from the journals what it made durable."""
+        """End a flush: the marked operations are durable and a power loss no longer undoes them."""
         directory = self.dirs[index]
         directory.gone.clear()
         for tp, log, number in mark:
@@ -166,7 +166,7 @@ class Disk:
     # --- faults of the harness ------------------------------------------------------------------------------------------------
 
     def lose_unflushed(self, index: int, purpose: str, *, torn: bool, all_of_it: bool) -> Wounds:
-        """Undo a drawn suffix of each journal, as a power loss does or a device that loses what was not synced."""
+        """Lose a random part of the unflushed operations, latest first, of each log, as in a power loss."""
         directory = self.dirs[index]
         wounds: Wounds = []
         for tp, log in sorted(directory.dirty.items()):
@@ -188,7 +188,7 @@ class Disk:
         return wounds
 
     def swap(self, index: int) -> Wounds:
-        """Replace this directory by an empty one."""
+        """Replace a log directory by an empty one."""
         logs = sorted(self.dirs[index].logs.items())
         # also for an empty log: the ISR that counts on the replica does not know that the log was empty
         wounds = [(tp, log.topic_id, int(log.batches[0].base_offset) if log.batches else 0) for tp, log in logs]
@@ -197,7 +197,7 @@ class Disk:
         return wounds
 
     def image(self) -> tuple[DirImage, ...]:
-        """The image that a process gets when it starts."""
+        """The contents of all log directories, as a broker process reads them when it starts."""
         images = []
         for index, directory in enumerate(self.dirs):
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
@@ -220,7 +220,7 @@ class Disk:
 
 
 def end_of(batch: Batch) -> int:
-    """The offset behind a batch."""
+    """The offset after the last record of a batch."""
     return batch.base_offset + count(batch.values)
 
 

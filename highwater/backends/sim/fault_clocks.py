@@ -22,14 +22,14 @@ class _Wrong:
 
 
 class ClockFaults:
-    """Performs faults of clocks."""
+    """Injects clock faults into simulated nodes."""
 
     def __init__(self, scheduler: Scheduler, nodes: tuple[Address, ...]) -> None:
         self._scheduler = scheduler
         self._wrong = {address: _Wrong() for address in nodes}
 
     def do(self, opened: OpenWindow, fault: ClockFault, node: NodeHost, acting: Acting) -> None:
-        """Do it to this node's clocks, and register how it is undone."""
+        """Apply the clock fault to this node, and register how to undo it when the window closes."""
         wrong, before = self._wrong[node.address], node.clock.off
         opened.undo.append(partial(self._over, node, opened.id))
         match fault:
@@ -45,7 +45,7 @@ class ClockFaults:
         acting.count += node.clock.off != before
 
     def heal(self, node: NodeHost) -> None:
-        """Set this node's clocks right, whatever windows did to them."""
+        """Remove all clock faults from this node and set its clocks right."""
         self._wrong[node.address] = _Wrong()
         self._apply(node)
 

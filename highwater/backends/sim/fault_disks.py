@@ -1,4 +1,4 @@
-"""Faults of simulated log directories: they refuse, are slow, or come back without records."""
+"""Faults of simulated log directories: operations fail, are slow, or records are lost."""
 
 from functools import partial
 from typing import assert_never
@@ -14,14 +14,14 @@ from nemesis.faults import DirFailure, DirFile, DirUnreadable, DiskFault, DiskFu
 
 
 class DiskFaults:
-    """Performs faults of log directories."""
+    """Injects disk faults into the log directories of simulated brokers."""
 
     def __init__(self, processes: ProcessFaults, nemesis: Nemesis) -> None:
         self._processes = processes
         self._nemesis = nemesis
 
     def do(self, opened: OpenWindow, fault: DiskFault, node: NodeHost, acting: Acting) -> None:
-        """Do it to this node, and register how it is undone."""
+        """Apply the disk fault to this node, and register how to undo it when the window closes."""
         directory = node.disk.dirs[fault.dir]
         match fault:
             case DirUnreadable():  # as the system tests of KIP-112 do to a leader and to a follower (R-317, R-318, R-319)

@@ -15,7 +15,7 @@ from reference.types import Address, BrokerId, broker_address
 
 
 class LinkFaults:
-    """Performs faults of links."""
+    """Injects network faults into simulated links."""
 
     def __init__(self, sim: Simulation, nodes: dict[BrokerId, NodeHost], geography: Geography) -> None:
         self._sim = sim
@@ -23,7 +23,7 @@ class LinkFaults:
         self._geography = geography
 
     def do(self, opened: OpenWindow, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> None:
-        """Do it to the links of these brokers, and register how it is undone."""
+        """Apply the network fault to the links of these brokers, and register how to undo it when the window closes."""
         if isinstance(fault, Partition):
             self._cut(opened, fault, brokers)
             return

@@ -23,7 +23,7 @@ SILENT_MS_MAX = 3000
 
 
 class ProcessFaults:
-    """Performs faults of processes; `kill`, `let_run` and `start_soon` serve faults of disks too."""
+    """Injects process faults into simulated brokers; `kill`, `let_run` and `start_soon` serve faults of disks too."""
 
     def __init__(self, sim: Simulation, server: ZkServer, nemesis: Nemesis) -> None:
         self._sim = sim
@@ -31,11 +31,11 @@ class ProcessFaults:
         self._nemesis = nemesis
 
     def holds(self, node: NodeHost) -> Holds:
-        """The windows that keep this node down or pause it."""
+        """The counts of open fault windows that keep this node down or pause it."""
         return self._nemesis.holds[node.config.broker]
 
     def do(self, opened: OpenWindow, fault: ProcessFault, node: NodeHost, acting: Acting) -> None:
-        """Do it to this node, and register how it is undone."""
+        """Apply the process fault to this node, and register how to undo it when the window closes."""
         match fault:
             case Pause():
                 self._pause(opened, node, acting)
@@ -66,12 +66,12 @@ class ProcessFaults:
                 assert_never(fault)
 
     def kill(self, opened: OpenWindow, node: NodeHost, acting: Acting, blow: "partial[None]") -> None:
-        """End the process by `blow` and keep it down until the window closes."""
+        """Call `blow` to end the process, and keep it down until the fault window closes."""
         self._strike(node, acting, blow)
         opened.undo.append(partial(self.let_run, node))
 
     def let_run(self, node: NodeHost) -> None:
-        """Take one hold off this process, and start it where none is left."""
+        """Remove one reason to keep the process down, and start the process if none is left."""
         node.spring()
         if self.holds(node).release() and not node.wrong:
             node.start()
@@ -79,7 +79,7 @@ class ProcessFaults:
                 node.pause()
 
     def start_soon(self, node: NodeHost, lo_ms: int = RESTART_MS_MIN, hi_ms: int = RESTART_MS_MAX) -> None:
-        """`let_run` after a drawn delay."""
+        """Call `let_run` after a random delay."""
         wait_ms = self._sim.draws.between(f"restart {node.address}", lo_ms, hi_ms)
         self._sim.scheduler.after(wait_ms * MS, self.let_run, node)
 

@@ -7,7 +7,7 @@ from reference.types import BrokerId
 
 
 class ZooKeeperFaults:
-    """Performs faults of ZooKeeper as faults of the links to it."""
+    """Injects ZooKeeper faults as faults of the links between brokers and ZooKeeper."""
 
     def __init__(self, links: LinkFaults) -> None:
         self._links = links

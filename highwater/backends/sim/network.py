@@ -23,7 +23,7 @@ PATIENCE_MS_MAX = 4000
 
 
 class Acting:
-    """A fault window's effect on one node: `count` says how often it acted."""
+    """Counts how often the fault of one window took effect on one node."""
 
     __slots__ = ("count", "node", "window")
 
@@ -34,7 +34,7 @@ class Acting:
 
 
 class Stop:
-    """A clog of a link: for all messages, or for some kinds."""
+    """A fault that holds back messages of a link: all of them, or some kinds."""
 
     __slots__ = ("acting", "kinds")
 
@@ -44,7 +44,7 @@ class Stop:
 
 
 class Link:
-    """One direction between two addresses, with the faults that affect it now."""
+    """The network link from one address to another, with the faults that affect it now."""
 
     __slots__ = ("back", "clogs", "cuts", "held", "keys", "slows", "source", "stops", "target")
 
@@ -98,7 +98,7 @@ class Connection:
 
 
 class Network:
-    """All links and the rules of their connections."""
+    """The simulated network: all links, and how connections deliver and lose messages over them."""
 
     __slots__ = ("_delay_max_ns", "_delay_min_ns", "_draws", "_links", "_scheduler")
 
@@ -110,7 +110,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
 
     def link(self, source: str, target: str) -> Link:
-        """The link of this direction."""
+        """The link from `source` to `target`."""
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = Link(source, target)

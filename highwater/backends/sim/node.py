@@ -53,17 +53,17 @@ _SELF = "self"  # source of timers and of the disk
 
 
 class Handler(Protocol):
-    """What a simulated process needs of a machine."""
+    """A broker machine as its simulated process sees it."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Take one event and return its effects."""
+        """Handle one event and return the effects that the process must perform."""
 
 
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
 
 
 class NodeHost:
-    """A broker's process, with the clock, the disk and the address that outlive it."""
+    """A simulated broker process, with the clock, disk and address that it keeps over restarts."""
 
     def __init__(self, sim: Simulation, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
         self.address: Address = broker_address(config.broker)
@@ -94,7 +94,7 @@ class NodeHost:
     # --- life and death -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process on the image of the disk; nothing where it runs already."""
+        """Start the process with the data on its disk; do nothing if it runs already."""
         if self.up:
             return
         self.life += 1
@@ -113,7 +113,7 @@ class NodeHost:
         self._handle(Booted())
 
     def stop(self, why: str, *, silent_ns: int | None = None) -> None:
-        """End the process; nothing where it is down. `silent_ns`: the host is gone too, and peers notice after that time."""
+        """End the process; do nothing if it is down. `silent_ns`: the host is gone too; peers notice after this time."""
         if not self.up:
             return
         self.up = False
@@ -126,7 +126,7 @@ class NodeHost:
         self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
 
     def ambush(self, blow: "partial[None]") -> None:
-        """Let `blow` end the process: at once or, by a draw, between two effects within the next few milliseconds."""
+        """Call `blow` to end the process at a random moment: at once, or between two effects in the next few milliseconds."""
         if not self.up or self.paused or self._sim.draws.ratio(f"ambush {self.address}", 1, 2):
             blow()
             return
@@ -135,7 +135,7 @@ class NodeHost:
         self._sim.scheduler.after(AMBUSH_NS, self._spring, blow)
 
     def spring(self) -> None:
-        """Perform the waiting blow now, if there is one."""
+        """End the process now if `ambush` has scheduled its end for later."""
         if self._ambush is not None:
             self._spring(self._ambush)
 
@@ -145,11 +145,11 @@ class NodeHost:
             blow()
 
     def pause(self) -> None:
-        """Pause the process; nothing where it is down."""
+        """Pause the process; do nothing if it is down."""
         self.paused = self.up
 
     def resume(self) -> None:
-        """Continue, first with the waiting events: the source of each next one is drawn."""
+        """Resume a paused process. It first handles the events that waited; the source of each next event is drawn."""
         self.paused = False
         waiting, self._waiting = self._waiting, {}
         life = self.life
@@ -169,21 +169,21 @@ class NodeHost:
     # --- events -----------------------------------------------------------------------------------------------------------------
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """Hand an event to the machine; while paused it waits."""
+        """Hand an event to the broker machine; while the process is paused, the event waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(partial(self._handle, event))
         elif self.up:
             self._handle(event)
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Run an action inside the process; while paused it waits."""
+        """Run an action inside the process; while the process is paused, the action waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(action)
         elif self.up:
             action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """`run` after a delay, in this life only."""
+        """Run an action inside the process after a delay, unless the process has ended or restarted by then."""
         self._sim.scheduler.after(delay_ns, self._run_in, self.life, source, action)
 
     def _run_in(self, life: int, source: str, action: "partial[None]") -> None:

@@ -1,4 +1,4 @@
-"""The harness as one more client of a simulated cluster: it asks every broker once, at the end, for its metadata."""
+"""A client of the harness itself: at the end of a simulated run it asks every broker once for its metadata."""
 
 from highwater.backends.sim.simulation import Simulation
 from reference.events import AnyEvent, Received
@@ -7,7 +7,7 @@ from reference.types import Address
 
 
 class Observer:
-    """Sends the Metadata requests; `told` has the partition states that each node answered with."""
+    """Asks brokers for their metadata; `told` has the partition states that each node answered with."""
 
     def __init__(self, sim: Simulation) -> None:
         self.address = Address("c-laboratory")  # draws of delays are named by it
@@ -17,10 +17,10 @@ class Observer:
         self._sim = sim
 
     def ask(self, node: Address, correlation: int) -> None:
-        """Send this node a Metadata request."""
+        """Ask this broker for its metadata."""
         self._sim.transport.send(self, node, Metadata(correlation))
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """Keep an answer; a lost connection leaves none."""
+        """Keep the partition states of a metadata answer; ignore all other events."""
         if isinstance(event, Received) and isinstance(event.message, MetadataReply):
             self.told[source] = event.message.states

@@ -1,4 +1,4 @@
-"""An open fault window of the simulator: the nodes it acts on, and what is undone when it closes."""
+"""An open fault window of the simulator: the nodes that it hits, and how to undo the fault when it closes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ Undo = Callable[[], None]
 
 
 class OpenWindow:
-    """`over` once it is closed: callbacks that were scheduled for it then do nothing."""
+    """An open fault window. `over` is True once it is closed: callbacks scheduled for it then do nothing."""
 
     __slots__ = ("actings", "id", "nodes", "over", "undo", "window")
 
@@ -26,12 +26,12 @@ class OpenWindow:
         self.over = False
 
     def hold_in(self, place: list[T], item: T) -> None:
-        """Put the item into this list for as long as the window is open."""
+        """Add an item to a list, and remove it when the window closes."""
         place.append(item)
         self.undo.append(partial(place.remove, item))
 
     def close(self) -> None:
-        """Undo what the window did, latest first."""
+        """Close the window and undo its faults, latest first."""
         self.over = True
         for undo in reversed(self.undo):
             undo()

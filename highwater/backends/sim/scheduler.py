@@ -14,7 +14,7 @@ US = 1_000
 
 
 class Scheduler:
-    """The queue. `now` is the current instant in ns since the start of the run."""
+    """The queue of future actions. `now` is the current instant in ns since the start of the run."""
 
     __slots__ = ("_heap", "_order", "now")
 

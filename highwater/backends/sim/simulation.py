@@ -11,7 +11,7 @@ from history.seed import Draws
 
 
 class Simulation:
-    """One for each run; `handled` counts the events that machines, clients and ZooKeeper were given."""
+    """The shared parts of one simulated run; `handled` counts the events that machines, clients and ZooKeeper were given."""
 
     __slots__ = ("draws", "handled", "network", "plan", "recorder", "scheduler", "transport")
 

@@ -20,7 +20,7 @@ class _Armed:
 
 
 class Timers:
-    """The timers of one life. `fire(name)` is called when a timer expires."""
+    """The timers of one process until it ends. `fire(name)` is called when a timer expires."""
 
     __slots__ = ("_armed", "_clock", "_draws", "_fire", "_keys", "_owner", "_scheduler")
 
@@ -34,7 +34,7 @@ class Timers:
         self._keys: dict[str, str] = {}
 
     def arm(self, effect: SetTimer) -> None:
-        """Arm or move a timer."""
+        """Arm a timer, or move it if it is armed already."""
         wait_ms: int = effect.lo_ms
         if effect.hi_ms > effect.lo_ms:
             key = self._keys.get(effect.name)
@@ -50,7 +50,7 @@ class Timers:
             armed.due_ns = due_ns
 
     def cancel(self, name: str) -> None:
-        """Disarm a timer; nothing where it is not armed."""
+        """Disarm a timer; do nothing if it is not armed."""
         self._armed.pop(name, None)
 
     def cancel_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Counts of the messages that reached a process, by kind and error: the messages that a campaign has exercised."""
+"""Counts the messages that reached a process, by kind and error, so that a campaign can say which it has exercised."""
 
 from collections import Counter
 from typing import get_args
@@ -23,7 +23,7 @@ _NAMES: dict[type, str] = {kind: kebab(kind.__name__) for kind in get_args(AnyMe
 
 
 class Traffic:
-    """Counts of one run."""
+    """Counts the requests and answers of one run, by kind and error."""
 
     __slots__ = ("_answered", "_asked")
 
@@ -38,7 +38,7 @@ class Traffic:
             self._asked[StopReplica, DELETE] += 1
 
     def answered(self, reply: Reply) -> None:
-        """Count an answer that reached the life of the process that sent the request."""
+        """Count an answer that reached the process that sent the request before that process ended."""
         kind = reply.__class__
         self._answered[kind, reply.error] += 1
         if kind in _WITH_ERRORS:

@@ -1,4 +1,4 @@
-"""Requests and answers between processes, over connections.
+"""Carries requests and answers between simulated processes, over connections.
 
 A requester opens a connection to the process of an address and keeps it for later requests. Answers return over the connection of
 their request and reach only the life that sent it: the server sees correlations of the transport, which are translated back on
@@ -47,7 +47,7 @@ def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
 
 
 class PacketLoss:
-    """The Packets fault on one link."""
+    """A Packets fault on one link: messages are lost, duplicated or reordered."""
 
     __slots__ = ("acting", "fault", "kinds")
 
@@ -87,7 +87,7 @@ class Channel:
 
 
 class Transport:
-    """Connections between processes, and the requests that wait for an answer."""
+    """The connections between simulated processes, and the requests that wait for an answer."""
 
     __slots__ = ("_asked", "_channels", "_correlation", "_draws", "_endpoints", "_losses", "_network", "_scheduler", "traffic")
 
@@ -103,7 +103,7 @@ class Transport:
         self.traffic = Traffic()
 
     def join(self, endpoint: Endpoint) -> None:
-        """Make this process reachable."""
+        """Register a process, so that others can send to its address."""
         self._endpoints[endpoint.address] = endpoint
         self._asked[endpoint.address] = {}
 
@@ -112,7 +112,7 @@ class Transport:
         self._losses.setdefault(link, []).append(loss)
 
     def spare(self, link: Link, loss: PacketLoss) -> None:
-        """End a loss on this link."""
+        """End a Packets fault on this link."""
         self._losses[link].remove(loss)
         if not self._losses[link]:
             del self._losses[link]

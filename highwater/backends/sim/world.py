@@ -1,4 +1,4 @@
-"""A simulated world: wires nodes, clients, ZooKeeper and the nemesis of one plan, and plays its phases.
+"""A simulated run: puts together the brokers, clients, ZooKeeper and nemesis of one plan, and simulates its phases.
 
     boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
 
@@ -36,11 +36,11 @@ LOOK_MS = 200  # for the answers to the Metadata requests at the end
 
 
 class TooManyEvents(Exception):  # noqa: N818 - says what happened
-    """The run handled more events than the plan allows."""
+    """Raised when a simulated run handles more events than its plan allows."""
 
 
 class World:
-    """One run. `healed_at_ns` and `final_reads_at_ns` are None until then."""
+    """One simulated run. `healed_at_ns` and `final_reads_at_ns` are None until then."""
 
     def __init__(self, plan: Plan, boot: Boot = Node.boot) -> None:
         self.sim = Simulation(plan)
@@ -68,7 +68,7 @@ class World:
         self._zero_ns = 0
 
     def play(self) -> None:
-        """Play all phases. Raises TooManyEvents; rows recorded until then stay."""
+        """Simulate all phases of the run. Raises TooManyEvents; rows recorded until then stay."""
         plan = self.sim.plan
         self.play_until(plan.faults_ms)
         self.faults.heal()
@@ -86,7 +86,7 @@ class World:
         self._look_at_the_end()
 
     def play_until(self, at_ms: int) -> None:
-        """Play only the first phases, up to `at_ms` after the start of the workload."""
+        """Simulate the run only up to `at_ms` after the start of the workload."""
         self.warm_up()
         self._zero_ns = self.sim.scheduler.now
         self.faults.plan(self._zero_ns)
@@ -141,7 +141,7 @@ class World:
             self._run_for(SLICE_MS)
 
     def create_topics(self) -> None:
-        """Create the persistent parents and the topics' znodes, like an administrator's tool."""
+        """Create the topics in ZooKeeper, with their persistent parent znodes, like an administrator's tool."""
         ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
         ops += [
             Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.sim.plan).items()

@@ -23,7 +23,7 @@ ADMINISTRATOR = Address("administrator")
 
 
 class Hello(Struct, frozen=True, gc=False):
-    """The first message of a connection; session 0 asks for a new session."""
+    """The first message that a client sends on a ZooKeeper connection; session 0 asks for a new session."""
 
     session: int
     timeout_ms: int
@@ -32,21 +32,21 @@ class Hello(Struct, frozen=True, gc=False):
 
 
 class Ping(Struct, frozen=True, gc=False):
-    """A ping, and its answer."""
+    """The heartbeat of a ZooKeeper client, and the server's answer to it."""
 
 
 class Welcome(Struct, frozen=True, gc=False):
-    """The server accepted the session on this connection."""
+    """The server tells the client that it accepted the session on this connection."""
 
     session: int
 
 
 class Over(Struct, frozen=True, gc=False):
-    """The session has expired."""
+    """The server tells the client that its session has expired."""
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """The answers to one request."""
+    """The server's answers to the operations of one request."""
 
     id: int
     answers: tuple[AnyAnswer, ...]
@@ -54,7 +54,7 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class WatchEvent(Struct, frozen=True, gc=False):
-    """A watch fired."""
+    """The server tells the client that a watch fired."""
 
     path: str
     change: Change
@@ -62,14 +62,14 @@ class WatchEvent(Struct, frozen=True, gc=False):
 
 
 class Witness(Protocol):
-    """Is told what ZooKeeper commits, at that moment."""
+    """Observer of ZooKeeper: is told of each commit when it is made."""
 
     def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
-        """These commits were made, by this life of this node where a node made them."""
+        """ZooKeeper made these commits; `writer` and `life` name the node and the process that asked for them, if known."""
 
 
 class Line:
-    """A connection as the server sees it."""
+    """A client connection as the ZooKeeper server sees it."""
 
     __slots__ = ("connection", "life", "node", "session")
 
@@ -81,7 +81,7 @@ class Line:
 
 
 class ZkServer:
-    """The server."""
+    """The simulated ZooKeeper server: sessions, connections, watches and the tree of znodes."""
 
     __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "tree")
 
@@ -94,7 +94,7 @@ class ZkServer:
         self._lines: dict[int, Line] = {}  # by session
 
     def serve(self, line: Line, payload: object) -> None:
-        """Handle a message that arrived on a connection."""
+        """Handle a client's message that arrived on a connection."""
         self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
@@ -138,7 +138,7 @@ class ZkServer:
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
 
     def administer(self, ops: tuple[AnyOp, ...]) -> None:
-        """Perform operations in a session of their own, for an administrator outside of the run."""
+        """Perform ZooKeeper operations in a session of their own, for an administrator who is not part of the workload."""
         session = self.tree.connect(timeout_ms=1)
         answers, fired = self.tree.submit(session, ops)
         self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)
@@ -161,7 +161,7 @@ class ZkServer:
             self.expire(session)
 
     def expire(self, session: int) -> None:
-        """End a session: delete its ephemerals and close its connection. Nothing where it is over."""
+        """Expire a session: delete its ephemerals and close its connection; do nothing if it has ended."""
         if str(session) not in self.tree.sessions:
             return
         fired = self.tree.expire(session)
@@ -172,5 +172,5 @@ class ZkServer:
         self._tell(fired)
 
     def session_of(self, node: Address) -> int:
-        """The session of this node's last connection, 0 where there is none."""
+        """The session of this node's last connection to ZooKeeper; 0 if it never connected."""
         return max((line.session for line in self._lines.values() if line.node == node), default=0)

@@ -1,4 +1,4 @@
-"""ZooKeeper's client library inside a node, in the simulator.
+"""The ZooKeeper client library of a simulated broker.
 
 It behaves like ZooKeeper's own: it pings every third of the session timeout and gives up a silent server after two thirds. It
 answers requests in flight with `Unknown` before it reports `disconnected`, reconnects with the same session and sets its watches
@@ -35,23 +35,23 @@ DIAL_AGAIN_MS_MAX = 400
 
 
 class ZkHost(Protocol):
-    """The process in which a library lives."""
+    """The process that uses the ZooKeeper client library."""
 
     address: Address
     life: int
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Run an action now, or after the pause of a paused process; never in another life."""
+        """Run an action now, or when a paused process resumes; drop it if the process has ended or restarted by then."""
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """Hand an event to the machine."""
+        """Hand an event to the broker machine."""
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """`run` after a delay, in this life only."""
+        """Run an action after a delay, unless the process has ended or restarted by then."""
 
 
 class ZkClient:
-    """The library in one life of a process."""
+    """The ZooKeeper client of one process, from its start to its end."""
 
     __slots__ = (
         "_child",
@@ -99,7 +99,7 @@ class ZkClient:
     # --- requests of the machine ----------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Open a new session."""
+        """Connect to ZooKeeper and open a new session."""
         self.session = 0
         self._forget()
         if self._connection is not None and not self._connection.broken:
@@ -107,7 +107,7 @@ class ZkClient:
         self._dial()
 
     def ask(self, request: ZkRequest) -> None:
-        """Send a request, or queue it until there is a connection."""
+        """Send a request to ZooKeeper, or queue it until there is a connection."""
         if self._state == "closed":
             answers = (SessionExpired(),) * len(request.ops)
             self._host.later(0, ZOOKEEPER, partial(self._host.take, ZOOKEEPER, ZkReplied(request.id, answers)))
@@ -122,13 +122,13 @@ class ZkClient:
         self._network.send(self._connection.forth, request)
 
     def died(self) -> None:
-        """The process has ended: break the connection."""
+        """Break the connection because the process has ended."""
         connection, self._connection, self._state = self._connection, None, "closed"
         if connection is not None and not connection.broken:
             self._network.sever(connection, some_arrive=True)
 
     def reset(self) -> bool:
-        """Break the connection; False where there is none."""
+        """Break the connection to ZooKeeper; False if there is none."""
         if self._connection is None or self._connection.broken:
             return False
         self._network.sever(self._connection, some_arrive=True)
