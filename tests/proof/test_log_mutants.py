@@ -192,7 +192,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "what", "checker"), MISTAKES, ids=[mistake.__name__ for mistake, _, _ in MISTAKES])
-def test_a_mistake_of_a_log_checker_is_seen(
+def test_planted_mistake_in_a_log_checker_is_found(
     mistake: Callable[[Patch], None], what: str, checker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other checker disagrees. Rare mistakes need more histories."""
@@ -235,7 +235,7 @@ QUEUES = [crashed_operations_never_happened, told_offsets_are_not_looked_at, tim
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", QUEUES, ids=[mistake.__name__ for mistake in QUEUES])
-def test_a_mistake_of_the_judge_of_queues_is_seen(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_mistake_in_the_kafka_judge_is_found(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
 
     assert any(queues.prove(count).wrong for count in (100, 1_000))

@@ -92,7 +92,7 @@ OBJECTS: list[tuple[Callable[[Patch], None], str]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "subject"), OBJECTS, ids=[mistake.__name__ for mistake, _ in OBJECTS])
-def test_a_mistake_of_the_judge_of_objects_is_seen(
+def test_planted_mistake_in_the_linearizability_judge_is_found(
     mistake: Callable[[Patch], None], subject: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
@@ -134,7 +134,7 @@ TRANSACTIONS: list[tuple[Callable[[Patch], None], str, str]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "writes", "level"), TRANSACTIONS, ids=[mistake.__name__ for mistake, _, _ in TRANSACTIONS])
-def test_a_mistake_of_the_judge_of_transactions_is_seen(
+def test_planted_mistake_in_the_transaction_judge_is_found(
     mistake: Callable[[Patch], None], writes: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
@@ -143,7 +143,7 @@ def test_a_mistake_of_the_judge_of_transactions_is_seen(
 
 
 @pytest.mark.slow
-def test_longer_cycle_than_necessary_is_a_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycle_that_is_not_the_shortest_is_a_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first cycle is tried."""
     monkeypatch.setattr(elle_cycles, "_TRIES_MAX", 1)
 
