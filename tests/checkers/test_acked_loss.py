@@ -59,7 +59,7 @@ def test_weaker_acknowledgements_promise_nothing(acks: int) -> None:
     assert judge(lead_empty(story).history()).validity == Validity.VALID
 
 
-def test_a_record_that_was_read_is_promised() -> None:
+def test_record_returned_to_a_consumer_is_promised() -> None:
     """Returned to a consumer: whoever read it may have acted on it."""
     story = begin()
     story.asks(1, "x", acks=1)
@@ -70,7 +70,7 @@ def test_a_record_that_was_read_is_promised() -> None:
     assert kinds(judge(lead_empty(story).history())) == ["lost-write"]
 
 
-def test_an_unknown_outcome_promises_nothing() -> None:
+def test_produce_of_unknown_outcome_promises_nothing() -> None:
     story = begin()
     story.asks(1, "x")
     story.append("b1", 0, "x")
@@ -79,7 +79,7 @@ def test_an_unknown_outcome_promises_nothing() -> None:
     assert judge(lead_empty(story).history()).validity == Validity.VALID
 
 
-def test_deposed_leader_that_starts_late_is_not_accused() -> None:
+def test_leader_told_of_an_ended_epoch_may_lack_later_commits() -> None:
     """b2 was elected for epoch 2, which ended before it heard of it; x was committed in epoch 3."""
     story = begin()
     story.state("b2", 2, "b2 b3")
@@ -91,7 +91,7 @@ def test_deposed_leader_that_starts_late_is_not_accused() -> None:
     assert "lost-write" not in kinds(judge(story.history()))
 
 
-def test_late_promise_of_an_earlier_epoch_binds_the_leader() -> None:
+def test_commit_by_a_deposed_leader_binds_the_next_leader() -> None:
     """The deposed leader commits x in epoch 1 after b2 began epoch 2 without it."""
     story = begin()
     story.append("b1", 0, "x")
@@ -110,7 +110,7 @@ def test_wound_excuses_nothing_while_a_counted_copy_remains() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story).history()))
 
 
-def test_an_unnoticed_copy_counts_as_held() -> None:
+def test_destroyed_copy_counts_as_held_until_noticed() -> None:
     """b1 is gone for good, but its session lasts: until it ends the copy of x counts."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
@@ -152,7 +152,7 @@ def test_dir_failure_of_a_former_process_is_forgotten() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story).history()))
 
 
-def test_the_wound_noticed_last_excuses() -> None:
+def test_loss_is_excused_by_the_wound_noticed_last() -> None:
     """The same with both sessions ended before the election."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
@@ -225,7 +225,7 @@ def test_wounds_add_up_until_the_replica_rejoins_the_isr() -> None:
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_a_copy_that_came_back_is_not_excused_a_second_time() -> None:
+def test_copy_that_came_back_is_not_excused_again() -> None:
     """x seemed destroyed, then a leader had it after all and truncated it."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
@@ -252,7 +252,7 @@ def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
     assert outcomes == [True, True, False]
 
 
-def test_order_excuses_one_election_if_the_promise_allows_it() -> None:
+def test_operator_order_excuses_one_election_if_promised() -> None:
     """DUR-7."""
     assert judge(corpus.history("ok/acked-loss-ordered-by-operator")).validity == Validity.VALID
 
@@ -281,7 +281,7 @@ def test_run_that_ends_before_the_next_election_has_no_loss() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_entries_without_a_row_lead_to_no_anomaly() -> None:
+def test_log_entry_without_an_append_row_is_no_anomaly() -> None:
     """A crash fell between the append and its note; the recovered log is longer than its rows."""
     story = begin()
     story.append("b1 b2", 0, "x")
@@ -377,7 +377,7 @@ def one_wound_is_enough(ledger: Ledger, row: EventRow) -> None:
     ],
     ids=["one wound is enough", "any wound on the node", "excuses a truncation", "looks at no leader"],
 )
-def test_mutant_of_the_ledger_is_caught(
+def test_mutant_of_the_loss_ledger_is_caught(
     monkeypatch: pytest.MonkeyPatch, name: str, mutant: Callable[..., object], caught_by: Callable[[], None]
 ) -> None:
     """A ledger that excuses too much would call a broken protocol VALID."""
@@ -404,11 +404,11 @@ def test_mutant_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.Monkey
 
 def test_mutant_that_forgets_unnoticed_copies_excuses_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without "unnoticed counts as held" b2's wound would excuse x while b1's copy is still trusted."""
-    test_an_unnoticed_copy_counts_as_held()
+    test_destroyed_copy_counts_as_held_until_noticed()
     monkeypatch.setattr(Ledger, "is_last_copy", forgets_the_unnoticed)
 
     with pytest.raises(AssertionError):
-        test_an_unnoticed_copy_counts_as_held()
+        test_destroyed_copy_counts_as_held_until_noticed()
 
 
 def test_mutant_that_excuses_loss_under_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,11 +418,11 @@ def test_mutant_that_excuses_loss_under_before_ack_is_caught(monkeypatch: pytest
         test_flush_before_ack_excuses_only_a_swapped_directory()
 
 
-def test_mutant_that_notices_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutant_that_notices_wounds_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sessions, "lasts", lambda sessions, node, incarnation: False)
 
     with pytest.raises(AssertionError):
-        test_an_unnoticed_copy_counts_as_held()
+        test_destroyed_copy_counts_as_held_until_noticed()
 
 
 def test_truncation_by_a_leader_is_a_loss_despite_a_later_wound() -> None:
@@ -450,7 +450,7 @@ def test_wound_not_noticed_by_the_end_excuses_nothing() -> None:
     assert verdict.excused == ()
 
 
-def test_order_excuses_its_election_but_no_later_start() -> None:
+def test_operator_order_excuses_no_later_leader_start() -> None:
     """DUR-7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
     story = begin(promise(by_operator=True))
     committed(story)
@@ -463,7 +463,7 @@ def test_order_excuses_its_election_but_no_later_start() -> None:
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_order_is_not_used_up_by_a_repeated_leader_request() -> None:
+def test_operator_order_survives_a_repeated_leader_and_isr() -> None:
     """DUR-7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
     story = begin(promise(by_operator=True))
     story.state("b3", 2, "b3")

@@ -47,13 +47,13 @@ def test_interrupted_run_is_not_judged() -> None:
     assert judge(History(stopped, operations=history.operations, events=history.events)).live is None
 
 
-def test_quiet_cluster_is_live() -> None:
+def test_cluster_without_faults_is_live() -> None:
     verdict = judge(healed(quiet_cluster()))
 
     assert (verdict.live, verdict.not_live) == (True, ())
 
 
-def test_partition_with_all_counted_copies_emptied_may_be_off() -> None:
+def test_partition_with_all_counted_copies_emptied_is_live() -> None:
     """SILENT-2: it waits for an operator, and no other partition is affected."""
     story = quiet_cluster()
     power_out(story, "b1 b2 b3", why="swapped")
@@ -97,7 +97,7 @@ def before_it_heard(*, made: bool = False, why: str | None = "swapped") -> Verdi
     return judge(healed(story))
 
 
-def test_partition_may_be_offline_after_a_swap_before_its_log() -> None:
+def test_partition_swapped_before_its_log_may_be_offline() -> None:
     """SILENT-2, DUR-6: b1 comes back with an empty directory and cannot know whether it held a log."""
     verdict = before_it_heard()
 
@@ -110,7 +110,7 @@ def test_swap_of_a_directory_excuses_no_other_silence(made: bool, why: str | Non
     assert before_it_heard(made=made, why=why).not_live == ("orders-0 has no leader at the end",)
 
 
-def test_broker_that_did_not_hear_of_an_epoch_is_not_live() -> None:
+def test_broker_that_missed_a_leader_epoch_is_not_live() -> None:
     story = quiet_cluster()
     story.state("b1", 2, "b1 b2 b3")
     story.leads("b1", 2, leo=1, hw=1)
@@ -201,7 +201,7 @@ def test_moved_partition_is_judged_by_its_new_assignment() -> None:
     assert judge(healed(story)).not_live == ()
 
 
-def test_a_partition_that_was_added_must_be_whole_too() -> None:
+def test_added_partition_must_have_a_full_isr() -> None:
     """LIVE-2, V3 §H: its assignment is in ZooKeeper, not in the plan."""
     story = quiet_cluster().about(1)
     story.event(EventKind.ASSIGNED, replicas=("b1", "b2"))
@@ -223,7 +223,7 @@ def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) 
     return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
-def test_a_partition_is_where_it_was_sent() -> None:
+def test_moved_partition_must_end_on_the_requested_replicas() -> None:
     """LIVE-4: a forgotten request leaves /admin empty although the move is not done."""
     ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
     missed = ("orders-0 was to be moved to b1, b2, b3 and is on b2, b1, b3 at the end",)
@@ -278,7 +278,7 @@ def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[s
     return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
-def test_waiting_extra_request_is_the_last_request() -> None:
+def test_extra_reassignment_decides_where_a_partition_ends() -> None:
     """LIVE-4, R-243: the request in /admin/reassign_partitions is rolled back first, whichever znode was written first."""
     extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
     first = ("orders-0 was to be moved to b1, b2, b3 and is on b3, b2, b1 at the end",)
@@ -292,7 +292,7 @@ def test_waiting_extra_request_is_the_last_request() -> None:
         assert raced(OpType.OK, then=settled, to=other) == ()
 
 
-def test_extra_request_of_unknown_state_proves_nothing() -> None:
+def test_extra_reassignment_of_unknown_outcome_is_not_judged() -> None:
     """A request of unknown outcome must not lead to a violation."""
     for to in (("b1", "b2", "b3"), ("b3", "b2", "b1")):
         assert raced(OpType.INFO, to=to) == ()

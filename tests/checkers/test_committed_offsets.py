@@ -64,21 +64,21 @@ def kinds(history: History) -> set[str]:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_store_that_keeps_the_last_commit_is_never_accused(seed: int) -> None:
+def test_correct_offset_store_is_never_accused(seed: int) -> None:
     rng = Rng(seed)
 
     assert kinds(run_of(Store(rng.fork("store")), rng, 60)) == set()
 
 
 @pytest.mark.parametrize(("broken", "found"), [("forgets", "commit-lost"), ("invents", "phantom-commit")])
-def test_a_store_that_forgets_or_invents_is_caught(broken: str, found: str) -> None:
+def test_offset_store_that_loses_or_invents_commits_is_caught(broken: str, found: str) -> None:
     rng = Rng(7)
     store = Store(rng.fork("store"), forgets=broken == "forgets", invents=broken == "invents")
 
     assert kinds(run_of(store, rng, 300)) == {found}
 
 
-def test_committed_position_found_before_a_poll_is_known() -> None:
+def test_consumer_may_commit_the_position_it_fetched_again() -> None:
     """A restarted consumer fetches its position, is told a lower end offset, and commits its position again."""
     story = Story()
     story.op(1, OpType.INVOKE, "commit", ({"value": "g", "offset": 5},))

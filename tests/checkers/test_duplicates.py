@@ -23,7 +23,7 @@ def kinds(found: Findings) -> list[str]:
     return [anomaly.kind for anomaly in found.anomalies]
 
 
-def test_value_of_an_idempotent_producer_may_be_there_once() -> None:
+def test_idempotent_producer_value_may_appear_only_once() -> None:
     """ORD-3, B-66: however often it was sent."""
     story = Story()
     sends(story, "a", once=True, attempts=3)
@@ -36,7 +36,7 @@ def test_value_of_an_idempotent_producer_may_be_there_once() -> None:
     assert found.counts == {"duplicates": 1}
 
 
-def test_other_values_may_be_there_once_for_each_attempt() -> None:
+def test_value_without_idempotence_may_appear_once_per_attempt() -> None:
     """ORD-3, ORD-4: one retry may leave a second record, but no third."""
     story = Story()
     sends(story, "a", attempts=2)
@@ -47,7 +47,7 @@ def test_other_values_may_be_there_once_for_each_attempt() -> None:
     assert kinds(findings(story)) == ["duplicate"]
 
 
-def test_value_with_unknown_attempts_is_no_duplicate() -> None:
+def test_value_with_an_unknown_attempt_count_is_no_duplicate() -> None:
     """Foreign histories do not say the number of attempts, so there is no anomaly."""
     story = Story()
     sends(story, "a")
@@ -68,7 +68,7 @@ def test_value_of_an_excused_loss_may_return_behind_the_cut() -> None:
     assert kinds(findings(story)) == ["duplicate"]
 
 
-def test_values_of_an_idempotent_producer_stand_in_its_order() -> None:
+def test_idempotent_producer_values_must_be_in_send_order() -> None:
     """ORD-3: each was sent after the answer to the last."""
     story = Story()
     sends(story, "a", once=True, attempts=1)
@@ -79,7 +79,7 @@ def test_values_of_an_idempotent_producer_stand_in_its_order() -> None:
     assert kinds(findings(story)) == ["reordered"]
 
 
-def test_the_order_of_any_other_producer_is_not_judged() -> None:
+def test_producer_order_without_idempotence_is_not_judged() -> None:
     """ORD-3: a late attempt of its first value may come after its second."""
     story = Story()
     sends(story, "a", attempts=2)

@@ -24,7 +24,7 @@ def test_controller_may_elect_a_replica_with_an_unnoticed_swap() -> None:
     assert "empty-leader" in kinds(judge(story.history()))
 
 
-def test_state_with_the_emptied_registration_is_no_empty_leader() -> None:
+def test_leader_state_with_an_emptied_registration_is_allowed() -> None:
     """A controller elects in the milliseconds in which ZooKeeper's news of the end of that session are under way to it."""
     story = begin()
     committed(story)
@@ -65,7 +65,7 @@ def rejoined_without_having_left(stamp_of_b2: int) -> set[str]:
     return set(kinds(judge(story.history())))
 
 
-def test_emptied_replica_with_a_new_stamp_may_lead() -> None:
+def test_emptied_replica_with_a_new_registration_may_lead() -> None:
     """The replica never left the ISR: only its new stamp shows that it rejoined."""
     assert "empty-leader" not in rejoined_without_having_left(22)
     assert "empty-leader" in rejoined_without_having_left(12)
@@ -83,7 +83,7 @@ def test_power_loss_alone_makes_no_empty_leader() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_an_order_makes_one_election_clean_and_not_the_next() -> None:
+def test_operator_order_covers_one_unclean_election_only() -> None:
     story = begin(promise(by_operator=True))
     committed(story)
     story.state("b1", 1, "b1 b2")
@@ -98,7 +98,7 @@ def test_an_order_makes_one_election_clean_and_not_the_next() -> None:
     assert kinds(judge(story.history())) == ["unclean-election"]
 
 
-def test_leader_that_writes_its_isr_is_no_election() -> None:
+def test_isr_write_by_the_leader_is_not_an_election() -> None:
     story = begin()
     story.state("b1", 1, "b1 b2")
     story.state("b1", 1, "b1 b2 b3")

@@ -52,7 +52,7 @@ def test_wound_of_a_node_as_a_whole_is_no_wound_of_a_partition() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_rows_without_a_partition_belong_to_every_group() -> None:
+def test_rows_without_a_partition_reach_every_partition() -> None:
     story = begin()
     committed(story)
     story.about(1)
@@ -95,7 +95,7 @@ def test_calls_pair_completions_with_their_invocations() -> None:
     ]
 
 
-def test_many_anomalies_of_a_kind_are_reported_by_the_first() -> None:
+def test_only_the_first_anomalies_of_a_kind_are_reported() -> None:
     story = Story()
     story.leads("b1", 1, leo=0)
     story.produces(1, "first", 100)
@@ -108,7 +108,7 @@ def test_many_anomalies_of_a_kind_are_reported_by_the_first() -> None:
     assert found[-1].words.endswith("(and 7 more of this kind)")
 
 
-def test_unfit_rows_are_left_out() -> None:
+def test_event_row_without_a_required_field_is_skipped() -> None:
     story = begin()
     at = story.hw("b1", 0)
     history = without(story.history(), EventKind.HW, "detail")
@@ -116,7 +116,7 @@ def test_unfit_rows_are_left_out() -> None:
     assert at not in [row.at for row in event_rows(history.events_frame)]
 
 
-def test_topic_that_the_promise_does_not_know_is_unknown() -> None:
+def test_topic_missing_from_the_promise_makes_the_run_unknown() -> None:
     story = begin()
     story.about(0, topic="strange").state("b1", 1, "b1")
 
@@ -144,5 +144,5 @@ def test_excused_loss_under_profile_within_is_unknown() -> None:
     assert verdict.validity == Validity.UNKNOWN
 
 
-def test_history_of_nothing_is_unknown() -> None:
+def test_empty_history_is_unknown() -> None:
     assert judge(History(Story().manifest)).validity == Validity.UNKNOWN

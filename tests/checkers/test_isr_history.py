@@ -13,14 +13,14 @@ def history_of(story: Story, *, m: int = 2) -> IsrHistory:
     return standing
 
 
-def test_members_that_a_pending_change_removes_do_not_count() -> None:
+def test_pending_isr_change_removes_its_members_at_once() -> None:
     story = begin()
     story.change_isr("b1", 1, ("b1", "b2"))
 
     assert history_of(story).counted_on() == ("b1", "b2")
 
 
-def test_members_that_a_pending_change_adds_do_not_count_yet() -> None:
+def test_pending_isr_change_adds_members_only_when_written() -> None:
     story = begin()
     story.state("b1", 1, "b1 b2")
     story.change_isr("b1", 1, ("b1", "b2", "b3"))
@@ -28,7 +28,7 @@ def test_members_that_a_pending_change_adds_do_not_count_yet() -> None:
     assert history_of(story).counted_on() == ("b1", "b2")
 
 
-def test_a_change_ends_with_its_answer() -> None:
+def test_isr_change_ends_with_its_answer() -> None:
     story = begin()
     story.change_isr("b1", 1, ("b1", "b2"))
     story.change_isr("b1", 1, ("b1", "b2", "b3"), ended=True)
@@ -69,7 +69,7 @@ def test_whole_isr_counts_if_a_change_leaves_too_few() -> None:
     assert history_of(story).counted_on() == ("b1", "b2", "b3")
 
 
-def test_member_that_left_a_short_isr_is_in_the_elr_only() -> None:
+def test_replica_that_left_a_short_isr_is_in_the_elr_only() -> None:
     """KIP-966: the high watermark did not move meanwhile, so the replica holds every committed record."""
     story = begin()
     story.state("b1", 1, "b1 b2 b4")
@@ -82,7 +82,7 @@ def test_member_that_left_a_short_isr_is_in_the_elr_only() -> None:
     assert set(standing.counted_on()) == {"b1", "b2", "b4"}
 
 
-def test_only_the_isr_may_be_elected_once_it_is_full_again() -> None:
+def test_only_isr_members_are_eligible_once_the_isr_is_full() -> None:
     story = begin()
     story.state("b1", 1, "b1")
     story.state("b1", 1, "b1 b2")

@@ -23,7 +23,7 @@ from tests.checkers.laws import LAWS
 @pytest.mark.slow
 @pytest.mark.parametrize("law", list(LAWS))
 @pytest.mark.parametrize("checker", [checker.name for checker in ALL])
-def test_verdict_is_independent_of_names_times_and_strangers(checker: str, law: str) -> None:
+def test_verdict_ignores_names_times_and_unrelated_rows(checker: str, law: str) -> None:
     """Each history of the checker, judged by it and by the ledger before and after the change."""
     asked = tuple(one for one in ALL if one.name == checker or one.phase == "ledger")
     stories = [name for name in RUNS if name.split("/")[1].startswith(f"{checker}-")]
@@ -100,7 +100,7 @@ def _judged(story: Foreign, history: Paired) -> Judgement:
 @pytest.mark.slow
 @pytest.mark.parametrize("law", [*_FOREIGN, "values", "a stranger"])
 @pytest.mark.parametrize("name", [name for name in sorted(FOREIGN) if "/undecided/" not in name])
-def test_judgement_is_independent_of_names_times_and_strangers(name: str, law: str) -> None:
+def test_foreign_verdict_ignores_names_times_and_unrelated_calls(name: str, law: str) -> None:
     story = FOREIGN[name]
     history = calls(ROOT / f"{name}.edn")
     if law in _FOREIGN:

@@ -21,11 +21,11 @@ _MODULES = ["checkers", *sorted(module.name for module in walk_packages(checkers
 
 
 @pytest.mark.parametrize("name", _MODULES)
-def test_the_examples_in_docstrings_run(name: str) -> None:
+def test_examples_in_docstrings_run(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0
 
 
-def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("```", "")
     tried = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, "README.md", None, 0))
@@ -43,19 +43,19 @@ def test_every_checker_and_judge_has_an_example() -> None:
     assert ">>> [a.kind for a in judge(" in (import_module("checkers.kafka.judge").__doc__ or "")
 
 
-def test_a_sketch_of_no_checker_is_refused() -> None:
+def test_sketch_of_an_unknown_checker_is_refused() -> None:
     with pytest.raises(KeyError, match="nobody"):
         sketch("nobody", "ok poll")
 
 
-def test_names_of_the_package_exist() -> None:
+def test_exported_names_of_checkers_exist() -> None:
     assert [name for name in checkers.__all__ if not hasattr(checkers, name)] == []
     assert dir(checkers) == sorted(checkers.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = checkers.nothing
 
 
-def test_judges_say_which_anomalies_they_find() -> None:
+def test_every_judge_lists_its_anomaly_kinds() -> None:
     """All kinds that a level forbids, and all kinds in the corpus of queues."""
     kinds = {judge.name: set(judge.kinds) for judge in JUDGES}
 
@@ -64,7 +64,7 @@ def test_judges_say_which_anomalies_they_find() -> None:
 
 
 @pytest.mark.slow
-def test_a_wheel_judges_in_an_environment_of_its_own(tmp_path: Path) -> None:
+def test_installed_wheel_judges_in_a_fresh_environment(tmp_path: Path) -> None:
     """Built, installed in an environment without the tree, asked from another folder. Dependencies are those installed here."""
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],

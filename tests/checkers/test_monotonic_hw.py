@@ -27,7 +27,7 @@ def test_high_watermark_above_the_log_end_is_found() -> None:
     assert kinds(judge(story.history())) == ["hw-above-leo"]
 
 
-def test_answer_below_the_position_asked_for_is_found() -> None:
+def test_fetch_answer_below_the_requested_offset_is_found() -> None:
     story = told_end(begin())
     story.op(2, OpType.INVOKE, "poll", ({"offset": 1},))
     story.op(2, OpType.OK, "poll", ({"offset": 0, "value": "x", "leader_epoch": 1, "hw": 3},))
@@ -35,7 +35,7 @@ def test_answer_below_the_position_asked_for_is_found() -> None:
     assert kinds(judge(story.history())) == ["position-regressed"]
 
 
-def test_stale_answer_of_a_deposed_leader_is_not_wrong() -> None:
+def test_stale_answer_of_a_deposed_leader_is_allowed() -> None:
     """V3: the consumer has seen epoch 2; a broker that still acts in epoch 1 answers with its older state."""
     story = told_end(begin())
     story.state("b2", 2, "b2 b3")
@@ -46,7 +46,7 @@ def test_stale_answer_of_a_deposed_leader_is_not_wrong() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_consumers_may_fall_to_the_cut_and_no_further() -> None:
+def test_consumer_offsets_may_fall_to_the_cut_and_no_further() -> None:
     """CUT-1: offset 1 was destroyed everywhere; the end may fall to 1, not to 0."""
     story = told_end(begin())
     power_out(story, "b1 b2 b3", 1)
@@ -59,7 +59,7 @@ def test_consumers_may_fall_to_the_cut_and_no_further() -> None:
     assert kinds(judge(story.history())) == ["latest-regressed"]
 
 
-def test_position_beyond_the_cut_may_be_out_of_range() -> None:
+def test_consumer_position_beyond_a_cut_may_be_out_of_range() -> None:
     """The consumer's position before the loss does not exist any more."""
     history = stored("ok/acked-loss-excused-then-rewritten")
     assert kinds(judge(history)) == []

@@ -22,7 +22,7 @@ def cut_at_one() -> Story:
     return story
 
 
-def test_offsets_behind_a_cut_are_given_again() -> None:
+def test_offsets_behind_a_cut_may_be_acknowledged_again() -> None:
     story = cut_at_one()
     committed(story, "v", 1, epoch=2, nodes="b2")
     story.polls(3, 0, "x v", epoch=2, hw=2)
@@ -33,14 +33,14 @@ def test_offsets_behind_a_cut_are_given_again() -> None:
     assert [loss.value for loss in verdict.excused] == ["y", "z"]
 
 
-def test_offsets_before_a_cut_are_not_given_again() -> None:
+def test_offsets_before_a_cut_may_not_be_acknowledged_again() -> None:
     story = cut_at_one()
     story.produces(1, "v", 0, epoch=2)
 
     assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
-def test_offsets_of_the_new_generation_grow_too() -> None:
+def test_acknowledged_offsets_must_grow_behind_a_cut_too() -> None:
     story = cut_at_one()
     committed(story, "v", 1, epoch=2, nodes="b2")
     story.produces(1, "w", 1, epoch=2)
@@ -48,7 +48,7 @@ def test_offsets_of_the_new_generation_grow_too() -> None:
     assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
-def test_a_value_that_failed_once_and_was_sent_again_may_appear() -> None:
+def test_failed_value_that_was_sent_again_may_be_read() -> None:
     story = begin()
     story.asks(1, "x")
     story.refused(1, "x")
@@ -58,7 +58,7 @@ def test_a_value_that_failed_once_and_was_sent_again_may_appear() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_a_value_sent_to_another_partition_is_a_phantom() -> None:
+def test_value_read_from_another_partition_is_a_phantom() -> None:
     story = begin()
     story.asks(1, "x")
     story.unsure(1, "x")
@@ -68,7 +68,7 @@ def test_a_value_sent_to_another_partition_is_a_phantom() -> None:
     assert kinds(judge(story.history())) == ["phantom-read"]
 
 
-def test_an_unknown_outcome_may_be_read() -> None:
+def test_record_of_unknown_outcome_may_be_read() -> None:
     story = begin()
     story.asks(1, "x")
     story.append("b1 b2 b3", 0, "x")
@@ -79,7 +79,7 @@ def test_an_unknown_outcome_may_be_read() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_records_of_one_call_may_follow_each_other() -> None:
+def test_records_of_one_produce_may_have_adjacent_offsets() -> None:
     """Three values in one produce: rows of one index, offsets one after the other."""
     story = begin()
     story.op(1, OpType.INVOKE, "produce", tuple({"value": value, "acks": -1} for value in "xyz"))

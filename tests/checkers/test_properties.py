@@ -185,7 +185,7 @@ def test_planted_corruption_is_found(edit: Edit, found: set[str], seed: int) -> 
 
 @pytest.mark.slow
 @given(seed=seeds)
-def test_judgement_is_independent_of_other_partitions(seed: int) -> None:
+def test_verdict_of_a_partition_is_independent_of_others(seed: int) -> None:
     """Groups are independent: two partitions judged together, or one after the other, give the same anomalies."""
     history = Toy(Rng(seed), partitions=2, m=1).run(120, breaks=12)
     together = judge(history)

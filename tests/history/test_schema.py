@@ -80,7 +80,7 @@ def _events() -> pa.Table:
     return schema.to_table("events", [ClusterEvent(index=0, kind=EventKind.HEALED, time_ns=1)])
 
 
-def test_table_of_this_schema_has_no_complaint() -> None:
+def test_table_with_the_history_schema_is_accepted() -> None:
     assert schema.complaint("events", _events()) is None
 
 
@@ -107,7 +107,7 @@ def test_table_of_this_schema_has_no_complaint() -> None:
         (_events().select(_events().column_names[::-1]), "the columns of events are out of order"),
     ],
 )
-def test_other_table_has_a_complaint(table: pa.Table, words: str) -> None:
+def test_table_with_another_schema_is_refused(table: pa.Table, words: str) -> None:
     assert schema.complaint("events", table) == words
 
 

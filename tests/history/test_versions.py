@@ -117,7 +117,7 @@ def test_selected_columns_of_version_1_are_upgraded() -> None:
     ]
 
 
-def test_only_the_old_run_is_not_current(tmp_path: Path) -> None:
+def test_run_of_version_1_is_not_of_the_current_version(tmp_path: Path) -> None:
     store.save(tmp_path, now())
 
     assert (store.is_current(VERSION_1), store.is_current(tmp_path)) == (False, True)

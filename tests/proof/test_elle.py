@@ -9,7 +9,7 @@ _HISTORIES = 2_500
 
 @pytest.mark.slow
 @pytest.mark.parametrize("writes", ["append", "w"])
-def test_a_level_is_judged_as_trying_every_execution_judges_it(writes: str) -> None:
+def test_isolation_judge_agrees_with_trying_every_execution(writes: str) -> None:
     """INVALID is always right; VALID is right if the values determine the order of versions."""
     tally = elle.prove(writes, _HISTORIES)
 

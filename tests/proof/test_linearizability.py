@@ -10,7 +10,7 @@ _HISTORIES = 5_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.name for subject in SUBJECTS])
-def test_judge_agrees_with_trying_every_order(subject: Subject) -> None:
+def test_linearizability_judge_agrees_with_trying_all_orders(subject: Subject) -> None:
     """The verdict, the longest prefix, its order, and the call that cannot be placed."""
     tally = prove(subject, _HISTORIES)
 

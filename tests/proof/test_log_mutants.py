@@ -29,7 +29,7 @@ from proof import logs, queues
 Patch = pytest.MonkeyPatch
 
 
-def everybody_is_believed(patch: Patch) -> None:
+def acks_1_promises_a_record(patch: Patch) -> None:
     """Acknowledgements of acks=1 taken for promises."""
     was = _Offsets.see_call
 
@@ -39,17 +39,17 @@ def everybody_is_believed(patch: Patch) -> None:
     patch.setattr(_Offsets, "see_call", wrong)
 
 
-def an_end_is_a_record(patch: Patch) -> None:
+def log_that_ends_early_agrees(patch: Patch) -> None:
     """A log that ends is taken to agree."""
     patch.setattr(Log, "may_hold", lambda self, offset, value: offset >= len(self.values) or self.values[offset] == value)
 
 
-def any_wound_excuses(patch: Patch) -> None:
+def wound_excuses_despite_other_copies(patch: Patch) -> None:
     """Whoever else holds the record."""
     patch.setattr(Ledger, "is_last_copy", lambda self, offset, value, counted: True)
 
 
-def one_wound_is_enough(patch: Patch) -> None:
+def one_wound_excuses_despite_min_insync_replicas(patch: Patch) -> None:
     """DUR-4 forgotten."""
     was = Ledger.see
 
@@ -61,11 +61,11 @@ def one_wound_is_enough(patch: Patch) -> None:
     patch.setattr(Ledger, "see", wrong)
 
 
-def the_elr_does_not_count(patch: Patch) -> None:
+def elr_is_not_counted_on(patch: Patch) -> None:
     patch.setattr(IsrHistory, "counted_on", lambda self: self.isr)
 
 
-def power_loss_excuses_what_was_flushed(patch: Patch) -> None:
+def power_loss_excuses_flushed_records(patch: Patch) -> None:
     """DUR-5 forgotten."""
     patch.setattr(ledger, "counts_as_wound", lambda promise, detail: True)
 
@@ -74,12 +74,12 @@ def every_wound_is_noticed_at_once(patch: Patch) -> None:
     patch.setattr(Sessions, "hides", lambda self, wound: False)
 
 
-def an_order_excuses_everything(patch: Patch) -> None:
+def operator_order_excuses_everything(patch: Patch) -> None:
     """DUR-7: also what the elected replica had."""
     patch.setattr(Ledger, "_order", lambda self, offset, record, epoch: self.elected_by_order.get(epoch, (None,))[0])
 
 
-def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
+def log_of_a_wounded_leader_is_not_judged(patch: Patch) -> None:
     """A former mistake: the log of a leader that was wounded in office is not judged."""
     was = Ledger.findings
 
@@ -90,7 +90,7 @@ def a_wounded_leader_may_have_lost_anything(patch: Patch) -> None:
     patch.setattr(Ledger, "findings", wrong)
 
 
-def who_was_emptied_may_lead(patch: Patch) -> None:
+def emptied_replica_may_lead(patch: Patch) -> None:
     """DUR-6 forgotten."""
     patch.setattr(election._Elections, "_emptied", lambda self, row, leader: None)
 
@@ -100,15 +100,15 @@ def only_the_last_isr_may_lead(patch: Patch) -> None:
     patch.setattr(IsrHistory, "eligible", lambda self: self.isr)
 
 
-def the_dead_may_speak(patch: Patch) -> None:
+def ended_process_may_send(patch: Patch) -> None:
     patch.setattr(incarnations._Lives, "spoke", lambda self, node, life, at, kind: None)
 
 
-def any_stamp_will_do(patch: Patch) -> None:
+def any_registration_is_counted(patch: Patch) -> None:
     patch.setattr(incarnations._Lives, "counted", lambda self, replica, stamp, at: None)
 
 
-def nobody_was_asked_to_delete(patch: Patch) -> None:
+def deleted_topic_counts_as_existing(patch: Patch) -> None:
     """A topic that is deleted counts as living."""
 
     def wrong(checker: Checker) -> Checker:
@@ -136,7 +136,7 @@ def logs_of_one_length_are_equal(patch: Patch) -> None:
     patch.setattr(availability, "_are_alike", lambda log, other: len(log) == len(other))
 
 
-def what_was_read_is_not_owed(patch: Patch) -> None:
+def final_readers_may_miss_records(patch: Patch) -> None:
     """Final readers owe nothing."""
     patch.setattr(availability, "_unseen", lambda done, final_ns, name, cuts: [])
 
@@ -155,7 +155,7 @@ def leaders_tell_the_isr_that_they_wrote(patch: Patch) -> None:
     patch.setattr(convergence, "_writer", lambda events: None)
 
 
-def strays_may_lie_about(patch: Patch) -> None:
+def stray_logs_are_ignored(patch: Patch) -> None:
     was = convergence._logs
     patch.setattr(
         convergence,
@@ -165,34 +165,34 @@ def strays_may_lie_about(patch: Patch) -> None:
 
 
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
-    (everybody_is_believed, "operations", "offset-agreement"),
-    (an_end_is_a_record, "events", "isr-agreement"),
-    (any_wound_excuses, "wounds", "acked-loss"),
-    (one_wound_is_enough, "wounds", "acked-loss"),
-    (the_elr_does_not_count, "wounds", "acked-loss"),
-    (power_loss_excuses_what_was_flushed, "wounds", "acked-loss"),
+    (acks_1_promises_a_record, "operations", "offset-agreement"),
+    (log_that_ends_early_agrees, "events", "isr-agreement"),
+    (wound_excuses_despite_other_copies, "wounds", "acked-loss"),
+    (one_wound_excuses_despite_min_insync_replicas, "wounds", "acked-loss"),
+    (elr_is_not_counted_on, "wounds", "acked-loss"),
+    (power_loss_excuses_flushed_records, "wounds", "acked-loss"),
     (every_wound_is_noticed_at_once, "wounds", "acked-loss"),
-    (an_order_excuses_everything, "wounds", "acked-loss"),
-    (a_wounded_leader_may_have_lost_anything, "wounds", "acked-loss"),
-    (who_was_emptied_may_lead, "wounds", "election"),
+    (operator_order_excuses_everything, "wounds", "acked-loss"),
+    (log_of_a_wounded_leader_is_not_judged, "wounds", "acked-loss"),
+    (emptied_replica_may_lead, "wounds", "election"),
     (only_the_last_isr_may_lead, "wounds", "election"),
-    (the_dead_may_speak, "incarnations", "incarnations"),
-    (any_stamp_will_do, "incarnations", "incarnations"),
-    (nobody_was_asked_to_delete, "deletion", "deletion"),
+    (ended_process_may_send, "incarnations", "incarnations"),
+    (any_registration_is_counted, "incarnations", "incarnations"),
+    (deleted_topic_counts_as_existing, "deletion", "deletion"),
     (one_fault_at_a_time, "progress", "progress"),
     (emptied_partitions_must_be_led, "availability", "availability"),
     (logs_of_one_length_are_equal, "availability", "availability"),
-    (what_was_read_is_not_owed, "availability", "availability"),
+    (final_readers_may_miss_records, "availability", "availability"),
     (whose_session_ended_is_controller_still, "clusters", "availability-cluster"),
     (unknown_commits_never_happened, "commits", "committed-offsets"),
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
-    (strays_may_lie_about, "ends", "convergence"),
+    (stray_logs_are_ignored, "ends", "convergence"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "what", "checker"), MISTAKES, ids=[mistake.__name__ for mistake, _, _ in MISTAKES])
-def test_a_mistake_of_a_log_checker_is_seen(
+def test_planted_mistake_in_a_log_checker_is_found(
     mistake: Callable[[Patch], None], what: str, checker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other checker disagrees. Rare mistakes need more histories."""
@@ -209,18 +209,18 @@ def crashed_operations_never_happened(patch: Patch) -> None:
     patch.setattr(Logs, "committed", lambda self, op: op.type is OpType.OK)
 
 
-def told_offsets_are_not_looked_at(patch: Patch) -> None:
+def acknowledged_offsets_are_ignored(patch: Patch) -> None:
     """The position of a value at two offsets is then unknown."""
     was = QueueLog.place
     patch.setattr(QueueLog, "place", lambda self, offset, value: was(self, None, value))
 
 
-def time_is_no_evidence(patch: Patch) -> None:
+def real_time_order_is_ignored(patch: Patch) -> None:
     nothing = np.zeros(0, np.int64)
     patch.setattr(queue_cycles, "real_time", lambda times, count: (edges(nothing, nothing, REALTIME), count))
 
 
-def everybody_subscribes(patch: Patch) -> None:
+def every_consumer_counts_as_subscribed(patch: Patch) -> None:
     """Skips are always blamed on the cluster."""
     was = Logs.__init__
 
@@ -230,12 +230,17 @@ def everybody_subscribes(patch: Patch) -> None:
     patch.setattr(Logs, "__init__", wrong)
 
 
-QUEUES = [crashed_operations_never_happened, told_offsets_are_not_looked_at, time_is_no_evidence, everybody_subscribes]
+QUEUES = [
+    crashed_operations_never_happened,
+    acknowledged_offsets_are_ignored,
+    real_time_order_is_ignored,
+    every_consumer_counts_as_subscribed,
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", QUEUES, ids=[mistake.__name__ for mistake in QUEUES])
-def test_a_mistake_of_the_judge_of_queues_is_seen(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_mistake_in_the_kafka_judge_is_found(mistake: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
 
     assert any(queues.prove(count).wrong for count in (100, 1_000))

@@ -31,7 +31,7 @@ def test_log_checkers_agree_with_their_definitions(what: str) -> None:
 
 
 @pytest.mark.slow
-def test_each_kind_of_anomaly_is_reached() -> None:
+def test_random_histories_reach_each_log_anomaly() -> None:
     """A kind that no random history has would not be compared."""
     reached = {(tally.name, kind) for what in DEFINITIONS for tally in proven(what) for kind in tally.bad}
     claimed = {(checker.name, kind) for checker in ALL if checker.name not in _UNPROVEN for kind in checker.kinds}
@@ -40,7 +40,7 @@ def test_each_kind_of_anomaly_is_reached() -> None:
 
 
 @pytest.mark.slow
-def test_each_kind_of_the_judge_of_queues_is_reached() -> None:
+def test_random_histories_reach_each_kafka_judge_anomaly() -> None:
     """The judge agrees with the definition on each history."""
     kafka = next(judge for judge in JUDGES if judge.name == "kafka")
     tally = queues.prove(_HISTORIES)
@@ -50,7 +50,7 @@ def test_each_kind_of_the_judge_of_queues_is_reached() -> None:
     assert 0 < tally.undecided < tally.good
 
 
-def test_every_checker_has_its_definition_or_is_named_here() -> None:
+def test_every_checker_has_a_definition_or_is_listed_unproven() -> None:
     proven = {name for names in DEFINITIONS.values() for name in names}
 
     assert proven | _UNPROVEN == {checker.name for checker in ALL}

@@ -35,17 +35,17 @@ def crashed_calls_must_have_happened(patch: Patch) -> None:
     patch.setattr(Search, "__init__", wrong)
 
 
-def a_failed_cas_may_have_seen_anything(patch: Patch) -> None:
+def failed_cas_allows_any_value(patch: Patch) -> None:
     was = CasRegister.step
     patch.setattr(CasRegister, "step", lambda self, s, call: s if call.result == "false" else was(self, s, call))
 
 
-def what_is_free_may_be_released(patch: Patch) -> None:
+def free_mutex_may_be_released(patch: Patch) -> None:
     was = Mutex.step
     patch.setattr(Mutex, "step", lambda self, state, call: False if call.f == "release" else was(self, state, call))
 
 
-def the_last_call_is_to_blame(patch: Patch) -> None:
+def witness_is_the_last_call(patch: Patch) -> None:
     """A valid witness that is not the smallest."""
     patch.setattr("checkers.linearizability.witness.first_impossible", lambda calls, has_order, known=0: _last(calls))
 
@@ -58,7 +58,7 @@ def zones_may_cross(patch: Patch) -> None:
     patch.setattr(unique, "_zones", lambda values, first_end, last_start, speaker: None)
 
 
-def a_queue_may_be_overtaken(patch: Patch) -> None:
+def queue_order_is_ignored(patch: Patch) -> None:
     patch.setattr(unique, "_overtaken", lambda enqueued, dequeued: None)
 
 
@@ -72,27 +72,27 @@ def ambiguous_parts_are_valid(patch: Patch) -> None:
     patch.setattr(calls_judge, "_undecided", lambda searches, ambiguous, steps_max: iter(()))
 
 
-def no_write_is_waited_for(patch: Patch) -> None:
+def read_ignores_later_writes_of_its_value(patch: Patch) -> None:
     """A read is dropped although its value may still be written."""
     patch.setattr(Register, "helps", lambda self, other, call: False)
 
 
 OBJECTS: list[tuple[Callable[[Patch], None], str]] = [
     (crashed_calls_must_have_happened, "mutex"),
-    (a_failed_cas_may_have_seen_anything, "cas-register"),
-    (what_is_free_may_be_released, "mutex"),
-    (the_last_call_is_to_blame, "kv"),
+    (failed_cas_allows_any_value, "cas-register"),
+    (free_mutex_may_be_released, "mutex"),
+    (witness_is_the_last_call, "kv"),
     (zones_may_cross, "register, unique values"),
-    (a_queue_may_be_overtaken, "fifo-queue, unique values"),
+    (queue_order_is_ignored, "fifo-queue, unique values"),
     (unseen_appends_are_nowhere, "partition-log"),
     (ambiguous_parts_are_valid, "partition-log, equal values"),
-    (no_write_is_waited_for, "register"),
+    (read_ignores_later_writes_of_its_value, "register"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "subject"), OBJECTS, ids=[mistake.__name__ for mistake, _ in OBJECTS])
-def test_a_mistake_of_the_judge_of_objects_is_seen(
+def test_planted_mistake_in_the_linearizability_judge_is_found(
     mistake: Callable[[Patch], None], subject: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
@@ -100,7 +100,7 @@ def test_a_mistake_of_the_judge_of_objects_is_seen(
     assert linearizability.prove(_OF_OBJECTS[subject], 1_500).wrong
 
 
-def nobody_overwrites(patch: Patch) -> None:
+def rw_edges_are_ignored(patch: Patch) -> None:
     """No rw edges."""
     was = ListAppend.edges
 
@@ -110,31 +110,31 @@ def nobody_overwrites(patch: Patch) -> None:
     patch.setattr(ListAppend, "edges", wrong)
 
 
-def what_was_gone_on_from_may_be_read(patch: Patch) -> None:
+def intermediate_reads_are_allowed(patch: Patch) -> None:
     """No G1b."""
     patch.setattr(ListAppend, "_intermediate", lambda self: iter(()))
 
 
-def skew_is_forbidden(patch: Patch) -> None:
+def write_skew_is_forbidden(patch: Patch) -> None:
     patch.setitem(FORBIDS, "snapshot-isolation", FORBIDS["serializable"])
 
 
-def a_read_before_a_write_tells_nothing(patch: Patch) -> None:
+def register_versions_have_no_order(patch: Patch) -> None:
     """Versions of registers without an order."""
     patch.setattr(RwRegister, "_before", lambda self: iter(()))
 
 
 TRANSACTIONS: list[tuple[Callable[[Patch], None], str, str]] = [
-    (nobody_overwrites, "append", "serializable"),
-    (what_was_gone_on_from_may_be_read, "append", "read-committed"),
-    (skew_is_forbidden, "append", "snapshot-isolation"),
-    (a_read_before_a_write_tells_nothing, "w", "serializable"),
+    (rw_edges_are_ignored, "append", "serializable"),
+    (intermediate_reads_are_allowed, "append", "read-committed"),
+    (write_skew_is_forbidden, "append", "snapshot-isolation"),
+    (register_versions_have_no_order, "w", "serializable"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mistake", "writes", "level"), TRANSACTIONS, ids=[mistake.__name__ for mistake, _, _ in TRANSACTIONS])
-def test_a_mistake_of_the_judge_of_transactions_is_seen(
+def test_planted_mistake_in_the_transaction_judge_is_found(
     mistake: Callable[[Patch], None], writes: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)
@@ -143,7 +143,7 @@ def test_a_mistake_of_the_judge_of_transactions_is_seen(
 
 
 @pytest.mark.slow
-def test_longer_cycle_than_necessary_is_a_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycle_that_is_not_the_shortest_is_a_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first cycle is tried."""
     monkeypatch.setattr(elle_cycles, "_TRIES_MAX", 1)
 

@@ -148,7 +148,7 @@ def test_life_of_an_offset_names_the_truncating_node() -> None:
     ]
 
 
-def test_hw_beyond_the_offset_is_told_once() -> None:
+def test_story_of_an_offset_shows_the_first_hw_beyond_it_only() -> None:
     """This holds also if the first move is itself a witness."""
     scene = Scene()
     moves = [scene.at(hw).event(EventKind.HW, node="b1", topic="orders", partition=0, hw=hw) for hw in (1, 2, 3)]

@@ -32,7 +32,7 @@ def test_anomalies_are_counted_by_runs_and_in_total() -> None:
     assert campaign_of(rows(), title="", repeat="").anomalies == (("lost", 1, 2), ("unclean-election", 1, 1))
 
 
-def test_missed_goal_differs_from_a_count_that_was_not_wanted() -> None:
+def test_missed_goal_differs_from_an_unwanted_count() -> None:
     page = campaign_html(rows(), title="", repeat="", goals=goals())
     ends = {goal.name: page.split(f"<td>{goal.name}</td>")[1].split("</tr>")[0] for goal in goals()}
     said = {name: [word for word in ("reached", "missed") if word in end] for name, end in ends.items()}

@@ -60,7 +60,7 @@ def test_banner_separates_safety_and_liveness(findings: Findings, verdict: str, 
     assert (banner.verdict, banner.live, banner.tone) == (verdict, live, tone)
 
 
-def test_banner_tells_of_an_interrupted_run() -> None:
+def test_banner_names_an_interrupted_run() -> None:
     manifest = msgspec.structs.replace(manifest_of(), outcome="interrupted")
     assert "ended early: interrupted" in banner_of(merge([Findings()]), manifest).sentence
 

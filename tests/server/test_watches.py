@@ -13,14 +13,16 @@ from server.watches import WatchBook
     ("seen", "now", "missed"),
     [(7, 7, None), (7, 9, "changed"), (7, None, "deleted"), (None, 9, "created"), (None, None, None)],
 )
-def test_what_a_data_watch_missed(seen: int | None, now: int | None, missed: Change | None) -> None:
+def test_data_watch_reports_the_change_missed_while_disconnected(
+    seen: int | None, now: int | None, missed: Change | None
+) -> None:
     book = WatchBook()
     book.set_data("/a", seen)
 
     assert book.data_missed("/a", now) == missed
 
 
-def test_a_deletion_uses_up_both_watches_and_is_told_once() -> None:
+def test_deletion_uses_up_both_watches_and_fires_once() -> None:
     book = WatchBook()
     book.set_data("/a", None)
     book.set_data("/a", 7)
@@ -30,7 +32,7 @@ def test_a_deletion_uses_up_both_watches_and_is_told_once() -> None:
     assert book.data_paths == book.children_paths == ()
 
 
-def test_a_change_of_children_leaves_the_data_watch() -> None:
+def test_children_change_leaves_the_data_watch_set() -> None:
     book = WatchBook()
     book.set_data("/a", 7)
     book.set_children("/a", 7)
@@ -38,7 +40,7 @@ def test_a_change_of_children_leaves_the_data_watch() -> None:
     assert [book.fired("/a", "children"), book.fired("/a", "changed")] == [True, True]
 
 
-def test_a_watch_that_has_fired_misses_nothing() -> None:
+def test_fired_watch_reports_no_missed_change() -> None:
     book = WatchBook()
     book.set_data("/a", 7)
     book.fired("/a", "changed")
@@ -55,7 +57,7 @@ writes = st.one_of(
 
 
 @given(st.lists(writes, max_size=6), st.lists(writes, max_size=6), st.lists(st.tuples(paths, st.booleans()), max_size=4))
-def test_it_agrees_with_the_server_on_what_was_missed(
+def test_watch_book_agrees_with_zookeeper_on_missed_changes(
     before: list[Create | SetData | Delete], meanwhile: list[Create | SetData | Delete], watched: list[tuple[str, bool]]
 ) -> None:
     """The model's SetWatches is the judge: both must say the same of any writes during any outage."""

@@ -50,20 +50,20 @@ def history(*transactions: tuple[str, str], together: bool) -> Paired:
 
 
 @pytest.mark.parametrize("kind", sorted(_BAD))
-def test_an_anomaly_is_found_and_named(kind: str) -> None:
+def test_list_append_judge_finds_each_anomaly_by_name(kind: str) -> None:
     found = judge("list-append", history(*_BAD[kind], together=True), ("serializable",))
 
     assert kind in {anomaly.kind for anomaly in found.anomalies}
 
 
-def test_write_skew_is_no_anomaly_of_snapshot_isolation() -> None:
+def test_snapshot_isolation_allows_write_skew() -> None:
     found = judge("list-append", history(*_BAD["G2-item"], together=True), ("snapshot-isolation",))
 
     assert found.validity is Validity.VALID
 
 
 @pytest.mark.slow
-def test_a_stale_read_counts_only_where_time_does() -> None:
+def test_stale_read_violates_only_strict_serializability() -> None:
     """Serializable in another order; strict serializability knows that the append was over."""
     stale = history(("ok", "[[:append 1 1]]"), ("ok", "[[:r 1 nil]]"), together=False)
 
@@ -71,7 +71,7 @@ def test_a_stale_read_counts_only_where_time_does() -> None:
     assert [a.kind for a in judge("list-append", stale, ("strict-serializable",)).anomalies] == ["G-single-realtime"]
 
 
-def test_a_crashed_append_may_have_happened_or_not() -> None:
+def test_append_of_unknown_outcome_may_be_read_or_absent() -> None:
     crashed = ("info", "[[:append 1 1]]")
 
     for seen in ("nil", "[1]"):
@@ -80,7 +80,7 @@ def test_a_crashed_append_may_have_happened_or_not() -> None:
 
 
 @pytest.mark.parametrize("value", [10**30, -(10**30), 1 << 62, -(1 << 63)])
-def test_values_beyond_64_bits_are_values(value: int) -> None:
+def test_integer_values_beyond_64_bits_are_judged(value: int) -> None:
     found = judge("rw-register", history_of(_call(f"[[:w 1 {value}]]") + _call(f"[[:r 1 {value}]]") + _call("[[:r 1 nil]]")))
 
     assert {one.kind for one in found.anomalies} == {"G-single-process"}
@@ -88,7 +88,7 @@ def test_values_beyond_64_bits_are_values(value: int) -> None:
 
 
 @pytest.mark.parametrize("read", ["{1 2}", "#{1}", "[1 nil]", '"1"'])
-def test_read_that_is_no_list_is_unchecked(read: str) -> None:
+def test_list_append_read_that_is_not_a_list_is_unchecked(read: str) -> None:
     found = judge("list-append", history_of(_call("[[:append 1 1]]") + _call(f"[[:r 1 {read}]]")))
 
     assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
@@ -123,7 +123,7 @@ def test_value_appended_twice_makes_its_key_unchecked() -> None:
     assert judge("list-append", twice, ("serializable",)).validity is Validity.UNKNOWN
 
 
-def test_a_lost_update_of_registers_is_a_cycle() -> None:
+def test_lost_update_of_a_register_is_also_a_cycle() -> None:
     lost = history(("ok", "[[:r 1 nil] [:w 1 1]]"), ("ok", "[[:r 1 nil] [:w 1 2]]"), together=True)
 
     assert [a.kind for a in judge("rw-register", lost, ("serializable",)).anomalies] == ["lost-update", "G2-item"]
@@ -158,17 +158,17 @@ _REGISTERS = {
 
 
 @pytest.mark.parametrize("kind", sorted(_ALONE))
-def test_list_anomaly_with_a_rule_of_its_own_is_found(kind: str) -> None:
+def test_list_append_judge_finds_anomalies_without_cycles(kind: str) -> None:
     assert kind in _kinds("list-append", history(*_ALONE[kind], together=True), "serializable")
 
 
 @pytest.mark.parametrize("kind", sorted(_REGISTERS))
-def test_an_anomaly_of_registers_is_found_and_named(kind: str) -> None:
+def test_rw_register_judge_finds_each_anomaly_by_name(kind: str) -> None:
     assert kind in _kinds("rw-register", history(*_REGISTERS[kind], together=True), "serializable")
 
 
 @pytest.mark.parametrize(("model", "cases"), [("list-append", _BAD | _ALONE), ("rw-register", _REGISTERS)])
-def test_an_anomaly_needs_certainty(model: str, cases: dict[str, list[tuple[str, str]]]) -> None:
+def test_transactions_of_unknown_outcome_show_no_anomaly(model: str, cases: dict[str, list[tuple[str, str]]]) -> None:
     """The same transactions, all of unknown outcome: no read is known."""
     for kind, transactions in cases.items():
         unknown = [("info", value) for _, value in transactions]
@@ -189,7 +189,7 @@ def test_an_anomaly_needs_certainty(model: str, cases: dict[str, list[tuple[str,
         ("G2-item", "snapshot-isolation", "serializable"),
     ],
 )
-def test_a_model_forbids_what_a_weaker_one_allows(kind: str, allowed: str, forbidden: str) -> None:
+def test_stronger_isolation_level_forbids_what_a_weaker_allows(kind: str, allowed: str, forbidden: str) -> None:
     bad = history(*(_BAD | _ALONE)[kind], together=True)
 
     assert judge("list-append", bad, (allowed,)).validity is Validity.VALID
@@ -197,7 +197,7 @@ def test_a_model_forbids_what_a_weaker_one_allows(kind: str, allowed: str, forbi
 
 
 @pytest.mark.parametrize(("model", "write", "one"), [("list-append", ":append", "[1]"), ("rw-register", ":w", "1")])
-def test_the_order_within_a_process_counts_where_sessions_do(model: str, write: str, one: str) -> None:
+def test_process_order_counts_only_for_session_isolation_levels(model: str, write: str, one: str) -> None:
     """A process reads another's write, and then the key without it: only the order of its own reads forbids this."""
     text = "\n".join(
         [
@@ -231,7 +231,7 @@ def test_shortest_cycle_is_described_in_words() -> None:
 
 
 @pytest.mark.parametrize("model", ["list-append", "rw-register"])
-def test_names_do_not_matter(model: str) -> None:
+def test_elle_verdict_is_independent_of_names(model: str) -> None:
     """Keys and values renamed, processes renumbered, a transaction of another key added: the kinds stay the same."""
     for number in range(60):
         drawn_one = drawn(Rng(Seed(number)), "append" if model == "list-append" else "w")
@@ -277,14 +277,14 @@ _CHAIN = [("ok", "[[:r 1 nil] [:w 1 4]]"), ("ok", "[[:r 1 4] [:w 1 5]]"), ("ok",
 
 
 @pytest.mark.parametrize(("found", "verdict"), [(2, Validity.VALID), (4, Validity.INVALID), ("nil", Validity.INVALID)])
-def test_write_is_missed_after_any_number_of_overwrites(found: object, verdict: Validity) -> None:
+def test_read_atomic_finds_a_missed_write_behind_overwrites(found: object, verdict: Validity) -> None:
     """RAMP, section 3: it reads key 0 of the last writer and key 1 two writes earlier. `make prove-checkers` found this case."""
     reader = ("ok", f"[[:r 1 {found}] [:r 0 2]]")
 
     assert judge("rw-register", history(*_CHAIN, reader, together=True), ("read-atomic",)).validity is verdict
 
 
-def test_readers_of_two_writers_agree_on_the_later_one() -> None:
+def test_read_atomic_readers_must_agree_on_the_later_writer() -> None:
     """Cerone, Bernardi and Gotsman: of all that is seen the last is read. No version says here which one it replaced."""
     writers = [("ok", "[[:w 1 1] [:w 2 1]]"), ("ok", "[[:w 1 2] [:w 3 2]]")]
     readers = [("ok", f"[[:r 1 {of}] [:r 2 1] [:r 3 2]]") for of in (1, 2)]

@@ -58,7 +58,7 @@ def test_unknown_function_is_refused_with_its_line() -> None:
         judge(steps(enumerate(called(0, "debug-topic-partitions", None) + called(0, "seek", None), 1)))
 
 
-def test_keys_of_json_objects_are_the_numbers_that_were_sent_to() -> None:
+def test_json_object_keys_are_read_as_partition_numbers() -> None:
     """JSON turns the key 0 into "0": the value would seem to be read from a partition without writes."""
     sent = called(0, "send", (("send", 0, (0, "a")),))
     polled = called(1, "poll", (("poll", (("0", ((0, "a"),)),)),))

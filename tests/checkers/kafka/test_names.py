@@ -8,11 +8,11 @@ from checkers.registry import ALL
 from tests.checkers.corpus import QUEUES
 
 
-def test_there_are_twenty() -> None:
+def test_table_of_kafka_anomalies_has_twenty_rows() -> None:
     assert len(TWENTY) == 20
 
 
-def test_kinds_of_our_checkers_exist() -> None:
+def test_table_of_kafka_anomalies_cites_existing_kinds() -> None:
     """Parse "checker: kind, kind"; text after a kind is a remark."""
     kinds = {checker.name: {*checker.kinds, "UNKNOWN", "not"} for checker in ALL}
     named = [(row.name, part.strip().partition(": ")) for row in (*TWENTY, *BESIDE) for part in row.ours.split(";")]
@@ -24,14 +24,14 @@ def test_kinds_of_our_checkers_exist() -> None:
             assert checker == "impossible", name
 
 
-def test_every_kind_of_the_judge_has_a_name() -> None:
+def test_table_of_kafka_anomalies_names_every_judge_kind() -> None:
     judge = next(judge for judge in JUDGES if judge.name == "kafka")
     told = {name for row in (*TWENTY, *BESIDE) for name in row.name.split(", ")}
 
     assert set(judge.kinds) - told == set()
 
 
-def test_each_name_has_a_history_with_its_stated_verdict() -> None:
+def test_each_kafka_anomaly_has_a_history_with_its_verdict() -> None:
     """Each name has a history with the verdict that the table states."""
     kinds = {kind for story in QUEUES.values() for kind in story.kinds}
     notes = {note for story in QUEUES.values() for note in story.notes}

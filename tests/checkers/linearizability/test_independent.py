@@ -54,21 +54,21 @@ def test_anomaly_of_one_key_names_the_key(model: str) -> None:
     assert (anomaly.key, anomaly.witness[-1]) == ({"cas-register": "x", "fifo-queue": "1"}.get(model, "0"), 5)
 
 
-def test_a_register_of_pairs_is_one_register() -> None:
+def test_register_read_without_a_key_holds_pairs_as_values() -> None:
     """Its reads are invoked without a key."""
     history = history_of(told("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read nil -> [0 1]"))
 
     assert judge(model_named("register"), history.calls).validity is Validity.INVALID
 
 
-def test_where_one_value_is_no_pair_none_is_a_key() -> None:
+def test_history_with_a_non_pair_value_is_not_split_by_key() -> None:
     """A published history of a set adds pairs and reads a list of single numbers: all that was added is lost."""
     history = history_of(told("add [0 1] -> [0 1]", "add [0 2] -> [0 2]", "read [0 nil] -> [1 2 3]"))
 
     assert judge(model_named("set"), history.calls).validity is Validity.INVALID
 
 
-def test_an_answer_for_another_key_is_refused() -> None:
+def test_answer_that_names_another_key_is_refused() -> None:
     history = history_of(told("read [0 nil] -> [0 nil]", "read [0 nil] -> [1 5]"))
 
     with pytest.raises(HistoryError, match=r"^line 3: the answer to read of key 0 names key 1$"):

@@ -40,7 +40,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_any_value_is_read_back(value: object) -> None:
+def test_exported_edn_value_is_read_back(value: object) -> None:
     text = "{:value " + export.edn(value) + "}\n"
 
     ((_, found),) = edn.records(io.BytesIO(text.encode()))
@@ -57,7 +57,7 @@ def _step(process: int, kind: OpType, f: str, value: object = None) -> Step:
     return Step(1, process, kind, f, value)
 
 
-def test_steps_are_read_back() -> None:
+def test_exported_edn_operations_are_read_back() -> None:
     told = [
         _step(0, OpType.INVOKE, "txn", ((Named("append"), 1, 2), (Named("r"), 1, None))),
         _step(0, OpType.OK, "txn", ((Named("append"), 1, 2), (Named("r"), 1, (1, 2)))),
@@ -122,7 +122,7 @@ def test_admin_operations_are_left_out_of_an_export(f: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name in RUNS if "topic" not in name))
-def test_exported_story_gets_the_verdict_of_the_story(name: str, tmp_path: Path) -> None:
+def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: Path) -> None:
     """Judged by the rules of Jepsen's queue workload, which see client operations alone."""
     history = stored(name)
     if not ours.holds_records(history) or len({row.topic_id for row in history.operations} - {None}) > 1:
@@ -145,7 +145,7 @@ def test_exported_story_gets_the_verdict_of_the_story(name: str, tmp_path: Path)
     )
 
 
-def test_large_good_history_is_valid_by_every_log_model(tmp_path: Path) -> None:
+def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> None:
     operations, events, told = log_tables(3000)
     history = History.from_tables(told, operations=operations, events=events)
     store.save(tmp_path / "run", history)
@@ -159,7 +159,7 @@ def test_large_good_history_is_valid_by_every_log_model(tmp_path: Path) -> None:
     assert by_log.operations > 1000
 
 
-def test_consumer_that_jumps_is_assigned_again() -> None:
+def test_exported_consumer_that_seeks_is_assigned_again() -> None:
     """Jepsen's consumer continues at its position. Without an assignment, a jump would be a poll that skips records."""
     story = Story()
     for offset, value in enumerate("abc"):
@@ -174,7 +174,7 @@ def test_consumer_that_jumps_is_assigned_again() -> None:
     assert told == [("assign", ()), ("assign", (0,)), poll, poll, ("assign", ()), ("assign", (0,)), poll]
 
 
-def test_other_functions_of_ours_have_json_values(tmp_path: Path) -> None:
+def test_exported_register_history_has_json_values(tmp_path: Path) -> None:
     """A register history in our own format is judged by the register model."""
     rows = [
         Operation(index=0, process=0, type=OpType.INVOKE, f="write", topic="x", value="1", time_ns=0),

@@ -42,7 +42,7 @@ def _peak(read: Callable[[BinaryIO], Iterator[object]], line: str, count: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(_LINES))
-def test_file_is_never_held_as_a_whole(form: str) -> None:
+def test_history_file_is_never_held_in_memory_as_a_whole(form: str) -> None:
     """The file has 4 MB and less than half of it is held: pieces of 256 kB, their text, and the rest of the last piece."""
     line, read = _LINES[form]
     size = 4 << 20

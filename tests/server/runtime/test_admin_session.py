@@ -23,13 +23,13 @@ def looked(*answers: AnyAnswer) -> tuple[AnyAnswer, ...]:
     return asyncio.run(scene())
 
 
-def test_admin_session_look_returns_znodes() -> None:
+def test_admin_session_read_returns_znodes() -> None:
     there = Data(b"x", 0, 1)
 
     assert looked(there, NoNode()) == (there, NoNode())
 
 
 @pytest.mark.parametrize("lost", [Unknown(), SessionExpired()])
-def test_admin_session_look_is_empty_after_connection_loss(lost: AnyAnswer) -> None:
+def test_admin_session_read_is_empty_after_connection_loss(lost: AnyAnswer) -> None:
     """Otherwise a broker that is cut off for a moment tells clients that no reassignment is pending."""
     assert looked(lost, lost) == ()

@@ -309,7 +309,7 @@ def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) ->
     assert (tmp_path / ORDERS / segment_name(1)).exists()
 
 
-def test_look_changes_no_file_and_equals_recover(tmp_path: Path) -> None:
+def test_inspecting_a_directory_changes_no_file(tmp_path: Path) -> None:
     """The harness reads the disks of a stopped node that will start again."""
     disk = opened(tmp_path, segment_bytes=150)
     disk.create(0, ORDERS, BORN)

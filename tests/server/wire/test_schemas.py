@@ -127,7 +127,7 @@ def test_response_of_defaults_is_read_by_kio(key: int) -> None:
         (9, b"\x01\x01\x00\x00\x01\x07\x20x"),
     ],
 )
-def test_false_lengths_are_refused(version: int, data: bytes) -> None:
+def test_malformed_lengths_in_a_request_are_refused(version: int, data: bytes) -> None:
     with pytest.raises(WireError):
         read_request(METADATA, version, Metadata, data, 0)
 
