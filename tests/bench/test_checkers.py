@@ -18,14 +18,14 @@ from checkers.verdict import Validity
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
-def test_generated_history_of_every_subject_is_valid(subject: object, tmp_path: Path) -> None:
+def test_benchmark_history_of_every_checker_is_valid(subject: object, tmp_path: Path) -> None:
     one = next(known for known in SUBJECTS if known is subject)
     write_log(tmp_path / "2000", 2000)
 
     assert one.prepare(2000, tmp_path)()
 
 
-def test_histories_are_a_function_of_the_seed() -> None:
+def test_benchmark_history_is_a_function_of_the_seed() -> None:
     assert log_tables(500)[0] == log_tables(500)[0]
     assert log_tables(500)[0] != log_tables(500, seed=2)[0]
     assert transactions(50) == transactions(50)
@@ -33,7 +33,7 @@ def test_histories_are_a_function_of_the_seed() -> None:
     assert log_calls(50) != log_calls(50, seed=2)
 
 
-def test_only_calls_of_different_processes_overlap() -> None:
+def test_benchmark_operations_overlap_only_between_processes() -> None:
     calls = log_calls(400)
     ends: dict[object, int] = {}
     for call in calls:
@@ -44,7 +44,7 @@ def test_only_calls_of_different_processes_overlap() -> None:
     assert any(then.start < first.end for first, then in pairwise(calls) if first.end is not None)
 
 
-def test_lists_of_transactions_grow_to_the_given_length() -> None:
+def test_benchmark_transaction_lists_grow_to_the_given_length() -> None:
     history = transactions(3000, writes=32)
     lengths = [
         len(value)
@@ -60,7 +60,7 @@ def test_lists_of_transactions_grow_to_the_given_length() -> None:
     assert any(call.end is None for call in history.calls)
 
 
-def test_planted_anomaly_is_found() -> None:
+def test_checkers_find_the_planted_benchmark_anomaly() -> None:
     """Otherwise the benchmark would measure checkers that look at nothing."""
     calls = log_calls(400)
     at = next(i for i in range(200, 400) if calls[i].f == "read")
@@ -72,7 +72,7 @@ def test_planted_anomaly_is_found() -> None:
     assert judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0)).notes
 
 
-def test_plot_is_xml_with_a_point_for_each_number() -> None:
+def test_benchmark_plot_is_xml_with_a_point_for_each_result() -> None:
     text = plot([Series(name="a <b>", points=((10, 0.1), (1000, 2.0))), Series(name="c", points=((100, 1.0),))])
 
     root = ElementTree.fromstring(text)

@@ -18,7 +18,7 @@ from reference.types import BrokerId, TopicPartition, broker_address
 REFERENCE = Path(__file__).parents[2] / "reference"
 
 
-def test_timers_of_a_broker_process_keep_their_names() -> None:
+def test_broker_timer_names_do_not_change() -> None:
     assert [str(timer) for timer in Timer] == [
         "fetch",
         "park",
@@ -40,20 +40,20 @@ def test_timers_of_a_broker_process_keep_their_names() -> None:
     assert name_of(Timer.FETCH, TopicPartition("t-0")) == "fetch:t-0"
 
 
-def test_brokers_set_no_timer_of_another_name() -> None:
+def test_brokers_set_only_timers_with_listed_names() -> None:
     sources = [path.read_text() for folder in ("broker", "replica") for path in sorted((REFERENCE / folder).glob("*.py"))]
     found = {name for source in sources for name in re.findall(r'(?:Set|Cancel)Timer\(f?"([a-z-]+)', source)}
 
     assert found <= {str(timer) for timer in Timer}
 
 
-def test_timers_of_a_client_keep_their_names() -> None:
+def test_client_timer_names_do_not_change() -> None:
     found = {value for module in (admin, client, session) for name, value in vars(module).items() if name.endswith("TIMER")}
 
     assert found == {"admin", "attempt-", "call-", "metadata", "producer-id"}
 
 
-def test_classes_that_travel_keep_their_names() -> None:
+def test_message_class_names_do_not_change() -> None:
     """The delay of a message is drawn by the name of its class."""
     assert sorted(kind.__name__ for kind in get_args(AnyMessage)) == [
         "EpochEnd",
@@ -86,7 +86,7 @@ def test_classes_that_travel_keep_their_names() -> None:
     assert names == ["Hello", "Ping", "Welcome", "Over", "Answer", "WatchEvent", "ZkRequest"]
 
 
-def test_addresses_keep_their_text() -> None:
+def test_node_address_text_does_not_change() -> None:
     """A link is named by its ends, and a clock by its process."""
     laboratory = Observer(Simulation(derive(1)))
 

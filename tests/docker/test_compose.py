@@ -13,7 +13,7 @@ DOCKER = Path(__file__).parents[2] / "docker"
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_settings_are_accepted_and_their_ports_published(number: int) -> None:
+def test_compose_accepts_the_settings_and_publishes_ports(number: int) -> None:
     settings = load(DOCKER / "compose" / f"b{number}.json")
     services = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]
 

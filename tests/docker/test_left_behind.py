@@ -82,9 +82,7 @@ def test_interrupted_run_keeps_its_rows_and_leaves_nothing(engine: Engine, numbe
     assert list(tmp_path.glob("highwater-*")) == []
 
 
-def test_clean_removes_a_dead_run_and_spares_a_living_one(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clean_removes_dead_runs_and_keeps_running_ones(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = begun(tmp_path, "note")
     harness.kill()
     harness.wait()

@@ -80,7 +80,7 @@ def inspected(container: str | None) -> dict[str, dict[str, object]]:
     return found
 
 
-def test_broker_has_no_rights_and_survives_its_faults(engine: Engine) -> None:
+def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine) -> None:
     shape = plan(zookeeper=1)
     site = ContainerSite(shape)
 
@@ -120,7 +120,7 @@ def test_broker_has_no_rights_and_survives_its_faults(engine: Engine) -> None:
     at(site, act)
 
 
-def test_quorum_serves_with_one_server_dead_or_frozen(engine: Engine) -> None:
+def test_zookeeper_serves_with_one_server_dead_or_frozen(engine: Engine) -> None:
     site = ContainerSite(plan(zookeeper=3))
 
     async def act() -> None:

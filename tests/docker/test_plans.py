@@ -56,7 +56,7 @@ def played(backend: Backend, name: str, protocol: str, *, other_draws: bool) -> 
 
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
-def test_known_bug_is_found(engine: Engine, name: str, other_draws: bool) -> None:
+def test_known_bad_protocol_is_caught_on_containers(engine: Engine, name: str, other_draws: bool) -> None:
     protocol, kinds = BAD[name]
 
     simulated = played(SimBackend(), name, protocol, other_draws=other_draws)
@@ -70,7 +70,7 @@ def test_known_bug_is_found(engine: Engine, name: str, other_draws: bool) -> Non
 
 @pytest.mark.parametrize("other_draws", [False, True])
 @pytest.mark.parametrize("name", BAD)
-def test_safe_is_valid_and_live(engine: Engine, name: str, other_draws: bool) -> None:
+def test_protocol_safe_is_valid_and_live_on_containers(engine: Engine, name: str, other_draws: bool) -> None:
     simulated = played(SimBackend(), name, "safe", other_draws=other_draws)
     real = played(DockerBackend(), name, "safe", other_draws=other_draws)
 

@@ -43,7 +43,7 @@ def _campaign(*summaries: Summary, wanted: int | None = None) -> Campaign:
     return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries)
 
 
-def test_containers_lengthen_bound_and_quiet_time_by_20_s() -> None:
+def test_docker_plan_lengthens_bound_and_quiet_time_by_20_s() -> None:
     """An engine creates and starts containers: B is 20 s longer for them, and nothing else differs."""
     simulated = Request(faults=("crash",)).plan(1)
     real = with_time_for_containers(simulated)
@@ -73,7 +73,7 @@ def test_tally_counts_an_anomaly_once_per_run_with_its_faults() -> None:
     assert found.faults == {"pause": 1}
 
 
-def test_tally_sums_elections_and_wounds_of_recovery() -> None:
+def test_campaign_tally_sums_elections_from_logs_and_wounds() -> None:
     """docs/promise.md VAC-3."""
     numbers = tally([replace(GOOD, recovery_elections=2, elections_from_elr=1), replace(GOOD, wounds_counted_on=3)])
 

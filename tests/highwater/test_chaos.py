@@ -56,7 +56,7 @@ def _performed_by(monkeypatch: pytest.MonkeyPatch, perform: Callable[[Task], Sum
     monkeypatch.setattr("highwater.runs.workers.perform", perform)
 
 
-def test_known_bad_protocol_is_run_until_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chaos_runs_a_bad_protocol_until_a_checker_catches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _performed_by(monkeypatch, lambda task: _lossy(task) if task.plan.seed == 6 else _summary(task))
 
     part = catch(BAD, 5, MEANS)
@@ -115,7 +115,7 @@ def test_interrupted_repetition_is_unknown_and_ends_the_job(monkeypatch: pytest.
     assert (part.code, part.interrupted) == (ExitCode.UNKNOWN, True)
 
 
-def test_known_bad_protocols_exist() -> None:
+def test_chaos_job_names_existing_bad_protocols() -> None:
     assert [bad.protocol for bad in KNOWN_BAD if bad.protocol not in VARIANTS or bad.protocol == "safe"] == []
 
 

@@ -112,7 +112,7 @@ CASES = load_corpus(Path(__file__).resolve().parents[2] / "corpus" / "seeds")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.entry} on {case.expectation.protocol}")
-def test_corpus_holds(case: Case) -> None:
+def test_corpus_cases_get_their_expected_verdicts(case: Case) -> None:
     """Each known bug is still found, and `safe` does not have it."""
     here = Build(commit="", dirty=False, versions={})
     (task,) = corpus.tasks_of([case], build=here, keep=Keep())

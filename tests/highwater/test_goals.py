@@ -65,7 +65,7 @@ def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = N
     return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
 
 
-def test_table_adds_up_all_runs() -> None:
+def test_goals_table_adds_up_all_runs() -> None:
     found = counts(RUN, RUN)
 
     assert (found["message:leader-and-isr"], found["error:STALE_BROKER_EPOCH"], found["error:NONE"]) == (6, 2, 4)
@@ -94,7 +94,7 @@ def test_uncounted_message_goals_are_not_listed() -> None:
     assert missed == {wanted}
 
 
-def test_wound_counts_as_survived_only_without_a_loss() -> None:
+def test_goal_of_survived_wounds_excludes_runs_with_a_loss() -> None:
     """docs/promise.md VAC-3."""
     names = (WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
     runs = (RUN, replace(RUN, excused=7, elections_from_elr=3), replace(RUN, verdict="INVALID"))
@@ -102,7 +102,7 @@ def test_wound_counts_as_survived_only_without_a_loss() -> None:
     assert [counts(*runs)[name] for name in names] == [2, 3, 3, 7]
 
 
-def test_standard_goals_are_all_that_can_be_reached() -> None:
+def test_standard_goals_hold_every_reachable_goal() -> None:
     """Additions to the protocol become goals without a change here."""
     wanted = standard("beyond")
 

@@ -62,7 +62,7 @@ def test_given_faults_change_only_the_schedule() -> None:
         assert asked.schedule
 
 
-def test_wishes_replace_draws_without_shifting_others() -> None:
+def test_plan_options_replace_only_the_draws_they_name() -> None:
     drawn, wished = derive(5), derive(5, seconds=7, wishes=Wishes(produce_per_s=1))
 
     assert wished.faults_ms == 7000
@@ -75,7 +75,7 @@ def test_protocol_does_not_change_the_draws() -> None:
     assert derive(9, protocol="v3") == replace(derive(9), protocol="v3")
 
 
-def test_default_faults_wound_no_topic() -> None:
+def test_default_faults_destroy_no_data_of_any_topic() -> None:
     """Power loss is among them if every topic flushes before it acknowledges."""
     power = 0
     for seed in SEEDS:
@@ -87,7 +87,7 @@ def test_default_faults_wound_no_topic() -> None:
     assert power > 50
 
 
-def test_300_seeds_cover_all_shapes_and_kinds() -> None:
+def test_plans_of_300_seeds_cover_all_shapes_and_fault_kinds() -> None:
     plans = [derive(seed) for seed in SEEDS]
 
     assert {plan.cluster.brokers for plan in plans} == {3, 4, 5}
@@ -102,12 +102,12 @@ def test_300_seeds_cover_all_shapes_and_kinds() -> None:
 
 
 @pytest.mark.parametrize("name", ["power", "disk-swap", "dir-drop", "dir-removed"])
-def test_wounding_kinds_given_by_name_are_scheduled(name: str) -> None:
+def test_fault_kinds_that_destroy_data_are_scheduled_if_named(name: str) -> None:
     for seed in range(30):
         assert derive(seed, faults=(name,)).schedule, seed
 
 
-def test_profile_beyond_schedules_wounding_kinds() -> None:
+def test_profile_beyond_schedules_faults_that_destroy_data() -> None:
     plans = [derive(seed, profile="beyond") for seed in range(60)]
 
     assert {plan.promise.profile for plan in plans} == {"beyond"}

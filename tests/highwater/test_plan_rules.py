@@ -107,7 +107,7 @@ def test_plan_digest_is_equal_only_for_equal_plans() -> None:
     assert len(plan_digest(GOOD)) == 32
 
 
-def test_shape_has_brokers_topics_and_end() -> None:
+def test_plan_gives_the_nemesis_brokers_topics_and_end() -> None:
     shape = shape_of(GOOD)
 
     assert (shape.brokers, shape.end_ms) == (GOOD.cluster.brokers, GOOD.faults_ms)

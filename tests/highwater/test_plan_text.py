@@ -52,7 +52,7 @@ def test_derived_plan_survives_text_and_validation(seed: int) -> None:
     assert plan_from_yaml(plan_to_yaml(plan)) == plan
 
 
-def test_plan_by_hand_may_omit_defaults() -> None:
+def test_hand_written_plan_may_omit_defaults() -> None:
     plan = plan_from_yaml(BY_HAND)
 
     assert plan.story == "The leader dies twice.\n"
@@ -60,7 +60,7 @@ def test_plan_by_hand_may_omit_defaults() -> None:
     assert [window.id for window in plan.schedule] == ["f1", "f2"]
 
 
-def test_text_has_protocol_and_one_line_per_window() -> None:
+def test_plan_text_has_protocol_and_one_line_per_fault() -> None:
     text = plan_to_yaml(plan_from_yaml(BY_HAND))
 
     assert "protocol: v3\n" in text

@@ -40,7 +40,7 @@ def refusal(lab: Lab, command: Command) -> str:
     return str(error.value)
 
 
-def test_execute_writes_the_original_replicas() -> None:
+def test_reassign_execute_writes_the_original_replicas() -> None:
     """R-148, R-232: the file has only `replicas`; the present replicas are read and written as `original_replicas`."""
     lab = cluster()
     lab.crash(1)
@@ -51,7 +51,7 @@ def test_execute_writes_the_original_replicas() -> None:
     assert lines[-1] == "Successfully started reassignment of partitions."
 
 
-def test_generate_proposes_replicas_round_robin() -> None:
+def test_reassign_generate_proposes_replicas_round_robin() -> None:
     """R-240, R-132: replica j of partition i on broker (i + j) mod n."""
     lab = cluster()
     lines = run(lab, reassign_tool.generate(("t",), (BrokerId(4), BrokerId(5), BrokerId(6))))
@@ -66,7 +66,7 @@ def test_generate_proposes_replicas_round_robin() -> None:
     assert pending(lab) is None
 
 
-def test_verify_prints_the_status_of_each_move() -> None:
+def test_reassign_verify_prints_the_status_of_each_reassignment() -> None:
     """R-240: in progress, waiting in the extra znode, completed, or failed."""
     lab = stuck()
     line = "Reassignment of partition t-0 "
@@ -83,7 +83,7 @@ def test_verify_prints_the_status_of_each_move() -> None:
     assert run(done, command(entries(OAR, (), GHOST)))[1:] == ("Reassignment of partition ghost-0 failed",)
 
 
-def test_cancel_prints_what_is_rolled_back() -> None:
+def test_reassign_cancel_prints_what_is_rolled_back() -> None:
     """R-240, R-241, R-233, R-239: the exact output; the cluster rolls back."""
     lab = stuck()
     lines = run(lab, reassign_tool.cancel())
@@ -98,7 +98,7 @@ def test_cancel_prints_what_is_rolled_back() -> None:
     assert data(lab, admin_paths.REASSIGN_CANCEL) is None
 
 
-def test_scala_map_equals_the_example_of_kip_236() -> None:
+def test_printed_scala_map_equals_the_example_of_kip_236() -> None:
     """R-241: the output of KIP-236's own session."""
     one = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
 
@@ -108,7 +108,7 @@ def test_scala_map_equals_the_example_of_kip_236() -> None:
     )
 
 
-def test_execute_extra_adds_to_a_move_in_flight() -> None:
+def test_reassign_execute_extra_adds_to_those_in_flight() -> None:
     """R-240, R-231, R-243: --execute refuses, --execute-extra adds."""
     lab = stuck()
     assert "existing assignment" in refusal(lab, reassign_tool.execute(entries((2, 3, 4))))
@@ -118,7 +118,7 @@ def test_execute_extra_adds_to_a_move_in_flight() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
-def test_proposal_b_requests_and_verifies_a_move() -> None:
+def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     """R-245, R-249, C-19: waiting as a request, in progress, completed."""
     line = "Reassignment of partition t-0 "
     cluster_a = cluster()
@@ -136,7 +136,7 @@ def test_proposal_b_requests_and_verifies_a_move() -> None:
     assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "completed successfully",)
 
 
-def test_proposal_b_saved_assignment_cancels_a_move() -> None:
+def test_proposal_b_saved_assignment_cancels_a_reassignment() -> None:
     """R-247: "it is up to the client to record the old state"; --execute prints it as a file."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -157,7 +157,7 @@ def test_proposal_b_ignores_the_znode_reassign_cancel() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_execute_is_refused_while_a_cancellation_exists() -> None:
+def test_reassign_execute_is_refused_during_a_cancellation() -> None:
     """R-239: refused before anything is written."""
     lab = cluster()
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
@@ -166,7 +166,7 @@ def test_execute_is_refused_while_a_cancellation_exists() -> None:
     assert "--remove-cancel" in refusal(lab, reassign_tool.execute_extra(entries(RAR)))
 
 
-def test_impossible_move_is_refused_before_writing() -> None:
+def test_impossible_reassignment_is_refused_before_writing() -> None:
     """Each refusal is one sentence, and nothing is written."""
     lab = cluster()
 
@@ -180,7 +180,7 @@ def test_impossible_move_is_refused_before_writing() -> None:
     assert pending(lab) is None
 
 
-def test_execute_is_refused_if_the_assignment_changed() -> None:
+def test_reassign_execute_is_refused_if_assignment_changed() -> None:
     """R-232: otherwise the originals would be wrong; the multi checks the versions of the znodes they were read from."""
     lab = cluster()
     command = reassign_tool.execute(entries(RAR))

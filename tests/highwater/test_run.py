@@ -169,7 +169,7 @@ def test_ctrl_c_in_the_simulator_keeps_the_history(monkeypatch: pytest.MonkeyPat
     assert judge(history).validity is not Validity.VALID
 
 
-def test_harness_error_names_the_attempt_and_the_repeat_command(tmp_path: Path) -> None:
+def test_harness_error_names_run_and_repeat_command(tmp_path: Path) -> None:
     with pytest.raises(
         HarnessError, match=r"performing seed-1 on broken: OSError: no space left.*repeat: highwater run --seed 1"
     ):
@@ -209,7 +209,7 @@ def test_worker_processes_give_the_same_digests() -> None:
 
 
 @pytest.mark.slow
-def test_failing_task_becomes_a_summary_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_continues_after_a_failing_run(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = iter([Broken(), SimBackend()])
     monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(backends))
     tasks = (Request(seconds=2).task(seed, build=HERE, keep=Keep()) for seed in (1, 2))
@@ -221,12 +221,12 @@ def test_failing_task_becomes_a_summary_and_others_go_on(monkeypatch: pytest.Mon
     assert fine.outcome == "completed"
 
 
-def test_present_build_has_versions() -> None:
+def test_manifest_build_has_python_and_package_versions() -> None:
     assert set(present_build().versions) >= {"python", "highwater", "msgspec"}
 
 
 @pytest.mark.slow
-def test_unrepeatable_run_does_not_replace_an_earlier_one(tmp_path: Path) -> None:
+def test_second_run_on_real_processes_keeps_the_first_stored(tmp_path: Path) -> None:
     """Two runs on real processes differ, so both are kept."""
     backend = Early()
     backend.name = "process"

@@ -87,7 +87,7 @@ def test_script_topics_are_written_and_moves_recorded() -> None:
     assert (moves["t", 0], moves["u", 1]) == (("b4", "b3", "b2"), ("b1", "b4"))
 
 
-def test_promises_of_a_removed_partition_end_at_the_request() -> None:
+def test_partition_may_lose_records_after_its_removal_request() -> None:
     """V3 §H, docs/promise.md DUR-8: those of the topic's other partitions go on."""
     ended = [(e.topic, e.partition) for e in performed().events if e.kind == EventKind.TOPIC_DELETED]
 

@@ -168,7 +168,7 @@ def test_interrupt_during_imports_prints_one_line(number: signal.Signals, tmp_pa
         assert (process.returncode, complaints) == (ExitCode.UNKNOWN, "highwater: interrupted\n")
 
 
-def test_interrupt_inside_an_exec_prints_one_line(tmp_path: Path) -> None:
+def test_interrupt_during_dataclass_creation_prints_one_line(tmp_path: Path) -> None:
     """As when a dataclass is created during the imports: CPython sets a flag, and `python -m` would end by SIGINT."""
     (tmp_path / "interrupted.py").write_text(
         "import highwater.cli.main as line\n"
@@ -194,5 +194,5 @@ def wait_until_it_catches(process: subprocess.Popen[str], number: signal.Signals
         time.sleep(0.005)
 
 
-def test_early_interrupt_exits_with_unknown() -> None:
+def test_exit_code_of_an_early_interrupt_is_unknown() -> None:
     assert entry._UNKNOWN == ExitCode.UNKNOWN

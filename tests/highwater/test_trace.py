@@ -44,7 +44,7 @@ def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.Capture
     assert "  tests     checkers/test_acked_loss" in text
 
 
-def test_list_c_does_not_hold_the_rules_named_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_protocol_list_c_does_not_include_the_cut_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CUT-1" not in said(capsys, "C")
 
 

@@ -37,7 +37,7 @@ def history_of(plan: str, protocol: str) -> History:
         ("offline-replica-recreated", "mutants/kafka-16234.yaml", {"inconsistent-offsets", "nonmonotonic-send"}),
     ],
 )
-def test_client_view_alone_shows_a_bad_protocol(protocol: str, plan: str, found: set[str]) -> None:
+def test_client_operations_alone_reveal_a_bad_protocol(protocol: str, plan: str, found: set[str]) -> None:
     verdict = judge(seen_by_clients(history_of(plan, protocol)))
 
     assert {anomaly.kind for anomaly in verdict.anomalies} == found

@@ -71,7 +71,7 @@ def history_of(machine: type[Deaf]) -> History:
     return SimBackend(machine).perform(plan, Provenance(run_id="mutant", plan_digest="")).history
 
 
-def test_broker_that_never_reregisters_is_not_live() -> None:
+def test_broker_that_never_reregisters_fails_the_liveness_check() -> None:
     """A broker that lost its session must be registered again (LIVE-1)."""
     verdict = judge(history_of(Deaf), (availability.CLUSTER,))
 
@@ -87,7 +87,7 @@ def test_failed_assertion_is_an_anomaly() -> None:
     assert {anomaly.key for anomaly in verdict.anomalies} == {"b1", "b2"}
 
 
-def test_broker_with_stale_metadata_has_not_converged() -> None:
+def test_stale_broker_metadata_fails_the_convergence_check() -> None:
     """B-54: if a dropped request is not sent again, two brokers disagree for ever."""
     verdict = judge(history_of(Forgetful), (convergence.CHECKER,))
 

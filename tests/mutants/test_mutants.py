@@ -66,12 +66,12 @@ def test_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", MUTANTS.masked, ids=lambda row: row.protocol)
-def test_masked_variant_is_as_clean_as_safe(row: Masked) -> None:
+def test_masked_protocol_mistake_gives_a_valid_verdict(row: Masked) -> None:
     """When this fails, the variant can be caught, and its row belongs under `caught`."""
     assert is_clean(verdict_of(next(iter(plans_of(row, ROOT / "corpus")))))
 
 
-def test_every_variant_has_a_row() -> None:
+def test_every_protocol_variant_has_a_mutants_row() -> None:
     """Without a row it is unknown whether the fix is needed."""
     rows = [row.protocol for row in MUTANTS.caught] + [row.protocol for row in MUTANTS.masked]
 
@@ -79,14 +79,14 @@ def test_every_variant_has_a_row() -> None:
     assert not {row.protocol for row in MUTANTS.caught} & {row.protocol for row in MUTANTS.masked}
 
 
-def test_caught_mistake_breaks_an_invariant_of_its_entry() -> None:
+def test_caught_mistake_breaks_an_invariant_of_its_catalogue_row() -> None:
     """A variant that is caught for another reason does not show its own mistake."""
     rows = [(row.protocol, row.checker, row.kind) for row in MUTANTS.caught]
 
     assert [(variant, bug) for variant, bug, _, by in table(rows) if not by] == []
 
 
-def test_every_kind_belongs_to_an_invariant() -> None:
+def test_every_anomaly_kind_belongs_to_an_invariant() -> None:
     """Except a failed assertion, which is no invariant of the catalogue."""
     kinds = {kind for checker in ALL for kind in checker.kinds}
     spoken = {kind for invariant in INVARIANTS.values() for kind in invariant.kinds}
@@ -99,12 +99,12 @@ def test_catalogue_names_existing_invariants() -> None:
     assert [id_ for id_, bug in bugs().items() if not bug.raises or not set(bug.raises) <= set(INVARIANTS)] == []
 
 
-def test_every_checker_catches_something() -> None:
+def test_every_checker_catches_a_known_bad_protocol() -> None:
     """A checker that has caught no planted mistake is not known to work."""
     assert sorted({row.checker for row in MUTANTS.caught} | set(ELSEWHERE)) == sorted(checker.name for checker in ALL)
 
 
-def test_row_kinds_are_kinds_of_their_checker() -> None:
+def test_mutants_row_names_anomaly_kinds_of_its_checker() -> None:
     """A row with a kind that its checker never reports could never pass."""
     kinds = {checker.name: (*checker.kinds, "not-live", "unknown") for checker in ALL}
 
@@ -116,7 +116,7 @@ def test_mutants_document_is_up_to_date() -> None:
     assert (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8") == document(MUTANTS)
 
 
-def test_row_needs_exactly_one_of_plan_and_seeds(tmp_path: Path) -> None:
+def test_mutants_row_needs_exactly_one_of_plan_and_seeds(tmp_path: Path) -> None:
     path = tmp_path / "mutants.yaml"
     path.write_text("caught:\n- {protocol: v3, out: x, checker: order, kind: offset-order}\n", encoding="utf-8")
 

@@ -227,7 +227,7 @@ class Sulking(Broken):
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else value,
 )
-def test_broken_machine_is_caught_by_the_named_kind(machine: type[Broken], plan: str, found: str) -> None:
+def test_broken_broker_is_caught_by_the_named_anomaly_kind(machine: type[Broken], plan: str, found: str) -> None:
     """tests/mutants/test_mutants.py and the corpus check that the same plan on intact machines is clean."""
     safe = replace(load_plan(PLANS / plan), protocol="safe", variant=None)
 
@@ -235,7 +235,7 @@ def test_broken_machine_is_caught_by_the_named_kind(machine: type[Broken], plan:
 
 
 @pytest.mark.slow
-def test_leader_idle_between_two_faults_makes_no_progress() -> None:
+def test_progress_checker_finds_a_leader_idle_between_two_faults() -> None:
     """The second fault ends the idleness, so the calm between the faults shows it and the end of the run does not."""
     expired = load_plan(PLANS / "kafka-7164.yaml")
     window = expired.schedule[2]

@@ -34,7 +34,7 @@ def test_clog_of_message_kinds_needs_a_proxy() -> None:
     assert isinstance(ability("docker", Clog(kinds=("fetch",))), Cannot)
 
 
-def test_refusal_names_window_and_reason() -> None:
+def test_refused_fault_error_names_window_and_reason() -> None:
     windows = (
         Window(id="f1", kind="crash-random", at_ms=0, until_ms=1, fault=Crash()),
         Window(id="f2", kind="crash-at", at_ms=0, until_ms=1, fault=CrashAt()),
@@ -47,7 +47,7 @@ def test_refusal_names_window_and_reason() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backend_answers_for_every_fault(backend: Backend) -> None:
+def test_every_backend_says_if_it_can_perform_each_fault(backend: Backend) -> None:
     for fault in get_args(AnyFault):
         answer = ability(backend, sample(fault))
         assert (answer.how if isinstance(answer, Can) else answer.why) != ""

@@ -27,7 +27,7 @@ def _many(count: int, profile: Profile = DEFAULT) -> list[tuple[Window, ...]]:
 
 
 @given(seeds, profiles(), shapes())
-def test_any_schedule_heals(seed: int, profile: Profile, shape: Shape) -> None:
+def test_any_nemesis_schedule_heals_all_faults(seed: int, profile: Profile, shape: Shape) -> None:
     """Every window closes before the end, names existing parts of the cluster, and undoes nothing of another window."""
     assert validate(generate(Rng(seed), profile, shape), shape) == ()
 
@@ -42,7 +42,7 @@ def test_schedule_is_a_function_of_the_seed(seed: int, profile: Profile, shape: 
 
 
 @given(seeds, profiles(), shapes())
-def test_within_wounds_fewer_than_min_insync_replicas(seed: int, profile: Profile, shape: Shape) -> None:
+def test_profile_within_destroys_fewer_copies_than_min_insync(seed: int, profile: Profile, shape: Shape) -> None:
     """docs/promise.md VAC-2, counted over the whole run: a broker wounded once may stay wounded until the end."""
     within = Profile(name="within", kinds=profile.kinds, swarm=profile.swarm)
     windows = generate(Rng(seed), within, shape)
@@ -71,7 +71,7 @@ def test_run_of_default_length_always_has_faults() -> None:
     assert min(len(windows) for windows in _many(300)) >= 1
 
 
-def test_one_run_lacks_kinds_and_hundreds_lack_none() -> None:
+def test_one_schedule_lacks_fault_kinds_but_hundreds_lack_none() -> None:
     """Swarm testing: a run with all kinds never reaches states that need one kind to be absent."""
     kinds = [{window.kind for window in windows} for windows in _many(200)]
 
@@ -121,7 +121,7 @@ def test_schedule_without_kinds_is_empty() -> None:
     assert generate(Rng(1), Profile(name="within", kinds=()), SHAPE) == ()
 
 
-def test_every_kind_alone_gives_faults() -> None:
+def test_each_fault_kind_alone_gives_a_schedule_with_faults() -> None:
     """`--faults dir-drop` must give faults where the cluster may lose one copy."""
     shape = Shape(
         brokers=3,

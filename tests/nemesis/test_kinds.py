@@ -20,7 +20,7 @@ SHAPE = Shape(
 
 
 @pytest.mark.parametrize("entry", KINDS, ids=lambda entry: entry.name)
-def test_kind_draws_valid_blows_that_destroy_what_it_says(entry: Kind) -> None:
+def test_fault_kind_draws_valid_faults_with_documented_damage(entry: Kind) -> None:
     for seed in range(50):
         blow = entry.draw(Rng(seed), Aim(shape=SHAPE, topic="orders", partition=1))
         window = Window(id="f1", kind=entry.name, at_ms=0, until_ms=blow.lasts_ms, fault=blow.fault, target=blow.target)
@@ -31,13 +31,13 @@ def test_kind_draws_valid_blows_that_destroy_what_it_says(entry: Kind) -> None:
         assert not entry.everyone or blow.target == Everyone()
 
 
-def test_kind_names_are_unique_and_families_known() -> None:
+def test_fault_kind_names_are_unique_and_families_known() -> None:
     assert len(set(KIND_NAMES)) == len(KIND_NAMES)
     assert {entry.family for entry in KINDS} == set(FAMILIES)
     assert kind("bounce").name == "bounce"
 
 
-def test_select_takes_families_mixes_first_words_and_kinds() -> None:
+def test_faults_are_selected_by_family_mix_first_word_or_kind() -> None:
     assert select(["pause"]) == ("pause-short", "pause-long")
     assert select(["isolate"]) == ("isolate-one", "isolate-leader", "isolate-controller")
     assert select(["crash-leader", "cut-peers", "crash-leader"]) == ("cut-peers", "crash-leader")
@@ -47,10 +47,10 @@ def test_select_takes_families_mixes_first_words_and_kinds() -> None:
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_mix_has_only_known_kinds(name: str) -> None:
+def test_fault_mix_has_only_known_kinds(name: str) -> None:
     assert set(select([name])) <= set(KIND_NAMES)
 
 
-def test_select_lists_known_names_for_an_unknown_one() -> None:
+def test_unknown_fault_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; there are the kinds partition-halves, .*mixes calm"):
         select(["pause", "partitoin"])

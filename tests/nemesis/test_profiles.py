@@ -28,14 +28,14 @@ def test_power_loss_is_a_default_only_with_flush_before_ack() -> None:
     assert "power-loss" not in default_kinds("within", _shape((2, "before_ack"), (2, "none")))
 
 
-def test_emptied_directories_are_no_default_within() -> None:
+def test_profile_within_empties_no_log_dirs_by_default() -> None:
     kinds = default_kinds("within", _shape((3, "before_ack")))
 
     assert {"disk-swap", "dir-drop"} & set(kinds) == set()
     assert set(default_kinds("beyond", _shape((1, "none")))) == set(KIND_NAMES)
 
 
-def test_within_wounds_nobody_with_min_insync_one() -> None:
+def test_profile_within_destroys_no_data_with_min_insync_one() -> None:
     names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "none"), (3, "none")))}
 
     assert {"power-loss", "power-loss-everyone", "dir-drop", "disk-swap"} & names == set()
@@ -49,7 +49,7 @@ def test_flushed_topics_allow_power_loss_but_no_disk_swap() -> None:
     assert "disk-swap" not in names
 
 
-def test_victims_are_prefixes_shorter_than_min_insync_replicas() -> None:
+def test_nemesis_destroys_data_on_fewer_brokers_than_min_insync() -> None:
     """Two faults of one run may wound a different number of brokers, but prefixes of the same order."""
     shape = _shape((2, "before_ack"), (4, "none"))
     order = victims_order(Rng(7), shape)

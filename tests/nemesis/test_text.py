@@ -15,7 +15,7 @@ from tests.nemesis.strategies import anything, profiles, seeds, shapes
 
 
 @given(st.lists(anything(Window), max_size=3).map(tuple))
-def test_windows_survive_their_yaml_form(windows: tuple[Window, ...]) -> None:
+def test_fault_windows_survive_their_yaml_form(windows: tuple[Window, ...]) -> None:
     assert windows_from_yaml(windows_to_yaml(windows)) == windows
 
 
@@ -28,7 +28,7 @@ def test_generated_windows_take_one_yaml_line_each(seed: int, profile: Profile, 
     assert text.count("\n") == max(1, len(windows))
 
 
-def test_window_yaml_leaves_out_defaults() -> None:
+def test_fault_window_yaml_leaves_out_defaults() -> None:
     windows = (
         Window(id="f1", kind="crash-random", at_ms=1000, until_ms=5000, fault=Crash(), target=Random()),
         Window(id="f2", kind="packets", at_ms=2000, until_ms=3000, fault=Packets(drop_per_mille=5), target=Everyone()),
@@ -68,7 +68,7 @@ GOOD = "- {id: f1, kind: k, at_ms: 0, until_ms: 9, fault: {fault: pause}}\n"
         ("- 1\n- " + "{fault: " * 100 + "1" + "}" * 100, 2, "nested too deeply"),
     ],
 )
-def test_text_error_is_one_line_with_file_and_line(text: str, line: int, words: str) -> None:
+def test_schedule_text_error_is_one_line_with_file_and_line(text: str, line: int, words: str) -> None:
     with pytest.raises(TextError) as raised:
         windows_from_yaml(text, "plan.yaml")
 
@@ -79,7 +79,7 @@ def test_text_error_is_one_line_with_file_and_line(text: str, line: int, words: 
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_windows_or_a_text_error(text: str) -> None:
+def test_any_schedule_text_is_parsed_or_refused(text: str) -> None:
     try:
         windows = windows_from_yaml(text)
     except TextError as error:

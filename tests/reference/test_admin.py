@@ -285,7 +285,7 @@ def test_admin_request_survives_controller_crash_at_any_step(name: str, before: 
 
 
 @pytest.mark.parametrize("name", list(STEPS))
-def test_admin_crash_points_cover_every_step(name: str) -> None:
+def test_controller_crash_tests_cover_every_admin_request_step(name: str) -> None:
     prepare, ask, _ = CASES[name]
     lab = full()
     prepare(lab)

@@ -136,7 +136,7 @@ def _replicas_left_without_topic_ids() -> list[int]:
     return holders(lab)
 
 
-def test_broker_repeats_its_stray_check_after_a_lost_answer() -> None:
+def test_broker_repeats_the_check_for_stray_replicas_if_lost() -> None:
     """V3 §E step 4: without an answer the broker knows nothing about the replica."""
     lab = _topic_deleted_at_startup_of(3)
     lab.muted.add(3)
@@ -179,7 +179,7 @@ def test_replica_started_by_a_deposed_controller_is_checked() -> None:
     assert holders(lab) == []
 
 
-def test_replica_unlisted_during_startup_is_checked_afterwards() -> None:
+def test_replica_of_a_topic_deleted_during_startup_is_deleted() -> None:
     """V3 §E step 4: the assignment may have been read before the topic was deleted. The first full metadata come only once."""
     lab = _topic_deleted_at_startup_of(3)
     partition = lab.nodes[3].state.broker.partitions[T0]
@@ -192,7 +192,7 @@ def test_replica_unlisted_during_startup_is_checked_afterwards() -> None:
     assert holders(lab) == []
 
 
-def test_stray_check_keeps_a_replica_with_a_newer_command() -> None:
+def test_stray_check_keeps_a_replica_with_newer_leader_and_isr() -> None:
     """V3 §E step 4: the command is newer than the read of the assignment."""
     lab = _topic_deleted_at_startup_of(3)
     lab.muted.add(3)

@@ -125,7 +125,7 @@ def run_storm(seed: int, protocol: str = "safe") -> Storm:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_move_ends_without_losing_records(seed: int) -> None:
+def test_reassignment_ends_without_loss_under_any_faults(seed: int) -> None:
     """R-244: AR, ISR and the brokers with a replica are the same, no request is left, and no acknowledged record is lost."""
     storm = run_storm(seed)
 
@@ -135,7 +135,7 @@ def test_any_move_ends_without_losing_records(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
+def test_requested_reassignment_ends_without_loss_in_any_faults(seed: int) -> None:
     """R-247, R-249, C-19: proposal B is as safe, and its moves end although either kind of request changes them at any moment."""
     storm = run_storm(seed, "reassignment-by-requests")
 
@@ -144,7 +144,7 @@ def test_any_move_by_requests_ends_without_losing_records(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_storms_by_requests_cover_both_kinds_of_request() -> None:
+def test_random_faults_cover_both_kinds_of_reassignment_request() -> None:
     """R-251, R-254: the runs end moves, drop intermediate replicas, and use both kinds of request."""
     storms = [run_storm(seed, "reassignment-by-requests") for seed in range(8)]
     assert all(storm.heal() for storm in storms)
@@ -157,7 +157,7 @@ def test_storms_by_requests_cover_both_kinds_of_request() -> None:
 
 
 @pytest.mark.slow
-def test_storms_cover_forward_and_backward_moves() -> None:
+def test_random_faults_cover_reassignments_and_rollbacks() -> None:
     """The runs acknowledge records, and end moves in both directions."""
     storms = [run_storm(seed) for seed in range(8)]
     healed = [storm.heal() for storm in storms]
@@ -168,6 +168,6 @@ def test_storms_cover_forward_and_backward_moves() -> None:
     assert min(words.count("forward"), words.count("back")) > 5
 
 
-def test_storms_catch_a_controller_that_narrows_ar_first() -> None:
+def test_random_faults_catch_a_controller_that_narrows_ar_first() -> None:
     """B-59: if AR is narrowed first, some run leaves a stray replica behind."""
     assert any(not run_storm(seed, "reassign-ar-first").heal() for seed in range(8))

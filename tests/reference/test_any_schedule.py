@@ -73,7 +73,7 @@ def run_schedule(seed: int, protocol: str = "safe", *, dirs: int = 1) -> World:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_schedule_heals_without_losing_records(seed: int) -> None:
+def test_cluster_recovers_from_any_schedule_without_losing_data(seed: int) -> None:
     world = run_schedule(seed)
 
     assert world.lost() == {}
@@ -84,7 +84,7 @@ def test_any_schedule_heals_without_losing_records(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
+def test_cluster_recovers_from_log_dir_failures_without_loss(seed: int) -> None:
     """R-290, R-307, U-16: whatever a controller knew about bad directories, and whenever it died."""
     world = run_schedule(seed, dirs=2)
 
@@ -95,7 +95,7 @@ def test_any_directory_failures_heal_without_losing_records(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_schedules_catch_truncation_to_the_high_watermark() -> None:
+def test_random_schedules_catch_truncation_to_the_high_watermark() -> None:
     """The runs acknowledge records, and lose some with the variant `truncate-to-hw`."""
     acked = sum(len(run_schedule(seed).acked) for seed in range(10))
     lost = [seed for seed in range(SEEDS) if run_schedule(seed, "truncate-to-hw").lost()]

@@ -284,7 +284,7 @@ def run_storm(seed: int, protocol: str = "safe", *, dirs: int = 2, steps: int = 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_storm_heals_and_keeps_the_promise(seed: int) -> None:
+def test_cluster_recovers_from_any_faults_and_loses_nothing(seed: int) -> None:
     """DUR-1, DUR-3, DUR-4, ORD-1, VIS-2, LIVE-1, LIVE-2, LIVE-4.
 
     No election relies on a replica whose data is lost, and no request is left behind or half done.
@@ -296,7 +296,7 @@ def test_any_storm_heals_and_keeps_the_promise(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_storms_catch_truncation_to_the_high_watermark() -> None:
+def test_random_faults_catch_truncation_to_the_high_watermark() -> None:
     """The runs commit records, and lose some with the variant `truncate-to-hw`."""
     promised = sum(len(kept) for seed in range(4) for kept in run_storm(seed).lab.promises.kept.values())
 

@@ -79,7 +79,7 @@ def test_fetching_follower_stays_in_the_isr_by_the_article(rule: str, isr: list[
 
 
 @pytest.mark.parametrize("before_ack", [True, False])
-def test_follower_acks_written_or_flushed_records_by_setting(before_ack: bool) -> None:
+def test_follower_fetch_acks_written_or_flushed_offset_by_config(before_ack: bool) -> None:
     """R-134, R-135, C-14, U-23: the article says both; flush=before_ack is the one, flush=none the other."""
     lab = Unflushed(2, before_ack=before_ack)
     lab.wait(3000)
@@ -207,7 +207,7 @@ KAFKA_082_DEFAULTS: dict[str, tuple[int | bool, str | None]] = {
 }
 
 
-def test_kafka_defaults_name_existing_configuration_fields() -> None:
+def test_cluster_config_has_all_fields_named_as_kafka_defaults() -> None:
     """R-158: the table has Kafka 0.8.2's defaults, and for each the field of the configuration that stands for it, if any."""
     fields = set(BrokerConfig.__struct_fields__)
 

@@ -13,7 +13,7 @@ STATE = PartitionState(TP, B1, Incarnation(1), LeaderEpoch(0), (), ControllerEpo
 
 
 @pytest.mark.parametrize(("full", "queued"), [(True, []), (False, [TopicId(7)])])
-def test_no_state_is_queued_beside_a_full_metadata_update(full: bool, queued: list[TopicId]) -> None:
+def test_controller_queues_no_state_if_full_metadata_is_due(full: bool, queued: list[TopicId]) -> None:
     """R-304: a full update reads all states when it is sent. A state queued beside it would get old and never be sent.
 
     A queued state names its topic id.

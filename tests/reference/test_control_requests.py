@@ -25,7 +25,7 @@ def test_partial_first_leader_and_isr_deletes_no_replica(variant: str, deleted: 
 
 
 @pytest.mark.parametrize(("variant", "told"), [("safe", True), ("broker-epoch-newer-rejected", False)])
-def test_command_refused_before_registration_is_sent_again(variant: str, told: bool) -> None:
+def test_leader_and_isr_refused_before_registration_is_resent(variant: str, told: bool) -> None:
     """B-51, KAFKA-9839: the controller saw the registration before the broker did. The command must not be lost."""
     lab = Lab(2, variant=VARIANTS[variant])
     channel = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 2)

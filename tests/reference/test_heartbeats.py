@@ -259,7 +259,7 @@ def test_accepted_heartbeat_ends_the_fence() -> None:
         assert is_fenced(lab, 3)
 
 
-def test_fenced_leader_does_not_shrink_its_isr() -> None:
+def test_leader_fenced_by_heartbeats_does_not_shrink_its_isr() -> None:
     """R-186: it refused the fetch requests that would have kept its followers in sync."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
@@ -329,7 +329,7 @@ def test_heartbeat_of_a_later_registration_is_accepted_at_once() -> None:
     assert [c.incarnation for c in controller_of(lab).channels if c.broker == 2] == [later]
 
 
-def test_registration_named_by_a_heartbeat_is_looked_up() -> None:
+def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:
     """R-190: the heartbeat may have been in flight for longer than its registration lasted."""
     lab = full()
     reply = beat(lab, 1, MetadataHeartbeat(5, BrokerId(7), Incarnation(999), ACTIVE))

@@ -338,7 +338,7 @@ def test_isr_change_does_not_add_a_stopping_broker() -> None:
     assert result_for_a_stopping_broker("safe") is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_refused_isr_change_is_withdrawn_by_a_write() -> None:
+def test_leader_withdraws_a_refused_isr_change_by_a_write() -> None:
     """KIP-497: a controller may still accept a late copy, so the refused ISR counts until the version moves."""
     lab = full(min_isr=2)
     leader = leader_of(lab)
@@ -385,7 +385,7 @@ def _as_leader_and_isr(lab: Lab) -> LeaderAndIsr:
     return LeaderAndIsr(9, BrokerId(1), controller_of(lab).epoch, lab.nodes[2].state.broker.incarnation, False, (state,))
 
 
-def test_controller_does_not_refuse_isr_change_from_its_cache() -> None:
+def test_deposed_controller_does_not_refuse_isr_change_for_good() -> None:
     """B-55, KAFKA-14154: the controller may have been replaced; the leader must go on asking."""
     assert step_after_a_zombies_answer("isr-zombie-controller") == "superseded"
     assert step_after_a_zombies_answer("safe") == "asking"
@@ -467,7 +467,7 @@ def test_both_isrs_count_until_the_controller_answers() -> None:
     assert hw_while_a_change_is_in_flight("safe") == 0
 
 
-def test_queued_command_is_updated_when_the_isr_changes() -> None:
+def test_queued_leader_and_isr_is_updated_when_the_isr_changes() -> None:
     """R-192: otherwise a command that waits in its channel would carry an outdated ISR."""
     lab = full()
     channel = next(c for c in controller_of(lab).channels if c.broker == 3)

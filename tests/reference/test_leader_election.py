@@ -53,7 +53,7 @@ class Desk:
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_new_assignment_gets_an_epoch_beside_an_isr_write(answered: int) -> None:
+def test_assignment_change_during_an_isr_write_gets_an_epoch(answered: int) -> None:
     """The leader got no command, and added only replicas of the old assignment (corpus/seeds/widened-while-written.yaml)."""
     desk = Desk()
     before = desk.controller.states[T0]
@@ -69,7 +69,7 @@ def test_new_assignment_gets_an_epoch_beside_an_isr_write(answered: int) -> None
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_new_assignment_gets_an_epoch_beside_an_epoch_write(answered: int) -> None:
+def test_assignment_change_during_an_epoch_write_gets_an_epoch(answered: int) -> None:
     desk = Desk()
     before = desk.controller.states[T0]
     leader_election.start(desk.turn, desk.controller, T0, NEW_EPOCH)
@@ -95,7 +95,7 @@ def test_election_request_does_not_replace_a_new_assignment(order: AnyGoal) -> N
     assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1, WIDER)
 
 
-def test_later_order_replaces_the_earlier_beside_a_new_epoch() -> None:
+def test_later_election_request_replaces_the_earlier_one() -> None:
     desk = Desk()
     for goal in (PreferredLeader(), NEW_EPOCH, UncleanLeader()):
         leader_election.start(desk.turn, desk.controller, T0, goal)
@@ -103,7 +103,7 @@ def test_later_order_replaces_the_earlier_beside_a_new_epoch() -> None:
     assert desk.controller.changes[T0].goals == (NEW_EPOCH, UncleanLeader())
 
 
-def test_clone_keeps_goals_and_outstanding_requests() -> None:
+def test_controller_clone_keeps_its_outstanding_elections() -> None:
     """The explorer clones machines by their encoding, so both unions must be told apart by their tags."""
     desk = Desk()
     desk.widen()

@@ -19,7 +19,7 @@ from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, prod
 from tests.reference.lab import T0, Disk, Lab
 
 
-def test_recovery_election_waits_for_an_unreadable_dir() -> None:
+def test_election_from_logs_waits_for_an_unreadable_log_dir() -> None:
     """docs/promise.md SILENT-1: an unreadable log may hold acknowledged records, so it does not count as empty."""
     lab = jbod(2)
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
@@ -40,7 +40,7 @@ def test_recovery_election_waits_for_an_unreadable_dir() -> None:
     assert lab.values(1) == lab.values(2) == ["x"]
 
 
-def test_log_info_names_unreachable_logs() -> None:
+def test_log_info_reply_names_unreadable_logs() -> None:
     """docs/promise.md SILENT-1: with the answer "no log" the others would be elected without this replica."""
     lab = jbod()
     break_dir(lab, 3)
@@ -145,7 +145,7 @@ def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
     assert U0 not in left_over.logs
 
 
-def test_follower_with_more_than_its_leader_truncates() -> None:
+def test_follower_with_a_longer_log_than_its_leader_truncates() -> None:
     """B-17 (KAFKA-3924): halting the broker for one partition would lose unflushed records of all its others."""
     lab = jbod(2)
     lab.held = lambda letter: isinstance(letter[2], FetchReply)

@@ -110,7 +110,7 @@ def test_epoch_cache_replaces_an_empty_epoch_by_an_earlier_one(strict: bool, end
     assert epoch_cache.end_by_kip279(entries, LeaderEpoch(4), Offset(10)) == (4, end)
 
 
-def test_follower_keeps_its_epoch_cache_by_the_switch() -> None:
+def test_follower_epoch_cache_obeys_the_protocol_variant() -> None:
     """B-11: the switch reaches the log of a follower."""
     for name, epochs in (("safe", [0]), ("epoch-cache-lazy", [5])):
         lab = full(name)
@@ -278,7 +278,7 @@ def test_controller_resigns_when_the_epoch_has_moved(name: str, resigned: bool) 
 @pytest.mark.parametrize(
     ("name", "error"), [("safe", ErrorCode.STALE_CONTROLLER_EPOCH), ("no-controller-epoch-check", ErrorCode.NONE)]
 )
-def test_command_of_an_older_controller_is_refused(name: str, error: ErrorCode) -> None:
+def test_leader_and_isr_of_an_older_controller_is_refused(name: str, error: ErrorCode) -> None:
     """B-45, U-08, KAFKA-1188: the command was sent before the controller was replaced."""
     lab = full(name)
     die(lab, 1)
@@ -313,7 +313,7 @@ def test_controller_stands_again_after_its_session_expires(name: str, standing: 
 
 
 @pytest.mark.parametrize(("early", "role"), [(False, Follower), (True, Idle)])
-def test_interrupted_transition_is_repeated_by_the_command(early: bool, role: type) -> None:
+def test_repeated_leader_and_isr_completes_a_transition(early: bool, role: type) -> None:
     """B-56, KAFKA-9307: the session ended in the middle of it; the same command must not be ignored as old."""
     lab = with_switches(3, epoch_before_transition=early)
     lab.partition(3).role = Idle()
@@ -335,7 +335,7 @@ def test_controller_detects_a_restart_between_two_reads(known: bool, changed: li
 
 
 @pytest.mark.parametrize(("name", "error"), [("safe", ErrorCode.STALE_BROKER_EPOCH), ("no-broker-incarnation", ErrorCode.NONE)])
-def test_command_for_an_earlier_incarnation_is_refused(name: str, error: ErrorCode) -> None:
+def test_leader_and_isr_for_an_old_incarnation_is_refused(name: str, error: ErrorCode) -> None:
     """B-48, U-09, KIP-380: the command was meant for a process that has ended."""
     lab = full(name)
     broker = lab.nodes[3].state.broker
@@ -389,7 +389,7 @@ def test_late_stop_replica_deletes_nothing(fenced: bool, there: bool) -> None:
 
 
 @pytest.mark.parametrize(("deletes", "there"), [(False, True), (True, False)])
-def test_incomplete_first_command_deletes_no_replica(deletes: bool, there: bool) -> None:
+def test_incomplete_first_leader_and_isr_deletes_no_replica(deletes: bool, there: bool) -> None:
     """B-53, U-11: a controller that read only a part, or was deposed, would delete all other logs on every broker."""
     lab = with_switches(3, init_deletes=deletes)
     command(lab, 3, init=True)

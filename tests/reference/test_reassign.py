@@ -73,12 +73,12 @@ def test_malformed_reassignment_entry_is_skipped(row: str) -> None:
     assert found == (entries((2, 3), (), TopicPartition("t-1")), 1)
 
 
-def test_v3_path_names_one_partition() -> None:
+def test_v3_reassignment_path_names_one_partition() -> None:
     """R-006, C-06: /admin/partitions_reassigned/[topic]/[partition]."""
     assert admin_paths.partition_reassigned_path(T0) == "/admin/partitions_reassigned/t/0"
 
 
-def test_move_requested_by_the_v3_path_is_done_and_removed() -> None:
+def test_reassignment_by_the_v3_path_is_done_and_removed() -> None:
     """R-006, R-049, R-054, C-06, V3 §F step 1 and step 3.2.6, to the letter where the letter works."""
     lab = cluster(VARIANTS["v3"])
     path = admin_paths.partition_reassigned_path(T0)
@@ -93,7 +93,7 @@ def test_move_requested_by_the_v3_path_is_done_and_removed() -> None:
 # --- V3 §F --------------------------------------------------------------------------------------------------------------------
 
 
-def test_move_ends_without_waiting_for_a_timer() -> None:
+def test_reassignment_without_dead_brokers_needs_no_timer() -> None:
     """V3 §F on_wakeup: no broker is down."""
     lab = cluster()
     reassign(lab)
@@ -109,7 +109,7 @@ def test_controller_reads_a_reassignment_when_it_is_written() -> None:
     assert list(lab.nodes[1].state.controller.agent.moves) == [T0]
 
 
-def test_new_replicas_of_a_move_become_followers() -> None:
+def test_new_replicas_of_a_reassignment_become_followers() -> None:
     """R-051, V3 §F step 2.1, step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
     lab = stuck()
 
@@ -117,7 +117,7 @@ def test_new_replicas_of_a_move_become_followers() -> None:
     assert lab.nodes[1].state.controller.agent.moves[T0].step == "joining"
 
 
-def test_only_new_replicas_of_a_move_are_marked_new() -> None:
+def test_only_new_replicas_of_a_reassignment_are_marked_new() -> None:
     """R-302, R-308: is_new_replica is set for the replicas that are to be created, and for no other."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
@@ -127,7 +127,7 @@ def test_only_new_replicas_of_a_move_are_marked_new() -> None:
     assert news == {"b1": (), "b2": (), "b3": (), "b4": (T0,), "b5": (T0,), "b6": (T0,)}
 
 
-def test_move_widens_the_assignment_first() -> None:
+def test_reassignment_first_widens_the_assigned_replicas() -> None:
     """C-12: AR := OAR + RAR in the topic znode, so that a failover and a starting broker find the new replicas."""
     assert assigned(stuck()) == (*OAR, *RAR)
     assert assigned(stuck("reassign-without-widening")) == OAR
@@ -142,7 +142,7 @@ def test_leader_without_the_new_assignment_adds_no_replica() -> None:
     assert (sorted(lab.isr()), assigned(lab)) == ([1, 2, 3], OAR)
 
 
-def test_move_waits_until_all_new_replicas_are_in_the_isr() -> None:
+def test_reassignment_waits_for_new_replicas_to_join_the_isr() -> None:
     """R-052, V3 §F step 3.1, step 3.2: until then leader, ISR and old replicas stay as they are."""
     lab = stuck()
     lab.wait(5000)
@@ -156,7 +156,7 @@ def test_move_waits_until_all_new_replicas_are_in_the_isr() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "done"), [("safe", True), ("reassign-isr-is-all", False)])
-def test_dead_old_replica_does_not_block_the_move(protocol: str, done: bool) -> None:
+def test_dead_old_replica_does_not_block_the_reassignment(protocol: str, done: bool) -> None:
     """C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
     lab = cluster(VARIANTS[protocol])
     lab.bury(3)
@@ -179,7 +179,7 @@ def test_old_replica_on_a_dead_broker_is_deleted_at_its_start() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_move_does_its_steps_in_order() -> None:
+def test_reassignment_performs_its_steps_in_order() -> None:
     """R-053, R-054, V3 §F step 3.2.1: one after the other under one controller; AR is narrowed last (B-59).
 
     V3 §F step 3.2.2, V3 §F step 3.2.3, V3 §F step 3.2.4, V3 §F step 3.2.5, V3 §F step 3.2.6, V3 §F step 3.2.7.
@@ -203,7 +203,7 @@ def test_move_does_its_steps_in_order() -> None:
     assert [word for word in lab.steps if word.startswith("command")][-1] == "command: 4 leads 4,5,6 of 4,5,6"
 
 
-def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
+def test_reassignment_rereads_the_isr_after_a_version_conflict() -> None:
     """R-054, V3 §F step 3.2.2: the write is conditional on the version that was read."""
     lab = stuck()
     before = lab.state()
@@ -213,7 +213,7 @@ def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_move_stops_old_replicas_before_it_deletes_them() -> None:
+def test_reassignment_stops_old_replicas_before_it_deletes_them() -> None:
     """R-054, R-236, R-237: StopReplica(delete=false), answered by all, then StopReplica(delete=true)."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
@@ -223,7 +223,7 @@ def test_move_stops_old_replicas_before_it_deletes_them() -> None:
     assert (stops, holders(lab), assigned(lab)) == ([False], [1, 2, 3, 4, 5, 6], (*OAR, *RAR))
 
 
-def test_offline_replica_does_not_block_the_move() -> None:
+def test_offline_replica_does_not_block_the_reassignment() -> None:
     """R-308: StopReplica fails there; the broker deletes the replica when it starts and finds no assignment."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
@@ -238,7 +238,7 @@ def test_offline_replica_does_not_block_the_move() -> None:
     assert (assigned(lab), pending(lab), holders(lab)) == (RAR, None, [3, 4, 5, 6])
 
 
-def test_fenced_stop_replica_restarts_the_move() -> None:
+def test_fenced_stop_replica_restarts_the_reassignment() -> None:
     """KIP-570: the replica knows a later epoch than the controller, from a write whose answer was lost."""
     lab = cluster()
     lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
@@ -268,7 +268,7 @@ def test_broker_that_read_the_old_assignment_drops_its_replica() -> None:
 # --- invalid requests, and those that must wait -------------------------------------------------------------------------------
 
 
-def test_unknown_partition_does_not_block_other_moves() -> None:
+def test_unknown_partition_does_not_block_other_reassignments() -> None:
     """KAFKA-2234, KAFKA-9478: entries with an unknown topic or partition are dropped, the others are moved."""
     lab = cluster()
     asked = entries(RAR) | entries((4,), (), GHOST) | entries((5,), (), TopicPartition("t-7"))
@@ -288,7 +288,7 @@ def test_unreadable_reassignment_is_dropped(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("replicas", [(1, 2, 3), (3, 1, 2)])
-def test_move_to_the_present_replicas_ends_at_once(replicas: tuple[int, ...]) -> None:
+def test_reassignment_to_the_present_replicas_ends_at_once(replicas: tuple[int, ...]) -> None:
     """R-148: another order is another preferred replica; no replica copies data."""
     lab = cluster()
     reassign(lab, replicas)
@@ -296,7 +296,7 @@ def test_move_to_the_present_replicas_ends_at_once(replicas: tuple[int, ...]) ->
     assert is_at(lab, replicas)
 
 
-def test_move_to_too_few_replicas_is_refused() -> None:
+def test_reassignment_to_too_few_replicas_is_refused() -> None:
     """As R-253 for proposal B: with fewer than min.insync.replicas, no record could be committed."""
     lab = cluster()
     reassign(lab, (4,))
@@ -305,7 +305,7 @@ def test_move_to_too_few_replicas_is_refused() -> None:
     assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-refused"]
 
 
-def test_move_waits_for_a_new_replica_that_is_down() -> None:
+def test_reassignment_waits_for_a_new_replica_that_is_down() -> None:
     """B-58, KAFKA-4214: when the broker starts, the move goes on."""
     lab = cluster()
     lab.bury(5)
@@ -318,7 +318,7 @@ def test_move_waits_for_a_new_replica_that_is_down() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
-def test_removing_the_entry_by_hand_ends_the_move() -> None:
+def test_deleting_the_znode_by_hand_stops_the_reassignment() -> None:
     """The way to stop a reassignment before KIP-236: AR stays OAR + RAR and is served."""
     lab = stuck()
     write(lab, Delete(admin_paths.REASSIGN))
@@ -328,7 +328,7 @@ def test_removing_the_entry_by_hand_ends_the_move() -> None:
     assert (assigned(lab), sorted(lab.isr()), lab.nodes[1].state.controller.agent.moves) == ((*OAR, *RAR), [1, 2, 3, 4, 5, 6], {})
 
 
-def test_deleting_a_topic_during_its_move_leaves_no_replica() -> None:
+def test_topic_deleted_during_reassignment_leaves_no_replica() -> None:
     """Deletion goes by AR, which names all holders of a replica; the entry goes with the topic."""
     lab = stuck()
     write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))

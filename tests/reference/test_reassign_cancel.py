@@ -38,12 +38,12 @@ from tests.reference.moving import (
 # --- KIP-236: rolling back ----------------------------------------------------------------------------------------------------
 
 
-def test_move_stores_the_original_replicas_first() -> None:
+def test_reassignment_stores_the_original_replicas_first() -> None:
     """R-230, R-232: the client submits only `replicas`; the controller reads the assignment and stores it."""
     assert pending(stuck()) == entries(RAR, OAR)
 
 
-def test_cancellation_rolls_moves_back_at_once() -> None:
+def test_cancellation_rolls_reassignments_back_at_once() -> None:
     """R-233: through a watch on /admin/reassign_cancel; no timer is involved."""
     lab = stuck()
     before = lab.now
@@ -53,7 +53,7 @@ def test_cancellation_rolls_moves_back_at_once() -> None:
     assert lab.now == before
 
 
-def test_rollback_does_its_steps_in_order() -> None:
+def test_reassignment_rollback_performs_its_steps_in_order() -> None:
     """R-234 to R-238, KIP-236 steps 1 to 7: the leader in a new epoch with AR = OAR, the ISR, stop, delete, AR, entry, metadata.
 
     R-234 is in memory, R-235 the first command, R-236 the second and the stop, R-237 the deletion, R-238 the rest.
@@ -119,7 +119,7 @@ def test_rollback_elects_only_from_the_isr(protocol: str, elected: list[int]) ->
     assert lab.leaders() == elected
 
 
-def test_cancellation_blocks_moves_until_it_is_removed() -> None:
+def test_cancel_znode_blocks_reassignments_until_it_is_removed() -> None:
     """R-239: no move starts while the znode exists; the extra znode waits, and a pending entry is removed."""
     lab = stuck()
     cancel(lab)
@@ -135,7 +135,7 @@ def test_cancellation_blocks_moves_until_it_is_removed() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
-def test_cancellation_without_a_move_does_nothing() -> None:
+def test_cancellation_without_a_reassignment_does_nothing() -> None:
     """R-233."""
     lab = cluster()
     cancel(lab)
@@ -154,7 +154,7 @@ def test_rewritten_entry_keeps_the_original_replicas() -> None:
     assert finish(lab, lambda: is_at(lab, OAR))
 
 
-def test_move_in_flight_accepts_another_target() -> None:
+def test_reassignment_in_flight_accepts_another_target() -> None:
     """Replicas of the first target that the second lacks are dropped at the end with the old ones."""
     lab = stuck()
     lab.held = silent(6)
@@ -166,7 +166,7 @@ def test_move_in_flight_accepts_another_target() -> None:
 # --- KIP-236: more while some are in flight -----------------------------------------------------------------------------------
 
 
-def test_extra_move_proceeds_beside_a_slow_one() -> None:
+def test_added_reassignment_does_not_wait_for_a_slow_one() -> None:
     """R-231, R-242, R-244: the slowest partition does not block another; the extra znode is deleted when it is empty."""
     lab = stuck()
     other = TopicPartition("t-1")
@@ -184,7 +184,7 @@ def test_extra_move_proceeds_beside_a_slow_one() -> None:
     assert (holders(lab, other), pending(lab)) == ([2, 3], entries(RAR, OAR))
 
 
-def test_extra_request_joins_the_pending_moves() -> None:
+def test_added_reassignment_joins_the_pending_ones() -> None:
     """R-242: it is added to /admin/reassign_partitions with its original replicas, then started."""
     lab = cluster()
     lab.held = silent(4)
@@ -193,7 +193,7 @@ def test_extra_request_joins_the_pending_moves() -> None:
     assert (pending(lab), data(lab, admin_paths.REASSIGN_EXTRA)) == (entries((2, 3, 4), OAR), None)
 
 
-def test_conflicting_move_is_rolled_back_before_the_new_one() -> None:
+def test_conflicting_reassignment_is_rolled_back_first() -> None:
     """R-243: "first cancel / rollback, then submit new reassignments"."""
     lab = stuck()
     lab.held = silent(4)
@@ -207,7 +207,7 @@ def test_conflicting_move_is_rolled_back_before_the_new_one() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
-def test_extra_request_for_an_unknown_partition_is_dropped() -> None:
+def test_added_reassignment_of_an_unknown_partition_is_dropped() -> None:
     """KAFKA-2234."""
     lab = cluster()
     payload = admin_paths.reassignments_payload(entries((4, 5), (), GHOST))

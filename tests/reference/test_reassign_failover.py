@@ -30,7 +30,7 @@ from tests.reference.moving import (
 )
 
 
-def test_new_controller_starts_moves_requested_before_it() -> None:
+def test_new_controller_starts_reassignments_requested_before() -> None:
     """R-043, V3 §D step 7: on_partitions_reassigned() comes after the leaders and before partitions are added or removed."""
     lab = cluster()
     lab.crash(1)
@@ -42,7 +42,7 @@ def test_new_controller_starts_moves_requested_before_it() -> None:
     assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and pending(lab) is None)
 
 
-def test_extra_request_wins_over_the_main_one_at_failover() -> None:
+def test_added_reassignment_overrides_the_main_one_at_failover() -> None:
     """R-243: no controller read the extra znode before the main one was filled; the main one's move is rolled back."""
     lab = cluster()
     lab.crash(1)
@@ -55,12 +55,12 @@ def test_extra_request_wins_over_the_main_one_at_failover() -> None:
     assert data(lab, admin_paths.REASSIGN_EXTRA) is None
 
 
-def test_new_controller_resumes_a_move_by_reading() -> None:
+def test_new_controller_resumes_a_reassignment_from_zookeeper() -> None:
     """B-58, KAFKA-4214: also if a new replica is down together with the controller."""
     assert _after_a_failover("safe") == (RAR, None)
 
 
-def test_aborting_failover_leaves_the_widened_assignment() -> None:
+def test_aborted_reassignment_at_failover_keeps_all_replicas() -> None:
     """B-58, KAFKA-4214: controller and new replica restart together; AR stays OAR + RAR, and the request is lost."""
     assert _after_a_failover("reassign-failover-aborts") == ((*OAR, *RAR), None)
 
@@ -80,7 +80,7 @@ def _after_a_failover(protocol: str) -> tuple[tuple[int, ...], object]:
 
 
 @pytest.mark.parametrize(("protocol", "both"), [("safe", True), ("reassign-failover-premature", False)])
-def test_new_controller_keeps_all_entries(protocol: str, both: bool) -> None:
+def test_new_controller_keeps_all_reassignment_entries(protocol: str, both: bool) -> None:
     """B-58, KAFKA-6193: the mistake writes the map back with its first entry alone."""
     lab = cluster(VARIANTS[protocol])
     other = TopicPartition("t-1")
@@ -96,7 +96,7 @@ def test_new_controller_keeps_all_entries(protocol: str, both: bool) -> None:
 
 
 @pytest.mark.slow
-def test_move_continues_after_a_lost_zookeeper_answer() -> None:
+def test_reassignment_survives_a_lost_zookeeper_answer() -> None:
     """B-62: whichever request lost its answer, the agent reads again and continues."""
     for lost in range(12):
         lab = Interrupted(6, replicas=OAR, min_isr=2)
@@ -111,7 +111,7 @@ def test_move_continues_after_a_lost_zookeeper_answer() -> None:
         assert finish(lab, partial(is_at, lab, RAR))
 
 
-def test_agent_sets_its_timer_only_while_a_move_is_pending() -> None:
+def test_controller_timer_runs_only_while_a_reassignment_pends() -> None:
     """V3 §F: "a certain amount of time has passed (e.g., 30 secs)"; without a move there is no timer."""
     lab = stuck()
     assert "reassign" in lab.timers[1]

@@ -61,7 +61,7 @@ def znode(lab: Lab) -> Data:
 # --- one request --------------------------------------------------------------------------------------------------------------
 
 
-def test_request_moves_a_partition_without_a_timer() -> None:
+def test_reassignment_request_needs_no_timer() -> None:
     """R-246, R-248, C-19: the controller reads it through a watch; request and entry are gone at the end."""
     lab = by_requests()
     request(lab, *RAR)
@@ -80,7 +80,7 @@ def test_proposal_a_ignores_requests_of_proposal_b() -> None:
     assert (assigned(lab), len(children(lab, admin_paths.REQUESTS))) == (OAR, 1)
 
 
-def test_controller_writes_the_entry_before_the_move() -> None:
+def test_controller_writes_its_znode_before_a_reassignment() -> None:
     """R-246, R-253: it creates the entry with `top`, deletes the request, and only then widens AR."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -99,7 +99,7 @@ def test_controller_writes_the_entry_before_the_move() -> None:
     ]
 
 
-def test_entry_is_deleted_last() -> None:
+def test_reassignment_znode_is_deleted_last() -> None:
     """R-248, R-249: when the ISR has all new replicas, and the old ones are stopped, deleted and no longer assigned."""
     lab = by_requests()
     request(lab, *RAR)
@@ -117,7 +117,7 @@ def test_entry_is_deleted_last() -> None:
     ]
 
 
-def test_entry_exists_only_while_its_move_is_in_flight() -> None:
+def test_reassignment_znode_exists_only_while_in_flight() -> None:
     """R-249: of two requested partitions, the one that has moved has no entry left."""
     lab = by_requests()
     other = TopicPartition("t-1")
@@ -137,7 +137,7 @@ def test_entry_exists_only_while_its_move_is_in_flight() -> None:
 # --- requests that are ignored ------------------------------------------------------------------------------------------------
 
 
-def test_invalid_requests_are_deleted() -> None:
+def test_invalid_reassignment_requests_are_deleted() -> None:
     """KAFKA-2234, R-253: an unknown partition, too few replicas, or an unreadable payload must not block others."""
     lab = by_requests()
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, b"{", sequential=True))
@@ -159,7 +159,7 @@ def test_request_is_refused_with_too_few_original_replicas() -> None:
     assert children(lab, admin_paths.REQUESTS) == ()
 
 
-def test_unreadable_entry_is_deleted() -> None:
+def test_unreadable_reassignment_znode_is_deleted() -> None:
     """R-249: it stands for no move in flight."""
     lab = by_requests()
     write(lab, Create(admin_paths.REASSIGNMENTS, b""), Create(f"{admin_paths.REASSIGNMENTS}/t", b""), Create(ENTRY, b"{"))
@@ -171,7 +171,7 @@ def test_unreadable_entry_is_deleted() -> None:
 # --- another request while one is in flight -----------------------------------------------------------------------------------
 
 
-def test_another_request_restarts_the_move() -> None:
+def test_another_request_restarts_the_reassignment() -> None:
     """R-247, R-249: czxid says whether it is the same entry, mzxid whether it changed; repeating a request changes nothing."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -189,7 +189,7 @@ def test_another_request_restarts_the_move() -> None:
     assert reassign_requests.fate(begun, znode(lab)) == "over"
 
 
-def test_request_for_the_old_replicas_cancels_the_move() -> None:
+def test_request_for_the_old_replicas_cancels_a_reassignment() -> None:
     """R-247, R-244: at once, without a timer."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -201,7 +201,7 @@ def test_request_for_the_old_replicas_cancels_the_move() -> None:
     assert lab.now == before
 
 
-def test_move_can_be_cancelled_when_only_new_replicas_serve() -> None:
+def test_reassignment_is_cancellable_if_only_new_replicas_serve() -> None:
     """R-247: the old replicas are wanted again and so are not dropped; they rejoin the ISR before the new ones are dropped."""
     lab = by_requests()
     lab.before["AR 4,5,6"] = lambda: request(lab, *OAR)
@@ -212,7 +212,7 @@ def test_move_can_be_cancelled_when_only_new_replicas_serve() -> None:
     assert finish(lab, lambda: is_at(lab, OAR))
 
 
-def test_changed_move_follows_the_example_of_kip_236() -> None:
+def test_changed_reassignment_follows_the_example_of_kip_236() -> None:
     """R-254, R-255, R-256, C-18: [1,2] to [2,3], changed to [2,4]: 3 is dropped through all states before 4 is started."""
     lab = by_requests((1, 2))
     silence(lab, 3, 4)
@@ -304,7 +304,7 @@ def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
     assert finish(lab, lambda: assigned(lab, other) == (4, 5) and pending(lab) == entries(RAR))
 
 
-def test_rewritten_legacy_znode_changes_its_move() -> None:
+def test_rewritten_legacy_znode_changes_its_reassignment() -> None:
     """R-247, R-251: a legacy move may be changed by the legacy znode."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -316,7 +316,7 @@ def test_rewritten_legacy_znode_changes_its_move() -> None:
 
 
 @pytest.mark.parametrize("legacy_first", [True, False])
-def test_request_by_the_other_way_is_ignored(legacy_first: bool) -> None:
+def test_reassignment_ignores_a_change_by_the_other_interface(legacy_first: bool) -> None:
     """R-251: "one is a legacy request and the other is not": the request and its legacy entry are deleted."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -369,7 +369,7 @@ def test_new_controller_reads_entries_before_requests() -> None:
 
 
 @pytest.mark.parametrize("legacy", [True, False])
-def test_new_controller_starts_moves_requested_before_it(legacy: bool) -> None:
+def test_new_controller_starts_reassignments_requested_before(legacy: bool) -> None:
     """R-252: cases 1 and 2 of the failover."""
     lab = by_requests()
     lab.crash(1)
@@ -383,7 +383,7 @@ def test_new_controller_starts_moves_requested_before_it(legacy: bool) -> None:
     assert finish(lab, lambda: assigned(lab) == (2, 3, 4) and in_flight(lab) is None and pending(lab) is None)
 
 
-def test_removing_the_entry_by_hand_ends_the_move() -> None:
+def test_deleting_the_znode_by_hand_stops_the_reassignment() -> None:
     """As with proposal A: AR stays OAR + RAR and is served."""
     lab = by_requests()
     silence(lab, 4, 5, 6)
@@ -396,7 +396,7 @@ def test_removing_the_entry_by_hand_ends_the_move() -> None:
     assert (sorted(lab.isr()), children(lab, admin_paths.REASSIGNMENTS)) == ([1, 2, 3, 4, 5, 6], ())
 
 
-def test_deleting_a_topic_during_its_move_leaves_no_entry() -> None:
+def test_topic_deleted_during_reassignment_leaves_no_znode() -> None:
     """R-249: the entry goes with the topic."""
     lab = by_requests()
     silence(lab, 4, 5, 6)

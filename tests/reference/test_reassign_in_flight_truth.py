@@ -37,7 +37,7 @@ def crash_and_release(lab: Mortal) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
-def test_requested_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+def test_requested_reassignment_survives_any_controller_crash(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """R-246, R-248, R-252: AR = ISR = RAR, no other broker holds a replica, no request and no entry is left."""
     labs = outcomes(lambda: cluster(B, replicas=replicas), lambda lab: _ask(lab, target), return_later)
 
@@ -50,7 +50,7 @@ def _ask(lab: Mortal, target: tuple[int, ...]) -> None:
     lab.wait(1500)
 
 
-def test_legacy_move_survives_controller_crash_at_any_step() -> None:
+def test_legacy_reassignment_survives_any_controller_crash() -> None:
     """R-248, R-250, R-252: and the legacy znode is deleted."""
     labs = outcomes(lambda: cluster(B), partial(reassign, replicas=(2, 3, 4)), return_later)
 
@@ -60,7 +60,7 @@ def test_legacy_move_survives_controller_crash_at_any_step() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR)])
-def test_changed_move_survives_controller_crash_at_any_step(
+def test_changed_reassignment_survives_any_controller_crash(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
     """R-247, R-254, R-255: the drop set is stored with the change, so the next controller uses the same one."""
@@ -72,7 +72,7 @@ def test_changed_move_survives_controller_crash_at_any_step(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "first", "then"), [*CHANGES, (OAR, (4, 5, 6), OAR), ((1, 2), (2, 3), (1, 2))])
-def test_move_changed_after_any_step_ends_at_the_change(
+def test_reassignment_changed_after_any_step_ends_at_new_target(
     replicas: tuple[int, ...], first: tuple[int, ...], then: tuple[int, ...]
 ) -> None:
     """R-247: the controller dies as well; also if only new replicas are in the ISR, or the old ones are deleted already."""
@@ -91,7 +91,7 @@ def test_move_changed_after_any_step_ends_at_the_change(
 
 
 @pytest.mark.slow
-def test_move_changed_before_any_step_ends_at_the_change() -> None:
+def test_reassignment_changed_before_any_step_ends_at_new_target() -> None:
     """R-247: the second request comes right before each step of the controller for the first one."""
     words = _changed_before(cluster(B), {}).steps
     labs = [_changed_before(cluster(B), {word: (2, 3, 4)}) for word in words]

@@ -52,7 +52,7 @@ def live(*brokers: int) -> dict[BrokerId, Incarnation]:
     return {b: Incarnation(b) for b in ids(*brokers)}
 
 
-def test_move_elects_a_leader_from_the_target_replicas() -> None:
+def test_reassignment_elects_a_leader_from_the_target_replicas() -> None:
     """R-235: the first of AR that is in the ISR and live with the same incarnation; a leader among them stays leader."""
     here = live(1, 2, 3, 4, 5)
     moved = state(1, (1, 2, 3, 4, 5), (5, 4))
@@ -62,7 +62,7 @@ def test_move_elects_a_leader_from_the_target_replicas() -> None:
     assert lead_from_target(VARIANTS["safe"], kept, here, 2) == Elect(IsrMember(BrokerId(4), Incarnation(4)), kept.isr)
 
 
-def test_move_keeps_its_leader_while_too_few_are_in_sync() -> None:
+def test_reassignment_keeps_its_leader_while_too_few_are_in_sync() -> None:
     """U-21: a member with another incarnation does not count, because it may have lost its log."""
     moved = state(1, (1, 4), (4, 5))
 
@@ -72,7 +72,7 @@ def test_move_keeps_its_leader_while_too_few_are_in_sync() -> None:
     )
 
 
-def test_move_shrinks_the_isr_to_the_target_replicas() -> None:
+def test_reassignment_shrinks_the_isr_to_the_target_replicas() -> None:
     """R-236, V3 §F step 3.2.2: a leader that leaves is replaced by a member that stays."""
     left = tuple(IsrMember(b, Incarnation(b)) for b in ids(4, 5))
 
@@ -127,7 +127,7 @@ def _isr_of_a_leader_with_too_wide_an_isr(protocol: str) -> list[int]:
     return lab.isr()
 
 
-def test_late_copy_of_a_command_does_not_widen_replicas() -> None:
+def test_late_leader_and_isr_copy_does_not_widen_replicas() -> None:
     """B-38: the command that widened the assignment arrives again after the one that narrowed it."""
     lab = cluster()
     copies: list[LeaderAndIsr] = []
@@ -141,7 +141,7 @@ def test_late_copy_of_a_command_does_not_widen_replicas() -> None:
 
 
 @pytest.mark.parametrize(("fenced", "made"), [(True, False), (False, True)])
-def test_late_copy_does_not_recreate_a_dropped_replica(fenced: bool, made: bool) -> None:
+def test_late_leader_and_isr_copy_does_not_recreate_a_replica(fenced: bool, made: bool) -> None:
     """B-38, R-237: no controller would know of that log, so it would never be deleted."""
     lab = cluster(msgspec.structs.replace(VARIANTS["safe"], stop_replica_epoch=fenced))
     copies: list[LeaderAndIsr] = []

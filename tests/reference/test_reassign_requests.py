@@ -16,7 +16,7 @@ def dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...],
     return reassign_requests.droppable(ids(*assigned), leader=chosen, isr=ids(*isr), top=top)
 
 
-def test_intermediate_replica_is_dropped_at_once() -> None:
+def test_changed_reassignment_drops_its_intermediate_replica() -> None:
     """R-256, C-18: [1,2] to [2,3], changed to [2,4] while 3 is not in sync: 3 is dropped, 2 stays."""
     assert dropped((1, 2, 3), 1, (1, 2), 2) == (3,)
 
@@ -32,14 +32,14 @@ def test_intermediate_replica_is_dropped_at_once() -> None:
         ((1, 2), 1, (1, 2), 5, ()),
     ],
 )
-def test_serving_replicas_are_kept(
+def test_reassignment_change_keeps_leader_and_isr_first(
     assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int, drop: tuple[int, ...]
 ) -> None:
     """R-254, C-18: the first `top` of leader, ISR, others; each counted once. R-255: the rest leaves AR."""
     assert dropped(assigned, leader, isr, top) == drop
 
 
-def test_move_needs_min_isr_original_replicas() -> None:
+def test_reassignment_needs_min_isr_original_replicas() -> None:
     """R-253: top >= min.insync.replicas."""
     assert not reassign_requests.is_allowed(original=ids(1), min_isr=2)
     assert reassign_requests.is_allowed(original=ids(1, 2), min_isr=2)
@@ -49,7 +49,7 @@ T, U = TopicPartition("my-topic-0"), TopicPartition("your-topic-3")
 EXAMPLE = b'{"version":1,"assignments":{"my-topic":{"0":[1,2,3]},"your-topic":{"3":[4,5,6]}},"legacy":true}'
 
 
-def test_request_has_the_documented_json() -> None:
+def test_reassignment_request_has_the_documented_json() -> None:
     """R-245, R-250: the example of KIP-236, a legacy request; without the key a request is not legacy."""
     request = Request({T: ids(1, 2, 3), U: ids(4, 5, 6)}, legacy=True)
 
@@ -59,7 +59,7 @@ def test_request_has_the_documented_json() -> None:
     assert reassignment_requests.decode_request(b"{") == Request({})
 
 
-def test_request_changes_only_entries_of_its_own_way() -> None:
+def test_reassignment_request_cannot_change_a_legacy_entry() -> None:
     """R-251: a request of the other way is ignored."""
     entry = Reassignment(ids(1), legacy=True)
 
@@ -68,14 +68,14 @@ def test_request_changes_only_entries_of_its_own_way() -> None:
     assert reassign_requests.may_change(None, legacy=True)
 
 
-def test_malformed_assignments_are_skipped() -> None:
+def test_malformed_reassignment_requests_are_skipped() -> None:
     """KAFKA-2234: no replicas, one replica twice, a negative id, a partition that is not a number."""
     data = b'{"version":1,"assignments":{"t":{"0":[],"1":[1,1],"2":[-1],"x":[1],"3":[2,3]}}}'
 
     assert reassignment_requests.decode_request(data) == Request({TopicPartition("t-3"): ids(2, 3)})
 
 
-def test_entry_round_trips_through_its_payload() -> None:
+def test_reassignment_survives_its_znode_payload() -> None:
     """R-246, R-253: it stores `top` and the drop set for the next controller; a payload of another form is no entry."""
     entry = Reassignment(ids(2, 4), ids(1, 2), top=2, held=ids(1, 2, 3), drop=ids(3), legacy=True)
     data = reassignment_requests.entry_payload(entry)
@@ -85,7 +85,7 @@ def test_entry_round_trips_through_its_payload() -> None:
     assert reassignment_requests.decode_entry(b"{}") is None
 
 
-def test_fate_of_a_reassignment_follows_from_its_znode() -> None:
+def test_znode_versions_tell_if_a_reassignment_changed_or_ended() -> None:
     """R-249: the czxid identifies the reassignment; the mzxid, here the version, shows a change."""
     begun = Data(b"", 0, 7)
 

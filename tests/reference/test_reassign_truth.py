@@ -70,7 +70,7 @@ def unfinished(labs: list[Mortal], replicas: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
-def test_move_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+def test_reassignment_survives_controller_crash_at_any_step(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """B-58, B-59, R-054: AR = ISR = RAR, no other broker holds a replica, and acknowledged records are there."""
     labs = outcomes(lambda: cluster(replicas=replicas), lambda lab: reassign(lab, target), return_later)
 
@@ -102,7 +102,7 @@ def test_rollback_survives_controller_crash_at_any_step(replicas: tuple[int, ...
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "target"), MOVES)
-def test_move_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
+def test_reassignment_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...], target: tuple[int, ...]) -> None:
     """R-244: also if only new replicas are in the ISR and the old ones are deleted already (U-21)."""
 
     def after(lab: Mortal) -> None:
@@ -118,7 +118,7 @@ def test_move_cancelled_after_any_step_is_rolled_back(replicas: tuple[int, ...],
 
 
 @pytest.mark.slow
-def test_conflicting_move_survives_controller_crash() -> None:
+def test_conflicting_reassignment_survives_controller_crash() -> None:
     """R-243: [1,2,3] to [4,5,6], then to [2,3,4]: the first move is rolled back before the second starts."""
 
     def begin() -> Mortal:
@@ -137,7 +137,7 @@ def test_conflicting_move_survives_controller_crash() -> None:
     assert unfinished(labs, (2, 3, 4)) == []
 
 
-def test_narrowing_ar_first_leaves_old_replicas_behind() -> None:
+def test_narrowing_replicas_first_leaves_old_replicas_behind() -> None:
     """B-59: the controller dies after AR := RAR, and no znode names the brokers that held a replica (KAFKA-16120)."""
     labs = outcomes(lambda: cluster(VARIANTS["reassign-ar-first"]), reassign, return_later_elsewhere)
     strays = [lab for lab in labs if finish(lab, partial(is_narrowed, lab)) and set(holders(lab)) - {*RAR, 1}]

@@ -85,14 +85,14 @@ def test_election_waits_for_isr_and_elr_before_asking_logs() -> None:
     assert select(SAFE, shape.state, live(b1=11, b2=21)) == AskLogs((BrokerId(1), BrokerId(2)))
 
 
-def test_recovery_elects_later_epoch_then_longer_log() -> None:
+def test_election_from_logs_prefers_later_epoch_then_longer_log() -> None:
     shape = Shape(stamped((1, 10)), stamped((2, 20), (3, 30)))
     ends = [(BrokerId(1), log_end(2, 50)), (BrokerId(2), log_end(3, 40)), (BrokerId(3), log_end(3, 41))]
 
     assert longest(SAFE, shape.state, live(b1=11, b2=21, b3=31), ends) == Elect(stamped((3, 31))[0], stamped((3, 31)))
 
 
-def test_log_younger_than_its_stamp_is_never_elected() -> None:
+def test_replica_whose_log_was_recreated_empty_is_never_elected() -> None:
     """Its directory was emptied; as leader it would make all others truncate to nothing (docs/promise.md DUR-6, U-17, B-33)."""
     shape = Shape(stamped((1, 10)))
     ends = [(BrokerId(1), log_end(-1, 0, born=11))]

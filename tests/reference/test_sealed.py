@@ -37,7 +37,7 @@ def log_of(turn: Turn, *batches: Batch) -> Log:
     return log
 
 
-def test_sealed_header_gives_the_number_of_offsets() -> None:
+def test_encoded_batch_header_gives_the_number_of_offsets() -> None:
     assert len(sealed(1)) == HEADER_BYTES
     assert [count(sealed(n)) for n in (1, 2, 500)] == [1, 2, 500]
     assert end_of(batch(7, 3)) == 10
@@ -47,13 +47,13 @@ def test_sealed_header_gives_the_number_of_offsets() -> None:
         in_the_clear(sealed(1))
 
 
-def test_truncate_inside_a_sealed_batch_removes_the_batch(turn: Turn) -> None:
+def test_truncate_inside_an_encoded_batch_removes_the_batch(turn: Turn) -> None:
     log = log_of(turn, batch(0, 2), batch(2, 3))
     truncate(turn, log, Offset(4))
     assert (log.leo, log.batches) == (2, [batch(0, 2)])
 
 
-def test_truncate_inside_a_sealed_batch_lowers_flushed_and_hw(turn: Turn) -> None:
+def test_truncate_inside_an_encoded_batch_lowers_flushed_and_hw(turn: Turn) -> None:
     """Otherwise the next record at that offset would count as flushed and committed before it is."""
     partition = Partition(tp=TP, log=log_of(turn, batch(0, 2), batch(2, 3)), min_isr=1, before_ack=True)
     partition.flushed = partition.flushing = partition.hw = Offset(5)
@@ -62,7 +62,7 @@ def test_truncate_inside_a_sealed_batch_lowers_flushed_and_hw(turn: Turn) -> Non
     assert (partition.flushed, partition.flushing, partition.hw) == (2, 2, 2)
 
 
-def test_read_returns_whole_sealed_batches_below_the_limit(turn: Turn) -> None:
+def test_log_read_returns_whole_encoded_batches_below_limit(turn: Turn) -> None:
     log = log_of(turn, batch(0, 2), batch(2, 3))
     assert read(log, Offset(0), Offset(5), 500) == (batch(0, 2), batch(2, 3))
     assert read(log, Offset(0), Offset(4), 500) == (batch(0, 2),)
@@ -70,7 +70,7 @@ def test_read_returns_whole_sealed_batches_below_the_limit(turn: Turn) -> None:
     assert read(log, Offset(1), Offset(2), 500) == (batch(0, 2),)  # a whole batch: the reader skips the records below its offset
 
 
-def test_read_limits_bytes_after_the_first_batch(turn: Turn) -> None:
+def test_log_read_limits_bytes_after_the_first_batch(turn: Turn) -> None:
     log = log_of(turn, *(batch(n, 1, b"x" * 39) for n in range(4)))
     assert len(read(log, Offset(0), Offset(4), 500, 200)) == 2
     assert len(read(log, Offset(0), Offset(4), 500, 10)) == 1

@@ -116,7 +116,7 @@ def test_checkpoint_keeps_a_replica_without_leader(variant: str, kept: object) -
     assert lab.disks[2].checkpoint == kept
 
 
-def test_command_without_leader_creates_the_replica() -> None:
+def test_leader_and_isr_without_leader_creates_the_replica() -> None:
     """B-19: the replica must exist for the next command, and keep its entry in the checkpoint until then."""
     for variant, made in (("safe", True), ("no-replica-without-leader", False)):
         lab = Lab(2, variant=VARIANTS[variant], replicas=(1,))

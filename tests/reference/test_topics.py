@@ -99,7 +99,7 @@ def test_controller_starts_a_topic_that_appears_in_the_list() -> None:
 
 
 @pytest.mark.parametrize(("variant", "expected"), [("safe", ["new"]), ("no-topic-id", ["old"])])
-def test_log_of_a_deleted_topic_is_not_used_by_the_next_one(variant: str, expected: list[str]) -> None:
+def test_log_of_a_deleted_topic_is_not_used_when_recreated(variant: str, expected: list[str]) -> None:
     """B-61, R-046, R-074, U-14: while broker 3 is down, its topic is deleted and created again with broker 3 as a replica."""
     lab = full(VARIANTS[variant])
     produced(lab, "old")
@@ -125,7 +125,7 @@ def test_topic_recreated_at_once_is_a_new_topic() -> None:
     assert (ids(lab), lab.leaders(), lab.values(1)) == ({topic_id(lab)}, [1], [])
 
 
-def test_command_for_a_later_topic_deletes_the_earlier_log() -> None:
+def test_leader_and_isr_of_a_recreated_topic_deletes_the_log() -> None:
     """KIP-516, B-61: one name, a larger id: the topic with the smaller id is deleted, even if no StopReplica came."""
     lab = full()
     produced(lab, "old")
@@ -139,7 +139,7 @@ def test_command_for_a_later_topic_deletes_the_earlier_log() -> None:
     assert (lab.values(2), lab.partition(2).leader_epoch, lab.disks[2].topic_ids[T0]) == ([], 0, later)
 
 
-def test_command_for_an_earlier_topic_is_refused() -> None:
+def test_leader_and_isr_of_a_deleted_topic_is_refused() -> None:
     """KIP-516 INCONSISTENT_TOPIC_ID: otherwise a late command would use the log of the later topic."""
     lab = full()
     node = lab.nodes[2].state
@@ -160,7 +160,7 @@ def test_command_for_an_earlier_topic_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("variant", "survives"), [("safe", True), ("no-topic-id", False)])
-def test_late_stop_replica_spares_the_next_topic(variant: str, survives: bool) -> None:
+def test_late_stop_replica_keeps_the_log_of_a_recreated_topic(variant: str, survives: bool) -> None:
     """B-48, B-52, B-61, KIP-570: a StopReplica delayed past deletion and creation deletes nothing."""
     lab = full(VARIANTS[variant])
     node = lab.nodes[2].state
@@ -249,7 +249,7 @@ def test_late_full_metadata_does_not_remove_a_topic() -> None:
     assert list(node.metadata) == [T0]
 
 
-def test_finished_deletion_is_not_repeated_on_the_next_topic() -> None:
+def test_finished_deletion_is_not_repeated_on_recreated_topic() -> None:
     """B-62: the answer to the last write is lost, and the topic is created again before the controller reads."""
     for lost in range(12):
         lab = full()
@@ -291,7 +291,7 @@ def test_deletion_is_not_blocked_by_unknown_topics() -> None:
     assert (left, requests(lab), holders(lab, T0)) == ([False, False], [], [])
 
 
-def test_late_copy_of_a_command_does_not_recreate_a_topic() -> None:
+def test_late_leader_and_isr_copy_does_not_recreate_a_topic() -> None:
     """R-149, B-61: no controller would ever delete that log; the replica of the next topic is created all the same."""
     lab = full()
     copies: list[LeaderAndIsr] = []

@@ -72,7 +72,7 @@ def test_unclean_election_elects_no_emptied_replica() -> None:
     assert (lab.leaders(), lab.state().leader, is_requested(lab)) == ([], None, False)
 
 
-def test_unclean_election_replaces_waiting_for_dead_members() -> None:
+def test_unclean_election_does_not_wait_for_dead_isr_members() -> None:
     """DUR-7: b1 and b2 hold y and are down; by the request the operator gives up y instead of waiting."""
     lab = one_behind()
     for i in (1, 2):

@@ -244,7 +244,7 @@ def test_broker_creates_the_log_of_an_unknown_partition() -> None:
     assert lab.disks[3].logs[OTHER] == []
 
 
-def test_broker_becomes_leader_by_command() -> None:
+def test_broker_becomes_leader_by_leader_and_isr() -> None:
     """V3 §C step 2.1: asked to be the new leader, and not already."""
     lab = full()
     command(lab, 3, told(lab, 3))
@@ -276,7 +276,7 @@ def test_v3_leader_ignores_a_command_to_lead_again() -> None:
         assert lab.partition(1).leader_epoch - before == expected
 
 
-def test_broker_becomes_follower_by_command() -> None:
+def test_broker_becomes_follower_by_leader_and_isr() -> None:
     """V3 §C step 2.2: asked to follow L, and not already following L."""
     lab = full()
     command(lab, 3, told(lab, 2))
@@ -444,7 +444,7 @@ def test_starting_broker_starts_its_replicas() -> None:
     assert lab.values(3) == ["x"]
 
 
-def test_v3_starting_broker_leads_without_a_command() -> None:
+def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
     """V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's command."""
     for name, expected in (("v3", [1]), ("safe", [])):
         lab = Lab(1, variant=VARIANTS[name])

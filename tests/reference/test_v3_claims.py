@@ -63,7 +63,7 @@ def state_writes(lab: Watched) -> list[tuple[int, SetData]]:
 # --- messages --------------------------------------------------------------------------------------------------------------
 
 
-def test_command_reply_has_an_error_for_each_partition() -> None:
+def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
     """R-013: a partition with an older epoch is refused, the others are obeyed."""
     lab = full()
     old = told(lab, 2, epoch_up=-1)
@@ -72,7 +72,7 @@ def test_command_reply_has_an_error_for_each_partition() -> None:
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH),)
 
 
-def test_command_lists_all_partitions_in_one_message() -> None:
+def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
     """R-017, R-025, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
     lab = watched(partitions=4)
     die(lab, 1)
@@ -82,7 +82,7 @@ def test_command_lists_all_partitions_in_one_message() -> None:
     assert [len(m.states) for _, m in commands] == [4, 4]
 
 
-def test_command_without_answer_is_repeated_after_the_timeout() -> None:
+def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
     """R-017, R-077: the controller's timeout finds brokers that do not answer."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
@@ -106,7 +106,7 @@ def test_election_ignores_live_replicas_outside_the_isr() -> None:
 
 
 @pytest.mark.parametrize(("unclean", "expected"), [(True, Elect(member(2), (member(2),))), (False, Offline((member(1),)))])
-def test_unclean_election_switch_decides_if_the_isr_is_dead(unclean: bool, expected: object) -> None:
+def test_dead_isr_is_replaced_only_with_unclean_election_enabled(unclean: bool, expected: object) -> None:
     """R-022, R-145, C-15, U-02: the first live replica leads (data may be lost), or none does."""
     variant = Variant(unclean_election=unclean)
 
@@ -131,7 +131,7 @@ def test_every_broker_watches_the_controller_znode() -> None:
     assert sorted(of) == sorted(lab.sessions[i] for i in (2, 3))
 
 
-def test_death_of_a_leader_fires_few_watches() -> None:
+def test_leader_death_fires_only_controller_and_broker_watches() -> None:
     """R-146: brokers watch only the controller and the list of brokers, so the death of a leader causes no herd effect."""
     lab = watched(partitions=5)
     lab.crash(1)
@@ -254,7 +254,7 @@ def test_failover_writes_are_sent_in_parallel(partitions: int) -> None:
     assert lab.isr() == [1, 3]
 
 
-def test_command_costs_one_message_and_one_answer() -> None:
+def test_leader_and_isr_costs_one_message_and_one_answer() -> None:
     """R-069: through a queue in ZooKeeper it would cost two writes, a watch and a read."""
     lab = watched()
     die(lab, 3)
@@ -338,7 +338,7 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
 
 
 @pytest.mark.parametrize("up", [-1, 0])
-def test_follower_ignores_commands_of_no_later_epoch(up: int) -> None:
+def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: reordered commands end with the latest."""
     lab = full()
     before = lab.partition(3).leader_epoch
@@ -413,7 +413,7 @@ def test_isr_change_takes_effect_only_after_the_write() -> None:
 
 
 @pytest.mark.parametrize(("look", "isr"), [("timer", [1]), ("fetch", [1, 2])])
-def test_timer_finds_the_last_silent_follower(look: str, isr: list[int]) -> None:
+def test_leader_needs_a_timer_to_notice_the_last_silent_follower(look: str, isr: list[int]) -> None:
     """R-060, U-15: if the leader checks only at a fetch, it never notices that the last follower is silent."""
     lab = Lab(2, variant=replace(SAFE, isr_shrink=look))
     lab.wait(3000)

@@ -7,7 +7,7 @@ from tests.tidy.promise import PAGE, rule_names, rules, rules_now
 
 
 @pytest.mark.slow
-def test_every_citation_leads_somewhere() -> None:
+def test_every_citation_refers_to_an_existing_entry() -> None:
     found = {name: wrong for name, text in texts() if (wrong := lead_nowhere(text))}
 
     assert found == {}
@@ -32,7 +32,7 @@ def test_every_citation_leads_somewhere() -> None:
         ("V3 §A step " + "9.9", ["V3 §A step 9.9"]),
     ],
 )
-def test_citation_that_leads_nowhere_is_reported(text: str, wrong: list[str]) -> None:
+def test_citation_of_a_missing_entry_is_reported(text: str, wrong: list[str]) -> None:
     assert lead_nowhere(text) == wrong
 
 
@@ -40,7 +40,7 @@ def test_citation_that_leads_nowhere_is_reported(text: str, wrong: list[str]) ->
     "text",
     ["docs/promise.md §1 and §6", "docs/decisions/0008-edn.md", "R-057, C-07, U-11, B-42", "VIS-1 to VIS-3", "V3 §A step 3.3"],
 )
-def test_citation_that_leads_somewhere_is_accepted(text: str) -> None:
+def test_citation_of_an_existing_entry_is_accepted(text: str) -> None:
     assert lead_nowhere(text) == []
 
 

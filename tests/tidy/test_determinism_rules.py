@@ -185,7 +185,7 @@ def _is_closed(node: ast.Match) -> bool:
     return isinstance(last.pattern, ast.MatchAs) and bool(called & {"assert_never", "AssertionError"})
 
 
-def test_matches_on_unions_are_closed() -> None:
+def test_match_statements_cover_every_class_of_a_union() -> None:
     """A new message, event, effect, fault or target must break the build wherever it is dispatched."""
     members = _union_members()
     assert len(members) > 40

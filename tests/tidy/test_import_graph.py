@@ -6,17 +6,17 @@ from tests.tidy.import_graph import DOCUMENT, LEVELS, circles, document, entries
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level or "repository")
-def test_entries_of_a_level_have_no_import_circle(level: str) -> None:
+def test_packages_of_one_layer_have_no_import_cycle(level: str) -> None:
     assert circles(entries(level)) == []
 
 
-def test_circle_through_a_third_entry_is_found() -> None:
+def test_import_cycle_through_a_third_package_is_found() -> None:
     imports = {"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"a"}), "d": frozenset({"a"})}
 
     assert circles(imports) == [["a", "b", "c"]]
 
 
-def test_two_entries_that_import_each_other_are_found() -> None:
+def test_import_cycle_of_two_packages_is_found() -> None:
     assert circles({"a": frozenset({"b"}), "b": frozenset({"a"})}) == [["a", "b"]]
 
 

@@ -53,7 +53,7 @@ def test_only_existing_v3_steps_are_cited() -> None:
     assert sorted(cited - set(STEPS)) == []
 
 
-def test_missing_statements_are_exactly_the_known_ones() -> None:
+def test_unimplemented_statements_are_exactly_the_listed_ones() -> None:
     """The list in missing.txt may only shrink; --rewrite removes the ids that are done."""
     assert [id_ for id_ in missing(FOUND) if id_ not in known_missing()] == []
     assert [id_ for id_ in known_missing() if id_ not in missing(FOUND)] == []
@@ -68,7 +68,7 @@ def test_not_built_statement_has_a_reason_with_a_source() -> None:
     assert built <= {row.id for row in FOUND}
 
 
-def test_every_id_of_the_inventory_has_a_row() -> None:
+def test_every_requirement_id_has_a_row() -> None:
     ids = {row.id for row in FOUND}
     stated = [*range(1, 81), *range(130, 159), *range(180, 208), *range(230, 258), *range(290, 322)]
 
@@ -79,19 +79,19 @@ def test_every_id_of_the_inventory_has_a_row() -> None:
 
 
 @pytest.mark.slow
-def test_only_ids_of_the_inventory_are_cited() -> None:
+def test_only_existing_requirement_ids_are_cited() -> None:
     cited = gathered()
 
     assert sorted({*cited.code, *cited.tests} - {row.id for row in FOUND}) == []
 
 
-def test_every_point_has_a_switch_or_a_decision() -> None:
+def test_every_unspecified_point_has_a_config_switch_or_reason() -> None:
     points = trace.requirements().points
 
     assert [id_ for id_, point in points.items() if not point.switches and not point.decided] == []
 
 
-def test_named_switches_and_variants_exist() -> None:
+def test_named_config_switches_and_protocol_variants_exist() -> None:
     """Except those of ids that are known to be missing."""
     switches = {id_: point.switches for id_, point in trace.requirements().points.items()}
     switches |= {id_: bug.switches for id_, bug in trace.bugs().items()}

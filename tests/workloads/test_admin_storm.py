@@ -33,7 +33,7 @@ def run(process: Process, phase: Phase, completion: Completion = OK, *, until_ms
     return asked
 
 
-def test_partitions_are_added_on_the_brokers_of_r_132() -> None:
+def test_partitions_are_added_round_robin_on_the_brokers() -> None:
     """R-132: replica j of partition i is on broker (i + j) mod n; at most ADDED_MAX are added."""
     *_, admin = generate("admin-storm", 5, PARAMETERS)
 
@@ -119,7 +119,7 @@ def test_partitions_are_moved_to_any_brokers() -> None:
     assert all(len(set(target)) == len(target) for target in targets)
 
 
-def test_moves_are_cancelled_and_allowed_in_turn() -> None:
+def test_reassignments_are_cancelled_and_allowed_in_turn() -> None:
     """R-233, R-239: in turn, since a cancellation cannot be cancelled again."""
     *_, admin = generate("admin-storm", 5, MOVING)
     asked = [i.f for i in run(admin, "faults", until_ms=300_000) if i.f in ("cancel-reassignments", "allow-reassignments")]
@@ -128,7 +128,7 @@ def test_moves_are_cancelled_and_allowed_in_turn() -> None:
     assert asked == ["cancel-reassignments", "allow-reassignments"] * (len(asked) // 2) + asked[:1] * (len(asked) % 2)
 
 
-def test_storm_ends_by_allowing_moves_until_it_succeeds() -> None:
+def test_admin_workload_removes_the_cancel_znode_at_its_end() -> None:
     """LIVE-4: a remaining cancellation would block all later moves."""
     ends = []
     for draws in range(8):
@@ -144,7 +144,7 @@ def test_storm_ends_by_allowing_moves_until_it_succeeds() -> None:
 ASKING = msgspec.structs.replace(MOVING, by_requests=True)
 
 
-def test_proposal_b_storm_sends_requests_and_legacy_moves() -> None:
+def test_proposal_b_workload_sends_both_reassignment_requests() -> None:
     """C-19, R-245, R-250: no extra znode and no cancellation; the legacy znode still works."""
     *_, admin = generate("admin-storm", 5, ASKING)
     asked = {i.f for i in run(admin, "faults", until_ms=300_000) if "reassign" in i.f}
@@ -170,7 +170,7 @@ def test_proposal_b_cancels_by_requesting_the_old_replicas() -> None:
     assert back > 10
 
 
-def test_proposal_b_storm_ends_without_allowing_moves() -> None:
+def test_proposal_b_workload_ends_with_one_request_or_none() -> None:
     """R-247: half of the storms undo the last request, the others let moves in flight end."""
     ends = []
     for draws in range(8):

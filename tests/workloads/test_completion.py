@@ -23,7 +23,7 @@ def test_librdkafka_errors_are_info_except_queue_full() -> None:
     assert own["_QUEUE_FULL"] is OpType.FAIL
 
 
-def test_only_errors_before_the_append_fail() -> None:
+def test_produce_fails_only_on_errors_before_the_append() -> None:
     """A wrong `fail` would report an aborted read when the record appears (requirements U-24)."""
     definite = {name for name, outcome in PRODUCE.items() if outcome is OpType.FAIL and not name.startswith("_")}
 
@@ -60,7 +60,7 @@ def test_operation_without_effect_fails_on_any_error(code: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("error", [None, "NONE"])
-def test_no_error_is_ok(error: str | None) -> None:
+def test_completion_without_error_is_ok(error: str | None) -> None:
     assert completion_type("produce", error, sent=True) is OpType.OK
 
 

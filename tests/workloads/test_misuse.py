@@ -25,7 +25,7 @@ REFUSALS = {
 }
 
 
-def test_misfit_sends_good_requests_then_each_wrong_one() -> None:
+def test_misuse_workload_sends_good_then_invalid_requests() -> None:
     """B-66: an old sequence can be repeated only after several good requests."""
     *_, misfit = generate("misuse", 5, PARAMETERS)
     asked = run(misfit, "faults")

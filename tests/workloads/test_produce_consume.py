@@ -111,7 +111,7 @@ def test_final_readers_read_every_unique_value(draws: int, parameters: Parameter
 
 @settings(max_examples=25, deadline=None)
 @given(draws=st.integers(0, 2**64 - 1), parameters=parameters)
-def test_quiet_phase_writes_acks_all_to_every_partition(draws: int, parameters: Parameters) -> None:
+def test_final_phase_produces_acks_all_to_every_partition(draws: int, parameters: Parameters) -> None:
     """These writes show that the cluster accepts writes again (docs/promise.md LIVE-2)."""
     ended = perform(generate("produce-consume", draws, parameters), FakeCluster())
 
@@ -160,7 +160,7 @@ def test_delayed_producer_does_not_catch_up() -> None:
     assert len(after) <= 20
 
 
-def test_draws_of_a_process_are_independent_of_others() -> None:
+def test_random_draws_of_a_process_do_not_affect_others() -> None:
     """Removing a consumer or delaying a call does not change the k-th choice of a producer."""
     full = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=3, acks=(0, 1, -1)))
     fewer = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=0, acks=(0, 1, -1)))

@@ -36,7 +36,7 @@ def test_valid_script_has_no_complaints() -> None:
         (Step(at_ms=20, do="reassign-request", topic="orders", replicas=((4,),)), "not different brokers from 1 to 3"),
     ],
 )
-def test_complaint_names_the_step(step: Step, words: str) -> None:
+def test_invalid_script_error_names_the_step(step: Step, words: str) -> None:
     said = list(complaints((MAKES, step), GROUND))
 
     assert [index for index, _ in said] == [1]

@@ -40,7 +40,7 @@ def other(zookeeper: str) -> Iterator[Client]:
     client.close()
 
 
-def test_requests_in_flight_are_unknown_before_disconnected(client: Client, root: str) -> None:
+def test_zk_requests_in_flight_become_unknown_on_disconnect(client: Client, root: str) -> None:
     client.proxy.stall()
     first, second = client.begin(Create(f"{root}/a", b""), GetData(root)), client.begin(GetData(root))
     client.proxy.cut()
@@ -51,7 +51,7 @@ def test_requests_in_flight_are_unknown_before_disconnected(client: Client, root
     assert client.log[-3:] == [(Unknown(), Unknown()), (Unknown(),), "disconnected"]
 
 
-def test_multi_in_flight_is_unknown_as_a_whole(client: Client, root: str) -> None:
+def test_zk_multi_in_flight_is_unknown_as_a_whole(client: Client, root: str) -> None:
     client.proxy.stall()
     request = client.begin(Create(f"{root}/a", b""), SetData(root, b"1"), atomic=True)
     client.proxy.cut()
@@ -110,7 +110,7 @@ def test_expired_client_does_nothing_until_connect(zookeeper: str, client: Clien
     assert client.watches == []  # the watch went with the session that set it
 
 
-def test_request_before_the_expiry_callback_is_not_performed(zookeeper: str, client: Client, other: Client, root: str) -> None:
+def test_zk_request_before_the_expiry_callback_has_no_effect(zookeeper: str, client: Client, other: Client, root: str) -> None:
     """A node with a busy loop learns of its expiry late; a request in a new session would be a deposed controller's write."""
     kazoo, old = client.zookeeper._client, client.states[-1][1]
     assert kazoo is not None

@@ -91,7 +91,7 @@ def test_protocol_with_the_bug_is_invalid_in_the_simulator(name: str, protocol: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "_"), CASES)
-def test_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
+def test_protocol_safe_is_valid_in_the_simulator(name: str, _: str) -> None:
     history = played(name, "safe", SimBackend())
 
     same_kind(history)
@@ -112,7 +112,7 @@ def test_protocol_with_the_bug_is_invalid_with_real_processes(name: str, protoco
 @pytest.mark.zookeeper
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "_"), CASES)
-def test_safe_is_valid_with_real_processes(name: str, _: str) -> None:
+def test_protocol_safe_is_valid_with_real_processes(name: str, _: str) -> None:
     history = played(name, "safe", ProcessBackend())
 
     same_kind(history)

@@ -26,7 +26,7 @@ def test_missing_java_is_reported_with_what_to_install(monkeypatch: pytest.Monke
         pass
 
 
-def test_java_that_is_too_old_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_old_java_error_quotes_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\necho more >&2\n")
     (tmp_path / "java").chmod(0o755)
     monkeypatch.setattr(local, "_jars", lambda: tmp_path)
@@ -46,7 +46,7 @@ def test_missing_pyspark_is_reported_with_what_to_install(monkeypatch: pytest.Mo
     )
 
 
-def test_file_of_another_format_is_refused(tmp_path: Path) -> None:
+def test_zookeeper_log_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.1").write_bytes(b"something else")
 
@@ -54,7 +54,7 @@ def test_file_of_another_format_is_refused(tmp_path: Path) -> None:
         read_log(tmp_path)
 
 
-def test_empty_log_of_a_killed_server_has_no_commits(tmp_path: Path) -> None:
+def test_empty_zookeeper_log_has_no_commits(tmp_path: Path) -> None:
     """Runs kill servers; an empty file must not make the other servers' logs unreadable."""
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / "log.100000001").touch()
@@ -64,7 +64,7 @@ def test_empty_log_of_a_killed_server_has_no_commits(tmp_path: Path) -> None:
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_log_has_every_change_in_order_and_server_is_removed() -> None:
+def test_zookeeper_log_has_every_change_in_order() -> None:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)

@@ -13,7 +13,7 @@ from tests.zookeeper.bench import Proxy
 
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("_", range(3))
-def test_computed_password_is_the_one_that_the_server_gave(zookeeper: str, _: int) -> None:
+def test_computed_session_password_equals_the_one_zk_gave(zookeeper: str, _: int) -> None:
     client = KazooClient(zookeeper)
     client.start(timeout=10)
     session, given = client.client_id

@@ -36,7 +36,7 @@ def test_explore_json_has_the_repeat_command(capsys: pytest.CaptureFixture[str])
     assert found["repeat"] == "highwater explore --protocol v3 --holds strong-isr"
 
 
-def test_spent_budget_is_unknown_and_no_proof(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exploration_out_of_budget_is_unknown_and_no_proof(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", "--max-depth", "2"]) == ExitCode.UNKNOWN
 
     assert "no proof" in capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_interrupted_explore_is_unknown_with_its_numbers(
     assert re.search(r"^5\d\d states, ", printed, re.MULTILINE)
 
 
-def test_exhausted_space_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exploration_of_all_states_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", "--crashes", "0", "--expiries", "0", "--max-epochs", "1"]) == ExitCode.VALID
 
     assert "VALID: committed holds in the whole space" in capsys.readouterr().out

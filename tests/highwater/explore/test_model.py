@@ -25,7 +25,7 @@ def take(model: Model, state: State, *actions: AnyAction) -> State:
 
 
 @given(protocol=st.sampled_from(sorted(PLAIN)), choices=st.lists(st.integers(0, 30), max_size=25))
-def test_renumbering_versions_changes_no_future(protocol: str, choices: list[int]) -> None:
+def test_explored_state_with_renumbered_versions_acts_the_same(protocol: str, choices: list[int]) -> None:
     """A state with canonical versions has the same actions as the one without, at every step."""
     plain, exact = PLAIN[protocol], EXACT[protocol]
     here, there = plain.initial(), exact.initial()
@@ -71,7 +71,7 @@ def test_restarted_broker_waits_for_its_old_session() -> None:
     assert model.standing(back).sessions == (1, 2, 4)  # 3 was the session of the administrator
 
 
-def test_zk_async_separates_request_and_reply() -> None:
+def test_zk_async_protocol_separates_request_and_reply() -> None:
     """An ISR change: first ZooKeeper does not know it, then ZooKeeper knows it but the leader does not."""
     model = Model(VARIANTS["v3"], Bounds(zk_async=True))
     initial = model.initial()
@@ -94,7 +94,7 @@ def test_zk_async_separates_request_and_reply() -> None:
         (ZkHear(node="b1"), "no event from ZooKeeper to b1 is in flight"),
     ],
 )
-def test_impossible_action_says_why(action: AnyAction, why: str) -> None:
+def test_impossible_explorer_action_is_refused_with_a_reason(action: AnyAction, why: str) -> None:
     model = Model(VARIANTS["safe"], Bounds())
 
     with pytest.raises(Impossible, match=why):

@@ -38,14 +38,14 @@ def plan(path: tuple[AnyAction, ...] = LOSS) -> Plan:
     return plan_of(name="loss", story=("It is lost",), protocol="v3", variant=V3_CLEAN, brokers=2, path=path)
 
 
-def test_story_has_truncation_and_election() -> None:
+def test_counterexample_text_names_truncation_and_election() -> None:
     told = " ".join(tell(Model(V3_CLEAN, bounds_of(plan())), LOSS))
 
     assert "b2 truncates its log at offset 0, to its high watermark" in told
     assert "b2 becomes leader of epoch 1 with LEO 0" in told
 
 
-def test_path_survives_its_text_form() -> None:
+def test_explored_path_survives_its_text_form() -> None:
     wanted = plan((*LOSS, Lose(message="Fetch", source="b2", to="b1", nth=1)))
 
     text = plan_to_yaml(wanted)
@@ -54,7 +54,7 @@ def test_path_survives_its_text_form() -> None:
     assert plan_from_yaml(text) == wanted
 
 
-def test_performed_path_is_judged_as_a_lost_write() -> None:
+def test_replayed_counterexample_is_judged_a_lost_write() -> None:
     run = ExploreBackend().perform(plan(), PROVENANCE)
 
     verdict = judge(run.history)
@@ -65,7 +65,7 @@ def test_performed_path_is_judged_as_a_lost_write() -> None:
     assert [op.type for op in run.history.operations] == [OpType.INVOKE, OpType.OK]
 
 
-def test_same_path_is_valid_on_safe() -> None:
+def test_counterexample_path_is_valid_on_protocol_safe() -> None:
     run = ExploreBackend().perform(replace(plan(), protocol="safe", variant=None), PROVENANCE)
 
     verdict = judge(run.history)
@@ -73,7 +73,7 @@ def test_same_path_is_valid_on_safe() -> None:
     assert (verdict.validity, verdict.anomalies, verdict.unchecked) == (Validity.VALID, (), ())
 
 
-def test_path_performed_twice_gives_one_digest() -> None:
+def test_explored_path_performed_twice_gives_one_digest() -> None:
     digests = {ExploreBackend().perform(plan(), PROVENANCE).history.manifest.digest for _ in range(2)}
 
     assert len(digests) == 1

@@ -87,7 +87,7 @@ def test_verdicts_equal_those_of_the_formal_models(protocol: str, bounds: Bounds
 
 
 @pytest.mark.slow
-def test_safe_holds_in_the_whole_space_of_one_crash() -> None:
+def test_protocol_safe_holds_in_all_states_with_one_crash() -> None:
     """Two brokers, one record, two epochs: no schedule loses the record or breaks the agreement of the ISR."""
     result = search("safe", Bounds(expiries=0), properties=(COMMITTED, WEAK_ISR, STRONG_ISR))
 
@@ -115,7 +115,7 @@ def test_search_keeps_its_budget_of_seconds() -> None:
 
 
 @pytest.mark.slow
-def test_two_searches_agree_on_everything() -> None:
+def test_two_searches_of_one_model_give_equal_results() -> None:
     bounds = Bounds(losses=1)
 
     assert search("v3", bounds, budget=Budget(depth=5)) == search("v3", bounds, budget=Budget(depth=5))
@@ -128,7 +128,7 @@ def test_warm_cluster_without_faults_has_no_successors() -> None:
     assert list(model.successors(model.initial())) == []
 
 
-def test_faults_are_bounded_and_healing_is_not() -> None:
+def test_explorer_bounds_faults_but_not_healing() -> None:
     model = Model(VARIANTS["safe"], Bounds(records=0, crashes=1, expiries=0))
     state = model.after(model.initial(), Crash(node="b2"))
 

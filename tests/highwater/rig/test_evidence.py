@@ -31,7 +31,7 @@ class Server:
         return [(e.kind, e.node, e.incarnation, e.topic_id) for e in self.recorder.events]
 
 
-def test_commits_of_a_request_leave_out_reads_and_failures() -> None:
+def test_zk_commit_rows_leave_out_reads_and_failed_requests() -> None:
     tree = MemoryZooKeeper.boot()
     session = tree.connect(timeout_ms=1)
     ops = (Create("/a", b"1"), Create("/a", b"2"), GetData("/a"), SetData("/a", b"3"), Delete("/b"), Delete("/a"))
@@ -41,7 +41,7 @@ def test_commits_of_a_request_leave_out_reads_and_failures() -> None:
     assert [type(commit) for commit in commits_of(tree, session, ops, answers)] == [NodeCreated, NodeWritten, NodeDeleted]
 
 
-def test_session_end_ends_the_registrations_of_that_session_only() -> None:
+def test_session_end_ends_only_registrations_of_that_session() -> None:
     server = Server()
     server.perform(REGISTER)
     czxid = server.tree.nodes[REGISTER.path].czxid

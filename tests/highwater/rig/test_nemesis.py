@@ -25,7 +25,7 @@ def nemesis(opened: Window) -> Nemesis:
     return Nemesis(plan(opened), Recorder(lambda: 0), Draws(1), logs=lambda _, __: logs)
 
 
-def test_vacant_target_begins_nothing() -> None:
+def test_fault_without_a_matching_broker_begins_nothing() -> None:
     opened = window(Crash(), Controller())
     found = nemesis(opened)
 
@@ -61,7 +61,7 @@ def test_withheld_directory_gets_rows_for_its_replicas() -> None:
     assert found.end("f1") is None
 
 
-def test_process_runs_only_when_the_last_hold_is_released() -> None:
+def test_process_restarts_only_when_its_last_fault_ends() -> None:
     holds = Holds()
     holds.down = 2
 

@@ -45,7 +45,7 @@ class BusyEngine:
         self.is_closed = True
 
 
-def test_close_removes_the_rest_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_cleanup_goes_on_after_an_error_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder holds logs and mounts, and each network takes one of the engine's few address ranges."""
     engine = BusyEngine()
     monkeypatch.setattr(container_site, "Engine", lambda: engine)

@@ -22,7 +22,7 @@ class Agent(AgentClient):
         return [["in", B1_AT, self.hits]] if request["do"] == "counts" else None
 
 
-def test_hits_of_an_earlier_window_do_not_count_for_a_later_one() -> None:
+def test_packets_hit_by_an_earlier_fault_do_not_prove_the_next() -> None:
     """Counters are not queried while no fault holds: the last packets of a cut would prove a packet loss ten seconds later."""
 
     async def scene() -> int:

@@ -52,7 +52,7 @@ async def started(engine: OneProcess) -> ContainerProcess:
     return process
 
 
-def test_probe_of_an_end_fails_if_the_process_had_ended_before() -> None:
+def test_proof_of_a_kill_fails_if_process_had_ended_before() -> None:
     async def scene() -> tuple[Proof, Proof]:
         engine = OneProcess()
         process = await started(engine)

@@ -52,12 +52,12 @@ def asked(monkeypatch: pytest.MonkeyPatch, *answers: AnyAnswer) -> tuple[tuple[A
     return asyncio.run(ask())
 
 
-def test_read_is_repeated_after_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zookeeper_read_is_repeated_after_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown as an answer would mean that a partition has no leader, or that ZooKeeper is empty at the end."""
     assert asked(monkeypatch, Unknown(), Unknown(), FOUND) == ((FOUND,), 1)
 
 
-def test_expired_session_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_replaces_an_expired_zookeeper_session(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(monkeypatch, SessionExpired(), FOUND) == ((FOUND,), 2)
 
 

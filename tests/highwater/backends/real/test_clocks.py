@@ -48,7 +48,7 @@ def drifting(tmp_path: Path, condition: ClockCondition, *, off_ms: float) -> Pro
     return measured(FakeClock(tmp_path / "clock"), condition, off_ms=off_ms, after_s=0.2)
 
 
-def test_offset_is_written_and_proven_by_a_note(tmp_path: Path) -> None:
+def test_clock_offset_fault_is_proven_by_a_later_node_note(tmp_path: Path) -> None:
     clock = FakeClock(tmp_path / "clock")
 
     proof = measured(clock, ClockCondition(offset_ms=-7_200_000), off_ms=-7_200_000)
@@ -58,7 +58,7 @@ def test_offset_is_written_and_proven_by_a_note(tmp_path: Path) -> None:
     assert proof.detail.startswith("its wall clock is off by -7200000")
 
 
-def test_drift_grows_over_time(tmp_path: Path) -> None:
+def test_clock_drift_grows_over_time(tmp_path: Path) -> None:
     async def scene() -> list[float]:
         clock = FakeClock(tmp_path / "clock")
         clock.set(ClockCondition(drift_ppm=500_000), list)
@@ -75,7 +75,7 @@ def test_drift_grows_over_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_drift_is_proven_by_an_offset_up_to_a_second_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_drift_proof_may_use_an_offset_a_second_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """libfaketime reads its file once a second, so a clock that runs 30 % fast never shows the current offset."""
     monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.5)
     monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 100_000_000)
@@ -87,7 +87,7 @@ def test_drift_is_proven_by_an_offset_up_to_a_second_old(tmp_path: Path, monkeyp
     assert drifting(tmp_path, fast, off_ms=300).holds is False  # more than the drift so far
 
 
-def test_offset_without_effect_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_offset_without_effect_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.backends.real.node.clocks.NOTED_S_MAX", 0.1)
     monkeypatch.setattr("highwater.backends.real.node.clocks.STALE_NS", 0)
 
@@ -114,7 +114,7 @@ def test_clock_of_a_node_without_notes_is_not_measured(tmp_path: Path, monkeypat
     assert asyncio.run(scene()) == Proof(None, "the node wrote no note")
 
 
-def test_note_soon_after_the_change_does_not_prove_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_note_soon_after_a_change_proves_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is killed right after healing has shown the wrong clock and writes no later note."""
     monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
 

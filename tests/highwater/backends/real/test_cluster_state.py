@@ -33,16 +33,16 @@ def rested(looks: Iterable[EndState], monkeypatch: pytest.MonkeyPatch) -> tuple[
     return asyncio.run(at_rest(see)), taken
 
 
-def test_two_equal_readings_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_state_is_final_after_two_equal_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rested([state(1), state(1)], monkeypatch) == ((state(1),), 2)
 
 
-def test_isr_change_in_progress_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_final_cluster_state_waits_for_an_isr_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """ZooKeeper has the change before the brokers do; a reading in between would accuse a broker that learns of it 1 ms later."""
     assert rested([state(1), state(2), state(3), state(3), state(4)], monkeypatch) == ((state(3),), 4)
 
 
-def test_last_two_readings_are_kept_if_the_cluster_never_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_two_cluster_states_are_kept_if_they_never_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them alone would pass for the final state."""
     most = cluster_state.LOOKS_MAX
 
@@ -51,7 +51,7 @@ def test_last_two_readings_are_kept_if_the_cluster_never_rests(monkeypatch: pyte
     assert (found, taken) == ((state(most - 2), state(most - 1)), most)
 
 
-def test_reading_becomes_rows() -> None:
+def test_cluster_state_becomes_history_rows() -> None:
     recorder = Recorder(lambda: 5)
     topic = Data(b'{"version":1,"partitions":{"0":[1]}}', 0, 9)
 

@@ -77,7 +77,7 @@ def test_fault_without_effect_is_detected(dirs: LogDirs) -> None:
     assert asyncio.run(scene()) == Proof(False, "writing 64 KiB in data-0: no error")
 
 
-def test_swapped_directory_is_empty_and_all_its_logs_are_wounded(dirs: LogDirs) -> None:
+def test_swapped_log_dir_is_empty_and_all_its_logs_are_lost(dirs: LogDirs) -> None:
     """An empty log too, because other replicas cannot know that it was empty."""
     disk = Disk(list(dirs.paths))
     disk.recover()

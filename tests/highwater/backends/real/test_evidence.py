@@ -63,7 +63,7 @@ def state(version: int, *, ms: int) -> NodeWritten:
     return NodeWritten(zxid=20, session=7, time_ms=wall_ms(ms), path=paths.state_path(TP), data=data, version=version)
 
 
-def test_append_note_becomes_a_row_for_each_value() -> None:
+def test_append_note_becomes_a_history_row_for_each_value() -> None:
     note = Note(kind="append", tp=TP, batches=(Batch(Offset(4), LeaderEpoch(2), ("x", "y")),), detail="leader")
 
     found = rows(lines=(line(3, note, life=2),))
@@ -74,7 +74,7 @@ def test_append_note_becomes_a_row_for_each_value() -> None:
     ]
 
 
-def test_registration_names_its_life_and_ends_with_its_session() -> None:
+def test_registration_row_ends_with_its_zookeeper_session() -> None:
     starts = tuple(
         ClusterEvent(index=n, kind=EventKind.NODE_STARTED, time_ns=at * MS, node="b1", life=n) for n, at in ((1, 0), (2, 9))
     )
@@ -169,7 +169,7 @@ def led_by(broker: int, *, version: int, ms: int) -> NodeWritten:
     return NodeWritten(zxid=20 + version, session=7, time_ms=wall_ms(ms), path=path, data=data, version=version)
 
 
-def test_unclean_election_needs_a_pending_order() -> None:
+def test_unclean_election_row_needs_a_pending_admin_request() -> None:
     """The promise may allow an operator's unclean elections; then the order must be in the record."""
     order = NodeCreated(
         zxid=25,
@@ -190,21 +190,21 @@ def whole(*commits: AnyCommit, end_ms: int) -> int:
     return whole_until(commits, end_ns=end_ms * MS, start_ns=START_NS, wall_ahead_ns=WALL_AHEAD_NS)
 
 
-def test_record_is_cut_at_its_end_without_commits_near_it() -> None:
+def test_history_keeps_its_end_if_no_zk_commit_is_near_it() -> None:
     assert whole(state(1, ms=100), state(2, ms=900), end_ms=500) == 500 * MS
 
 
 @pytest.mark.parametrize("ms", [481, 500, 519])
-def test_record_is_cut_before_a_commit_near_its_end(ms: int) -> None:
+def test_history_is_cut_before_a_zk_commit_near_its_end(ms: int) -> None:
     """Else the write could stay without the append that allowed it, and a correct leader would be accused."""
     assert whole(state(1, ms=100), state(2, ms=ms), end_ms=500) == ms * MS - NEAR_NS
 
 
-def test_record_is_not_cut_between_close_commits() -> None:
+def test_history_is_not_cut_between_adjacent_zk_commits() -> None:
     busy = [state(version, ms=500 - 15 * version) for version in range(10, 0, -1)]
 
     assert whole(*busy, end_ms=500) == busy[0].time_ms * MS - (START_NS + WALL_AHEAD_NS) - NEAR_NS
 
 
-def test_record_with_commits_everywhere_is_cut_to_nothing() -> None:
+def test_history_with_zk_commits_everywhere_is_cut_to_nothing() -> None:
     assert whole(*(state(version, ms=10 * version) for version in range(50)), end_ms=490) == 0

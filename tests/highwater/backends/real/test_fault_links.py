@@ -80,7 +80,7 @@ def test_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]
     assert links.wrong() == dict.fromkeys(cut, HELD)
 
 
-def test_conditions_of_windows_add_up_and_end_one_by_one() -> None:
+def test_overlapping_link_faults_add_up_and_end_one_by_one() -> None:
     links = Recorded()
     faults = begun(
         links,
@@ -144,7 +144,7 @@ def test_packet_loss_without_traffic_did_not_act() -> None:
     assert asyncio.run(scene()) == Proof(False, "0 packets repeated")
 
 
-def test_hits_on_shared_links_prove_nothing() -> None:
+def test_packets_on_a_link_with_two_faults_prove_neither() -> None:
     """Every packet counts on a slow link, so a reset without connections and a loss of nothing would seem to act."""
 
     async def scene() -> list[Proof]:
@@ -168,7 +168,7 @@ def test_hits_on_shared_links_prove_nothing() -> None:
     ]
 
 
-def test_links_are_announced_before_they_change() -> None:
+def test_link_fault_names_the_links_before_it_changes_them() -> None:
     """Links change one after the other: a probe of an earlier window would see half of the change."""
     told: list[tuple[str, ...]] = []
 

@@ -142,7 +142,7 @@ def test_session_that_timed_out_first_counts_as_no_effect(then: int | None) -> N
 @pytest.mark.parametrize(
     ("is_over", "found"), [(False, f"acts: ZooKeeper ended session 0x{SESSION:x}"), (True, "no-effect: it has no session")]
 )
-def test_expired_session_on_a_lagging_server_is_asked_again(monkeypatch: pytest.MonkeyPatch, is_over: bool, found: str) -> None:
+def test_session_end_is_checked_again_on_a_lagging_zk_server(monkeypatch: pytest.MonkeyPatch, is_over: bool, found: str) -> None:
     """The harness reads from one server of the quorum, and the session was ended at another."""
     monkeypatch.setattr("highwater.backends.real.fault_nodes.LOOK_S", 0)
 

@@ -67,7 +67,7 @@ def test_possible_append_is_an_unknown_outcome(call: ProduceCall, failures: list
     assert outcome(_produced(call, failures, delivered)) is OpType.INFO
 
 
-def test_all_possible_attempts_are_counted() -> None:
+def test_producer_counts_every_possible_send_attempt() -> None:
     assert _produced(produce("a", retries=2), [], [3]).attempts == 3
     assert _produced(produce("a", retries=2), ["NETWORK_EXCEPTION"], []).earlier == (RETRIED,)
 
@@ -105,7 +105,7 @@ def mock() -> Iterator[tuple[dict[Address, tuple[str, int]], Callable[..., None]
         ((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS), 0, 2, OpType.INFO),
     ],
 )
-def test_resends_beyond_the_settings_are_counted(
+def test_producer_counts_resends_beyond_its_retries_config(
     mock: tuple[dict[Address, tuple[str, int]], Callable[..., None]],
     errors: tuple[ErrorCode, ...],
     retries: int,

@@ -72,14 +72,14 @@ def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: in
     return asyncio.run(scene())
 
 
-def test_new_life_without_hits_does_not_prove_a_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_node_without_fault_hits_proves_no_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each life counts from 0. The drop of the count from 5 to 0 must not pass for a hit."""
     monkeypatch.setattr("highwater.backends.real.node.folder.MET_LOOKS_MAX", 2)
 
     assert proven(node, flushed(5), flushed(0), flushes=0).holds is None
 
 
-def test_fault_is_proven_by_hits_of_a_later_life(node: NodeFolder) -> None:
+def test_fault_is_proven_by_hits_after_a_node_restart(node: NodeFolder) -> None:
     assert proven(node, flushed(5), flushed(0), flushes=2).holds
 
 

@@ -22,7 +22,7 @@ def node(folder: Path) -> NodeProcess:
     return NodeProcess(folder, Start(config=config, zookeeper=NOBODY, peers=where, clients=where, needs=Needs()))
 
 
-def test_probe_of_a_kill_fails_if_the_process_was_down_already(tmp_path: Path) -> None:
+def test_proof_of_a_kill_fails_if_the_process_was_down_already(tmp_path: Path) -> None:
     """Otherwise an earlier end, of any cause, would prove every later kill."""
 
     async def scene() -> list[Proof]:

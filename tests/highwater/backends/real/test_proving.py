@@ -52,7 +52,7 @@ def test_fault_seen_by_a_probe_has_acted() -> None:
     assert acted == {"crash-one": 1}
 
 
-def test_fault_without_effect_is_recorded_as_such() -> None:
+def test_history_records_that_a_fault_had_no_effect() -> None:
     """Else a run in which no fault had an effect would look survived."""
 
     async def scene(proving: Proving) -> None:
@@ -78,7 +78,7 @@ def test_fault_that_is_not_healed_is_a_harness_error() -> None:
     assert rows == [(EventKind.FAULT_PROBED, "still-there: nothing arrived")]
 
 
-def test_finding_about_a_changed_subject_is_dropped() -> None:
+def test_probe_result_is_dropped_if_its_link_changed_meanwhile() -> None:
     """The later change has its own probe; the earlier probe would measure the later change."""
 
     async def scene(proving: Proving) -> None:
@@ -113,7 +113,7 @@ def test_failed_probe_is_a_harness_error(error: Exception, told: str) -> None:
     assert play(scene)[0] == []
 
 
-def test_change_before_a_probe_begins_drops_its_finding() -> None:
+def test_probe_result_is_dropped_if_its_node_changed_before() -> None:
     """A process started during a pause window runs for a moment, and the probe of its start finds it paused."""
 
     async def scene(proving: Proving) -> None:

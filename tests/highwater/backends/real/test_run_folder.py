@@ -30,7 +30,7 @@ def temporary_path_of(size: int, below: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("tempfile.tempdir", str(folder))
 
 
-def test_sockets_fit_below_the_longest_accepted_path(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_folder_of_the_longest_path_has_room_for_sockets(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary_path_of(66, temporary, monkeypatch)
 
     assert tmpdir_too_long() is None
@@ -41,7 +41,7 @@ def test_sockets_fit_below_the_longest_accepted_path(temporary: Path, monkeypatc
     folder.remove()
 
 
-def test_longer_path_is_refused_before_the_run(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_folder_with_a_too_long_path_is_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check every broker fails by itself, and the run ends a minute later."""
     temporary_path_of(67, temporary, monkeypatch)
 

@@ -6,7 +6,7 @@ from highwater.backends.real.site import end_all
 from highwater.errors import HarnessError
 
 
-def test_end_all_tries_everything_and_raises_the_first_failure() -> None:
+def test_site_cleanup_ends_all_processes_despite_a_failure() -> None:
     """Otherwise one broker that does not end would leave ZooKeeper running and all mounts in place."""
     tried: list[str] = []
 

@@ -50,7 +50,7 @@ NO_ENGINE = HarnessError("no engine")
 
 @pytest.mark.parametrize("failing", [("stop",), ("commits",), ("close",), ("stop", "commits", "close")])
 @pytest.mark.parametrize("trouble", [KeyboardInterrupt(), NO_ENGINE])
-def test_failure_after_the_last_row_keeps_the_history(trouble: BaseException, failing: tuple[str, ...]) -> None:
+def test_backend_failure_after_the_run_keeps_the_history(trouble: BaseException, failing: tuple[str, ...]) -> None:
     """The history may prove an anomaly, even if the harness fails afterwards."""
     site = Nowhere(trouble, *failing)
 

@@ -84,7 +84,7 @@ def test_bridge_leaves_one_broker_linked_to_all(brokers: int, draws: int) -> Non
     assert all((b, a) in pairs for a, b in pairs)
 
 
-def test_links_that_a_fault_does_not_name_stay() -> None:
+def test_partition_cuts_only_the_kinds_of_links_it_names() -> None:
     for shape in ("isolate", "halves", "majorities-ring", "bridge"):
         everything = cut(Partition(shape=shape, links=ALL_LINKS), 1)
         for pair in cut(Partition(shape=shape, links=("peers",)), 1):
@@ -92,7 +92,7 @@ def test_links_that_a_fault_does_not_name_stay() -> None:
             assert {pair[0][0], pair[1][0]} == {"b"}
 
 
-def test_links_of_a_broker_with_one_peer() -> None:
+def test_broker_with_one_peer_has_one_inbound_link() -> None:
     pairs = geography(3).links_of(BrokerId(1), ALL_LINKS, "inbound", 2)
 
     assert set(pairs) == named("b2>b1")

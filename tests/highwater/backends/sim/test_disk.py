@@ -168,7 +168,7 @@ def test_last_batch_is_torn_sometimes() -> None:
     assert 0 < torn < 20
 
 
-def test_swapped_directory_is_empty_and_wounds_all_logs() -> None:
+def test_swapped_log_dir_is_empty_and_all_its_logs_are_wounded() -> None:
     of = disk(batch(0, "a"))
     flush(of)
 
@@ -176,7 +176,7 @@ def test_swapped_directory_is_empty_and_wounds_all_logs() -> None:
     assert logs(of) == ()
 
 
-def test_swapped_empty_log_is_a_wound() -> None:
+def test_log_dir_swap_is_a_wound_even_for_an_empty_log() -> None:
     """SILENT-2: the ISR may count on a replica without records, and later nothing shows that it had none."""
     of = disk()
 

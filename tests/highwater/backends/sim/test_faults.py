@@ -94,7 +94,7 @@ def test_healing_leaves_nothing_of_any_fault(drawn: list[Drawn], draws: int) -> 
 
 
 @given(st.lists(spans, min_size=1, max_size=6))
-def test_process_is_down_exactly_while_a_window_holds_it(crashes: list[tuple[int, int]]) -> None:
+def test_process_is_down_exactly_while_a_crash_fault_holds(crashes: list[tuple[int, int]]) -> None:
     schedule = windows([(Crash(), Named(brokers=(2,)), span) for span in crashes])
     world = World(plan(*schedule), Cast())
     for node in world.nodes.values():

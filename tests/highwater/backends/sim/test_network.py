@@ -164,7 +164,7 @@ def test_connecting_fails_while_either_way_is_cut() -> None:
     assert wire.served == ["hello"]
 
 
-def test_clog_of_any_length_delivers_all_afterwards() -> None:
+def test_clog_fault_of_any_length_loses_no_message() -> None:
     wire = Wire()
     stop = Stop(Acting("f1", "a"), None)
     wire.link.clogs.append(stop)
@@ -180,7 +180,7 @@ def test_clog_of_any_length_delivers_all_afterwards() -> None:
     assert not wire.connection.broken
 
 
-def test_clog_of_one_kind_lets_others_overtake() -> None:
+def test_clog_fault_lets_other_message_kinds_overtake() -> None:
     wire = Wire()
     stop = Stop(Acting("f1", "a"), frozenset({str}))
     wire.link.stops.append(stop)

@@ -58,7 +58,7 @@ class Den:
         return [event.kind for event in self.sim.recorder.events]
 
 
-def test_life_begins_with_booted_and_the_disk_image() -> None:
+def test_node_start_begins_with_booted_and_the_disk_image() -> None:
     den = Den(poked(CREATE, APPEND))
     den.poke()
     den.node.stop("crash")
@@ -196,7 +196,7 @@ def _stop(node: NodeHost) -> "partial[None]":
     return partial(node.stop, "crash")
 
 
-def test_notes_become_rows() -> None:
+def test_node_notes_become_history_rows() -> None:
     batches = (Batch(Offset(4), LeaderEpoch(2), ("a", "b")),)
     den = Den(poked(Note(kind="append", tp=T0, batches=batches, detail="leader"), Note(kind="registered", incarnation=None)))
     den.poke()

@@ -42,7 +42,7 @@ def test_scheduler_runs_by_time_then_insertion_order(times: list[int]) -> None:
     assert scheduler.now == 10
 
 
-def test_later_actions_wait() -> None:
+def test_scheduler_keeps_actions_after_the_end_time() -> None:
     scheduler, seen = Scheduler(), list[int]()
     scheduler.after(5, seen.append, 1)
     scheduler.after(6, seen.append, 2)

@@ -85,7 +85,7 @@ def test_second_answer_to_one_request_is_dropped() -> None:
     assert len(asker.messages()) == 1
 
 
-def test_answer_never_reaches_the_requesters_next_life() -> None:
+def test_answer_is_lost_if_the_requester_restarted() -> None:
     """Both lives number their requests from 1, so the answer would match another request."""
     on, asker, server = pair()
     asker.send(server, Metadata(1))
@@ -138,7 +138,7 @@ def test_connection_to_a_stopped_process_is_refused() -> None:
     assert asker.told == [ConnectionLost(server.address)]
 
 
-def test_new_connection_reaches_the_next_life() -> None:
+def test_new_connection_reaches_the_restarted_process() -> None:
     on, asker, server = pair()
     asker.send(server, Metadata(1))
     run(on)
@@ -159,7 +159,7 @@ def lossy(on: Simulation, fault: Packets) -> Acting:
     return acting
 
 
-def test_packets_drops_control_requests() -> None:
+def test_packets_fault_drops_control_requests() -> None:
     on, asker, server = pair()
     acting = lossy(on, Packets(drop_per_mille=1000))
     asker.send(server, log_info(1))
@@ -183,7 +183,7 @@ def test_duplicated_request_needs_one_answer() -> None:
     assert asker.messages() == [LogInfoReply(7, ErrorCode.NONE)] * 2
 
 
-def test_duplicated_request_may_reach_the_next_life() -> None:
+def test_duplicated_request_may_reach_the_restarted_node() -> None:
     """Kafka's controllers repeat unanswered requests; a broker must check the incarnation to which they are sent."""
     on, asker, server = pair()
     lossy(on, Packets(duplicate_per_mille=1000))
@@ -197,7 +197,7 @@ def test_duplicated_request_may_reach_the_next_life() -> None:
     assert len(server.told) == 2
 
 
-def test_copy_of_a_request_may_reach_a_later_life() -> None:
+def test_request_copy_may_reach_a_node_after_many_restarts() -> None:
     """A life must refuse requests that were sent to an earlier life (KIP-380)."""
     on, asker, server = pair()
     lossy(on, Packets(duplicate_per_mille=1000, copy_late_ms_max=30_000))
@@ -213,7 +213,7 @@ def test_copy_of_a_request_may_reach_a_later_life() -> None:
     assert len(server.told) == 40
 
 
-def test_packets_reorders_messages() -> None:
+def test_packets_fault_reorders_messages() -> None:
     on, asker, server = pair()
     acting = lossy(on, Packets(reorder_per_mille=1000))
     for correlation in range(20):
@@ -226,7 +226,7 @@ def test_packets_reorders_messages() -> None:
     assert acting.count == 20
 
 
-def test_packets_never_touches_client_requests() -> None:
+def test_packets_fault_never_touches_client_requests() -> None:
     on = simulation()
     asker, server, acting = Process(on, "c1"), Process(on, "b2"), Acting("f1", "b2")
     on.transport.lose(on.network.link("c1", "b2"), PacketLoss(acting, Packets(drop_per_mille=1000)))

@@ -70,7 +70,7 @@ def on_disk(world: World) -> tuple[int, int]:
         (CrashAt(effect="write-checkpoint"), (2, 1)),
     ],
 )
-def test_crash_at_performs_only_effects_before_the_point(fault: CrashAt, left: tuple[int, int]) -> None:
+def test_crash_at_fault_performs_only_effects_before_the_crash(fault: CrashAt, left: tuple[int, int]) -> None:
     """A crash may fall between any two effects (reference.effects); here the plan names them."""
     world = played(fault)
 
@@ -78,7 +78,7 @@ def test_crash_at_performs_only_effects_before_the_point(fault: CrashAt, left: t
     assert not node(world).up
 
 
-def test_crash_at_counts_once_and_restarts_at_window_end() -> None:
+def test_crash_at_fault_counts_once_and_restarts_at_window_end() -> None:
     world = played(CrashAt(effect="create-replica"))
     # the next life finds the log there
     node(world).disk.dirs[0].logs.clear()
@@ -89,7 +89,7 @@ def test_crash_at_counts_once_and_restarts_at_window_end() -> None:
     assert [count.acted for count in world.faults.counts()] == [1]
 
 
-def test_crash_at_without_enough_effects_kills_nobody() -> None:
+def test_crash_at_fault_without_its_effect_kills_no_broker() -> None:
     world = played(CrashAt(effect="append", nth=3))
     world.sim.scheduler.run_until(1000 * MS)
 

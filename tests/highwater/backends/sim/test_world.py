@@ -62,11 +62,11 @@ def test_plan_performed_twice_gives_the_same_history() -> None:
     assert perform(of).history.manifest.digest == perform(of).history.manifest.digest
 
 
-def test_other_draws_give_another_history() -> None:
+def test_other_random_draws_give_another_history() -> None:
     assert perform(plan(draws=1)).history.manifest.digest != perform(plan(draws=2)).history.manifest.digest
 
 
-def test_removing_a_later_fault_changes_nothing_before_it() -> None:
+def test_removing_a_fault_leaves_the_earlier_history_unchanged() -> None:
     """Draws are named by their purpose; the shrinker depends on that."""
     early, late = window(Slow(extra_ms=50), Random()), window(Crash(), Minority(), 2500, 2800, "f2")
     both, one = perform(plan(early, late)).history, perform(plan(early)).history
@@ -76,7 +76,7 @@ def test_removing_a_later_fault_changes_nothing_before_it() -> None:
     assert [op for op in both.operations if op.time_ns < opened] == [op for op in one.operations if op.time_ns < opened]
 
 
-def test_calm_run_acknowledges_and_reads_everything() -> None:
+def test_run_without_faults_acknowledges_and_reads_everything() -> None:
     run = perform(plan())
     manifest = run.history.manifest
 
@@ -90,7 +90,7 @@ def test_calm_run_acknowledges_and_reads_everything() -> None:
     assert {op.type for op in run.history.operations} == {OpType.INVOKE, OpType.OK}
 
 
-def test_phases_follow_each_other_as_planned() -> None:
+def test_run_phases_follow_each_other_as_planned() -> None:
     run = perform(plan(faults_ms=3000))
     manifest = run.history.manifest
     (healed,), (final,) = events(run, EventKind.HEALED), events(run, EventKind.FINAL_READS)
@@ -195,7 +195,7 @@ def test_fault_hits_as_many_brokers_as_its_role_has(target: AnyTarget, count: in
     assert not isinstance(target, IsrMember) or hit != ["b1"]
 
 
-def test_process_stays_down_until_its_last_hold_ends() -> None:
+def test_process_stays_down_until_the_last_crash_fault_ends() -> None:
     first, second = window(Crash(), Named(brokers=(2,)), 500, 1500), window(Crash(), Named(brokers=(2,)), 1000, 2500, "f2")
     run = perform(plan(first, second))
     (end,) = (event.time_ns for event in events(run, EventKind.FAULT_ENDED) if event.fault == "f2")
@@ -204,7 +204,7 @@ def test_process_stays_down_until_its_last_hold_ends() -> None:
     assert starts[1:] == [end]
 
 
-def test_bounce_at_once_registers_within_the_session_timeout() -> None:
+def test_fast_restart_registers_within_the_session_timeout() -> None:
     """B-47, KAFKA-1120: the list of brokers has the same ids before and after, although one is a new incarnation."""
     run = perform(plan(window(Restart(session_ends=True), Named(brokers=(2,)))))
     (stopped,) = (event.time_ns for event in events(run, EventKind.NODE_STOPPED))
@@ -242,7 +242,7 @@ def test_removed_directory_comes_back_empty() -> None:
     assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
 
 
-def test_power_loss_wounds_unflushed_records() -> None:
+def test_power_loss_is_recorded_as_wounds_of_unflushed_logs() -> None:
     run = perform(plan(window(PowerLoss(lose_all=True), Named(brokers=(2,)))))
 
     (wound,) = events(run, EventKind.WOUND)
@@ -251,7 +251,7 @@ def test_power_loss_wounds_unflushed_records() -> None:
     assert (wound.incarnation, wound.detail) == (registered.incarnation, "power-loss")
 
 
-def test_dropped_device_wounds_only_after_its_process_ended() -> None:
+def test_dropped_device_loses_data_only_when_its_process_ends() -> None:
     """A process serves from its page cache until it notices the failure, so nothing is destroyed before."""
     run = perform(plan(window(DirFailure(drop_unflushed=True), Named(brokers=(2,)))))
 
