@@ -52,5 +52,5 @@ def test_mix_has_only_known_kinds(name: str) -> None:
 
 
 def test_select_lists_known_names_for_an_unknown_one() -> None:
-    with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; there are the kinds partition-halves, .*mixes calm"):
+    with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; known are the kinds partition-halves, .*mixes calm"):
         select(["pause", "partitoin"])
