@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class EventKind(StrEnum):
-    """The kinds of rows. `words` names the columns that a kind fills beside index, kind and time_ns."""
+    """The kind of a cluster event. `words` names the columns that rows of this kind fill beside index, kind and time_ns."""
 
     words: str
 
@@ -87,7 +87,7 @@ class EventKind(StrEnum):
 
 
 class ClusterEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One row of evidence. Absent columns are None."""
+    """One row of the table of events: what was observed at which node and when. Absent columns are None."""
 
     index: int
     kind: EventKind

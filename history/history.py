@@ -1,4 +1,4 @@
-"""The history of one run, as rows and as frames of columns.
+"""The recorded history of one run, as rows and as frames of columns.
 
 A history is made from rows (by a recorder, a JSONL file, a test) or from the Arrow tables of a Parquet store. It derives the
 other form on demand: judging needs the columns alone, a report needs the rows. Columns of stored files are read on demand too. A
@@ -30,14 +30,14 @@ class TopicPartition(NamedTuple):
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """An invocation with its completion: the rows of each, by slot. `completion` is empty where none was recorded."""
+    """One client operation: the rows of its invocation and those of its completion (empty where none was recorded), by slot."""
 
     invoke: tuple[Operation, ...]
     completion: tuple[Operation, ...]
 
 
 class History:
-    """One run. `operations` and `events` are in the order of `index` (and slot)."""
+    """The recorded history of one run. `operations` and `events` are in the order of `index` (and slot)."""
 
     _files: tuple[Path, Path] | None = None  # Parquet files of operations and events that were not read yet
 
@@ -67,12 +67,12 @@ class History:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        """What clients asked and were told."""
+        """The rows of client operations: what clients asked and were told."""
         return schema.operations_of(self.operations_frame)
 
     @cached_property
     def events(self) -> tuple[ClusterEvent, ...]:
-        """What was observed of nodes, ZooKeeper and the harness."""
+        """The rows of cluster events: what was observed of nodes, ZooKeeper and the harness."""
         return schema.events_of(self.events_frame)
 
     @cached_property
@@ -127,7 +127,7 @@ class History:
 
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Each invocation with its completion, in the order of invocation.
+        """Each client operation, its invocation paired with its completion, in the order of invocation.
 
         A process has one operation open at a time, so a completion belongs to the last invocation of its process.
         """
@@ -153,7 +153,7 @@ class History:
         return tuple(sorted(named))
 
     def of_kind(self, *kinds: EventKind) -> tuple[ClusterEvent, ...]:
-        """The events of these kinds, in order."""
+        """The cluster events of these kinds, in the order of index."""
         return tuple(event for event in self.events if event.kind in kinds)
 
     def row(self, index: int) -> tuple[Operation, ...] | ClusterEvent | None:

@@ -33,7 +33,7 @@ class _End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One line of the file. Exactly one key is set."""
+    """One line of a JSONL history. Exactly one key is set."""
 
     manifest: RunManifest | None = None
     op: Operation | None = None
@@ -91,7 +91,7 @@ class Journal:
 
 
 def encode(history: History) -> bytes:
-    """Return the bytes of the whole file. Takes about 100 ms for 60,000 rows."""
+    """Return a history as the bytes of a JSONL file. Takes about 100 ms for 60,000 rows."""
     lines = [_ENCODER.encode(_Line(manifest=history.manifest)) + b"\n"]
     lines.extend(_rows(history.operations, history.events))
     end = _End(operations=len(history.operations), events=len(history.events))
@@ -100,7 +100,7 @@ def encode(history: History) -> bytes:
 
 
 def read(path: Path) -> History:
-    """Read a complete file. Raises HistoryError where it is truncated, foreign or absent."""
+    """Read a complete JSONL history. Raises HistoryError where the file is truncated, foreign or absent."""
     history, complete = _read(path, torn_end=False)
     if not complete:
         raise HistoryError(f"{path}: cut off after {len(history.operations) + len(history.events)} rows: the end line is missing")
@@ -108,7 +108,7 @@ def read(path: Path) -> History:
 
 
 def read_interrupted(path: Path) -> History:
-    """Read all whole lines of a file that may lack its end. Without the end line the outcome becomes "incomplete"."""
+    """Read all whole lines of a JSONL history that may lack its end line. Without it the outcome becomes "incomplete"."""
     history, complete = _read(path, torn_end=True)
     if complete:
         return history

@@ -1,4 +1,4 @@
-"""The manifest of a run: its origin, its promise, its outcome and its totals."""
+"""The manifest of a run: where the run came from, what was promised to its clients, its outcome and its totals."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ class MessageCount(Struct, frozen=True, kw_only=True):
 
 
 class RunManifest(Struct, frozen=True, kw_only=True):
-    """One run. Holds everything beside the rows that a checker may know; checkers never see the plan."""
+    """The facts about one run beside its rows: everything else that a checker may know. Checkers never see the plan."""
 
     schema_version: int = SCHEMA_VERSION
     run_id: str

@@ -20,7 +20,7 @@ class OpType(StrEnum):
 
 
 class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One row of a client operation. Absent columns are None."""
+    """One row of the table of operations: a client's invocation or its completion. Absent columns are None."""
 
     index: int
     slot: int = 0  # position of the record within the operation

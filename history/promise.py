@@ -1,4 +1,4 @@
-"""The promise record: what a run is judged by, whatever the protocol's own switches say (docs/promise.md §1)."""
+"""The promise of a run: what its history is judged by, whatever the protocol's config switches say (docs/promise.md §1)."""
 
 from typing import Literal
 

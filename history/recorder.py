@@ -1,4 +1,4 @@
-"""The append-only record of a run that is being performed.
+"""Records the history of a run while it goes on; rows are only appended.
 
 One counter numbers operations and events, so index order is the order of recording. The clock is injected and read once for each
 call. The recorder does no IO; `history.jsonl.Journal` writes the new rows to disk. It is called about a thousand times for each
@@ -17,7 +17,7 @@ from history.op import Operation, OpType
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """The columns in which the rows of one operation differ: a record sent, acknowledged or read."""
+    """The columns in which the rows of one operation differ: one row for each record sent, acknowledged or read."""
 
     value: str | None = None
     offset: int | None = None
@@ -72,7 +72,7 @@ _NO_RECORD = (Record(),)
 
 
 class Recorder:
-    """Rows in the order of recording. `clock` gives nanoseconds since the start of the run."""
+    """Collects the rows of a history in the order of recording. `clock` gives nanoseconds since the start of the run."""
 
     __slots__ = ("_clock", "_next_index", "events", "operations")
 
@@ -91,7 +91,7 @@ class Recorder:
         records: Sequence[Record] = (),
         **columns: Unpack[OperationColumns],
     ) -> int:
-        """Record one invocation or completion: a row for each record, or one row. Returns their index."""
+        """Record one invocation or completion: one row for each Kafka record in it, or one row. Returns their index."""
         index, time_ns = self._tick()
         for slot, record in enumerate(records or _NO_RECORD):
             self.operations.append(
@@ -117,7 +117,7 @@ class Recorder:
         return index
 
     def history(self, manifest: RunManifest) -> History:
-        """The rows recorded so far, under this manifest."""
+        """The history of the rows recorded so far, under this manifest."""
         return History(manifest, operations=self.operations, events=self.events)
 
     def _tick(self) -> tuple[int, int]:

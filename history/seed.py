@@ -1,4 +1,4 @@
-"""Seeds and the two generators: `Rng` for deriving plans, `Draws` for performing them. Integers only, no hidden state.
+"""Seeds and the two generators of random numbers: `Rng` draws plans, `Draws` serves the run itself. Integers only.
 
 Both use splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), seeded by blake2b of a name. A
 number thus depends on its purpose and never on what else was drawn.
@@ -31,7 +31,7 @@ def _named(number: int, name: str) -> int:
 
 
 class Rng:
-    """A stream of numbers. Fork it by name, so that a new consumer changes no other consumer's numbers."""
+    """A stream of random numbers. Fork it by name, so that a new consumer changes no other consumer's numbers."""
 
     __slots__ = ("_origin", "_state")
 

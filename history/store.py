@@ -1,4 +1,4 @@
-"""The store of runs: store/<plan name>/<run id>/.
+"""Stores runs in folders, store/<plan name>/<run id>/, and reads them back.
 
     manifest.json        origin and outcome of the run; the outcome is "incomplete" until the run is finished
     plan.yaml            the plan, as it was performed

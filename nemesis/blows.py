@@ -1,4 +1,4 @@
-"""A kind of fault, and the parts of its blows: who is hit and for how long.
+"""What a kind of fault is, and the common parts from which its faults are drawn: the target and the duration.
 
 A blow is one fault on one target for one duration, drawn for one window of a schedule. Blows are short (0.05 to 10 s). Their
 targets are roles, since a fault does most at a leader, the controller or a member of the ISR. Many last about as long as the
@@ -17,7 +17,7 @@ from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What a blow is drawn for: the cluster, and the partition at which most blows of this round aim."""
+    """The input of a draw: the shape of the cluster, and the partition at which most faults of this round aim."""
 
     shape: Shape
     topic: str
@@ -26,7 +26,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blow:
-    """A fault on a target for `lasts_ms`."""
+    """One drawn fault: what it is, which target it hits, and for how many ms it holds."""
 
     fault: AnyFault
     target: AnyTarget
@@ -39,7 +39,7 @@ Destroys = Literal["nothing", "unflushed", "everything"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One entry of the catalogue. `destroys` says which bytes a blow may destroy (docs/promise.md §1)."""
+    """One kind of fault in the catalogue. `destroys` says which bytes such a fault may destroy (docs/promise.md §1)."""
 
     name: str
     family: str
@@ -55,39 +55,39 @@ Whom = Callable[[Rng, Aim], AnyTarget]
 
 
 def leader(_: Rng, aim: Aim) -> AnyTarget:
-    """The leader of the partition aimed at."""
+    """Target: the leader of the partition aimed at."""
     return LeaderOf(topic=aim.topic, partition=aim.partition)
 
 
 def isr_member(_: Rng, aim: Aim) -> AnyTarget:
-    """A follower in the ISR of the partition aimed at."""
+    """Target: a follower in the ISR of the partition aimed at."""
     return IsrMember(topic=aim.topic, partition=aim.partition)
 
 
 def controller(_: Rng, __: Aim) -> AnyTarget:
-    """The controller."""
+    """Target: the controller."""
     return Controller()
 
 
 def one(_: Rng, __: Aim) -> AnyTarget:
-    """Any broker."""
+    """Target: any one broker."""
     return Random()
 
 
 def everyone(_: Rng, __: Aim) -> AnyTarget:
-    """All brokers."""
+    """Target: all brokers."""
     return Everyone()
 
 
 def several(rng: Rng, aim: Aim) -> AnyTarget:
-    """Two brokers or more, or a minority; one broker where the cluster has only one."""
+    """Targets: two brokers or more, or a minority; one broker where the cluster has only one."""
     if aim.shape.brokers == 1:
         return Random()
     return Minority() if rng.ratio(1, 3) else Random(count=rng.between(2, aim.shape.brokers))
 
 
 def some_role(rng: Rng, aim: Aim) -> AnyTarget:
-    """Any role; leaders most often, since they hold records that no other broker has yet."""
+    """Target: a broker of any role; leaders most often, since they hold records that no other broker has yet."""
     return rng.pick((leader, leader, leader, isr_member, isr_member, controller, one, several))(rng, aim)
 
 
@@ -97,27 +97,27 @@ HowLong = Callable[[Rng, Shape], int]
 
 
 def brief(rng: Rng, _: Shape) -> int:
-    """0.3 to 3 s."""
+    """Duration: 0.3 to 3 s."""
     return rng.between(300, 3000)
 
 
 def lasting(rng: Rng, _: Shape) -> int:
-    """1 to 8 s."""
+    """Duration: 1 to 8 s."""
     return rng.between(1000, 8000)
 
 
 def below_session(rng: Rng, shape: Shape) -> int:
-    """100 ms to 4/5 of the session timeout: ZooKeeper does not end the session."""
+    """Duration: 100 ms to 4/5 of the session timeout, so that ZooKeeper does not end the session."""
     return rng.between(100, max(100, shape.session_timeout_ms * 4 // 5))
 
 
 def above_session(rng: Rng, shape: Shape) -> int:
-    """6/5 of the session timeout, up to 2.5 s longer: the session ends."""
+    """Duration: 6/5 of the session timeout, up to 2.5 s longer, so that ZooKeeper ends the session."""
     return shape.session_timeout_ms * 6 // 5 + rng.between(0, 2500)
 
 
 def around_session(rng: Rng, shape: Shape) -> int:
-    """`below_session` or `above_session`, one draw in two each."""
+    """Duration: `below_session` or `above_session`, one draw in two each."""
     return below_session(rng, shape) if rng.ratio(1, 2) else above_session(rng, shape)
 
 
@@ -127,7 +127,7 @@ What = Callable[[Rng, Shape], AnyFault]
 
 
 def blow(what: AnyFault | What, whom: Whom, how_long: HowLong) -> Draw:
-    """Draw the fault, the target and the duration independently, in this order."""
+    """Combine three draws into one that draws the fault, the target and the duration independently, in this order."""
 
     def draw(rng: Rng, aim: Aim) -> Blow:
         fault = what(rng, aim.shape) if callable(what) else what
@@ -137,5 +137,5 @@ def blow(what: AnyFault | What, whom: Whom, how_long: HowLong) -> Draw:
 
 
 def command(rng: Rng, shape: Shape) -> str:
-    """A drawn message kind by which the controller and brokers speak."""
+    """Draw the kind of control request that a fault of links hits."""
     return rng.pick(shape.control_requests)

@@ -1,4 +1,4 @@
-"""Which backend can perform which fault, and how; or why it cannot.
+"""Which fault each backend can perform, and how; or why it cannot.
 
 A fault that a backend cannot perform is refused before the run and never skipped silently. This module assumes a complete host;
 the container backend itself detects what the host's kernel lacks.
@@ -41,13 +41,13 @@ BACKENDS: tuple[Backend, ...] = ("sim", "process", "docker")
 
 
 class Can(Struct, frozen=True):
-    """The backend performs it, like this."""
+    """The backend can perform the fault; `how` says by which means."""
 
     how: str
 
 
 class Cannot(Struct, frozen=True):
-    """The backend refuses it, for this reason."""
+    """The backend refuses the fault; `why` gives the reason."""
 
     why: str
 

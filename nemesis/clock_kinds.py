@@ -7,18 +7,18 @@ from nemesis.schedule import Shape
 
 
 def _clock_jump(rng: Rng, _: Shape) -> AnyFault:
-    """A drawn offset, positive or negative."""
+    """A wall clock that is off by a drawn offset, positive or negative."""
     return ClockJump(offset_ms=_offset_ms(rng))
 
 
 def _clock_drift(rng: Rng, _: Shape) -> AnyFault:
-    """From 500 ppm, as of a bad crystal, to 10 % too slow or 30 % too fast."""
+    """A clock that is wrong by 500 ppm, as with a bad crystal, up to 10 % too slow or 30 % too fast."""
     # Drifts of overlapping windows add up, and the sum must not stop a clock.
     return ClockDrift(ppm=rng.pick((-100_000, -10_000, -500, 500, 10_000, 100_000, 300_000)))
 
 
 def _clock_strobe(rng: Rng, _: Shape) -> AnyFault:
-    """A drawn offset, put on and taken off every 20 to 1000 ms."""
+    """A wall clock that jumps off by a drawn offset and back, every 20 to 1000 ms."""
     return ClockStrobe(offset_ms=_offset_ms(rng), period_ms=rng.between(20, 1000))
 
 

@@ -7,7 +7,7 @@ from nemesis.schedule import Shape
 
 
 def _dir_unreadable(rng: Rng, shape: Shape) -> AnyFault:
-    """All permissions revoked."""
+    """A log directory from which all permissions are revoked."""
     return DirUnreadable(dir=rng.below(shape.log_dirs))
 
 
@@ -32,7 +32,7 @@ def _dir_drop(rng: Rng, shape: Shape) -> AnyFault:
 
 
 def _disk_full(rng: Rng, shape: Shape) -> AnyFault:
-    """No space left on the device."""
+    """A log directory without space left on its device."""
     return DiskFull(dir=rng.below(shape.log_dirs))
 
 

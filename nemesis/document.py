@@ -44,7 +44,7 @@ def document() -> str:
 
 
 def harm(kind: Kind) -> str:
-    """The bytes that a kind may destroy, in words."""
+    """Describe the bytes that a kind of fault may destroy."""
     match kind.destroys:
         case "nothing":
             return "harmless"

@@ -18,7 +18,7 @@ ALL_LINKS: tuple[Links, ...] = ("peers", "zookeeper", "clients")
 
 
 class Fault(Struct, frozen=True, kw_only=True, tag_field="fault", forbid_unknown_fields=True):
-    """Base of all faults; `tag` is the name used in plans."""
+    """Base class of what a nemesis does to the cluster; `tag` is the name used in plans."""
 
 
 # --- links ---------------------------------------------------------------------------------------------------------------
@@ -228,7 +228,8 @@ def withholds(fault: AnyFault) -> bool:
 
 
 def wounds(fault: AnyFault, flush: Flush) -> bool:
-    """Whether this fault can destroy a copy that counted, for a topic with this flush setting (docs/promise.md §1, DUR-5).
+    """True if this fault can destroy a replica's bytes that counted, for a topic with this flush setting (docs/promise.md §1,
+    DUR-5).
 
     With `flush=before_ack` only flushed copies count, so a fault that loses only unflushed bytes destroys none.
     """

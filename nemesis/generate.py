@@ -1,4 +1,4 @@
-"""Schedules from a seed: the kinds of faults of a run, their density, and their times.
+"""Draws schedules from a seed: which kinds of faults a run has, how densely, and when.
 
 Swarm testing (Groce et al., 2012): a run without most kinds reaches states that a run with all kinds never reaches. A schedule
 is made of rounds, as in Bufstream's tests: each round draws some kinds, lets their short windows overlap on one partition, closes
@@ -28,7 +28,7 @@ _RETRIES = 4  # draws of a blow until it fits into its round; then it is left ou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ground:
-    """The parameters of a whole schedule."""
+    """The parameters that hold for all draws of one schedule."""
 
     profile: Profile
     shape: Shape
@@ -37,7 +37,7 @@ class _Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Site:
-    """The partition and the times of one round's blows."""
+    """The partition and the times at which the faults of one round aim."""
 
     ground: _Ground
     aim: Aim
@@ -46,7 +46,7 @@ class _Site:
 
 
 def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
-    """A schedule for this cluster, ended at `shape.end_ms`, valid by `nemesis.schedule.validate`; sorted by begin.
+    """Draw a schedule for this cluster, ended at `shape.end_ms`, valid by `nemesis.schedule.validate`; sorted by begin.
 
     Empty where the profile leaves no kind that may strike.
     """
@@ -168,7 +168,7 @@ def _aim(rng: Rng, shape: Shape) -> Aim:
 
 
 def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
-    """Under profile `within`, point a blow that wounds at one of the brokers that may be wounded in this run."""
+    """Under profile `within`, aim a fault that destroys data at one of the brokers whose data this run may destroy."""
     if ground.profile.name == "beyond" or not any(wounds(blow.fault, topic.flush) for topic in ground.shape.topics):
         return blow
     target = Named(brokers=(rng.pick(victims(blow.fault, ground.shape, ground.order)),))

@@ -46,7 +46,7 @@ MIXES: dict[str, tuple[str, ...]] = {
 
 
 def kind(name: str) -> Kind:
-    """The kind of this name. KeyError for an unknown one."""
+    """The kind of fault of this name. KeyError for an unknown one."""
     for entry in KINDS:
         if entry.name == name:
             return entry
@@ -54,7 +54,8 @@ def kind(name: str) -> Kind:
 
 
 def select(names: Iterable[str]) -> tuple[str, ...]:
-    """The kinds that these names mean, in table order: names of kinds, families, mixes, or first words of kinds ("isolate").
+    """The kinds of faults that these names mean, in table order: names of kinds, families, mixes, or first words of kinds
+    ("isolate").
 
     Raises UnknownKindError.
     """
@@ -63,7 +64,7 @@ def select(names: Iterable[str]) -> tuple[str, ...]:
         found = _named(name)
         if found is None:
             known = f"kinds {', '.join(KIND_NAMES)}; families {', '.join(FAMILIES)}; mixes {', '.join(MIXES)}"
-            raise UnknownKindError(f"unknown fault {name!r}; there are the {known}")
+            raise UnknownKindError(f"unknown fault {name!r}; known are the {known}")
         chosen.update(found)
     return tuple(entry for entry in KIND_NAMES if entry in chosen)
 

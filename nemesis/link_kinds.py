@@ -25,7 +25,7 @@ def _cut(*links: Links) -> Partition:
 
 
 def _halves(rng: Rng, _: Shape) -> AnyFault:
-    """Two halves; two draws in five cut one direction only."""
+    """Partitions of the brokers into two halves; two draws in five cut one direction only."""
     return Partition(shape="halves", direction=rng.pick(("both", "both", "both", "inbound", "outbound")))
 
 

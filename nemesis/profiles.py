@@ -1,4 +1,4 @@
-"""Profiles: how many replicas a run may wound, and with which kinds of faults.
+"""Profiles: which kinds of faults a run draws, and of how many replicas they may destroy data.
 
 `within` wounds fewer than min.insync.replicas replicas of any partition at a time, so that nothing may be lost
 (docs/promise.md DUR-4, VAC-2). `beyond` has no such limit, so that checkers must excuse losses by wounds. A wounded replica
@@ -21,7 +21,7 @@ PROFILES: tuple[ProfileName, ...] = ("within", "beyond")
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """The parameters of schedules. With `swarm` each run leaves out drawn kinds."""
+    """A named way to draw schedules. With `swarm` each run leaves out drawn kinds of faults."""
 
     name: ProfileName
     kinds: tuple[str, ...]
@@ -29,7 +29,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 
 def default_kinds(name: ProfileName, shape: Shape) -> tuple[str, ...]:
-    """The kinds of a run without `--faults`; under `within`, only those that excuse no loss on this cluster."""
+    """The kinds of faults of a run without `--faults`; under profile `within`, only those that excuse no loss on this cluster."""
     if name == "beyond":
         return tuple(entry.name for entry in KINDS)
     return tuple(entry.name for entry in KINDS if _is_free(entry, shape))
@@ -42,7 +42,7 @@ def _is_free(entry: Kind, shape: Shape) -> bool:
 
 
 def usable(profile: Profile, shape: Shape) -> tuple[Kind, ...]:
-    """The kinds of a profile that this cluster allows, in table order."""
+    """The kinds of faults of a profile that this cluster allows, in table order."""
     return tuple(entry for entry in map(kind, profile.kinds) if profile.name == "beyond" or _may_strike(entry, shape))
 
 
@@ -54,12 +54,12 @@ def _may_strike(entry: Kind, shape: Shape) -> bool:
 
 
 def victims_order(rng: Rng, shape: Shape) -> tuple[int, ...]:
-    """The brokers of a run in drawn order; `victims` are a prefix of it."""
+    """The brokers in a drawn order, of which `victims` takes the first ones."""
     return tuple(rng.shuffled(broker_ids(shape)))
 
 
 def victims(fault: AnyFault, shape: Shape, order: Sequence[int]) -> tuple[int, ...]:
-    """The brokers that a wounding fault may hit under `within`: one fewer than the least min.insync.replicas.
+    """The brokers whose data faults may destroy under profile `within`: one fewer than the least min.insync.replicas.
 
     All faults take prefixes of one order, so that they do not wound different brokers.
     """

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class Target(Struct, frozen=True, kw_only=True, tag_field="target", forbid_unknown_fields=True):
-    """Base of all targets; `tag` is the name used in plans."""
+    """Base class of targets of a fault; `tag` is the name used in plans."""
 
 
 class Named(Target, frozen=True, kw_only=True, tag="named"):

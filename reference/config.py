@@ -1,4 +1,4 @@
-"""Settings of a broker and the switches of the protocol: each deviation from the letter of V3 is a field of `Variant`.
+"""Settings of a broker and the config switches of the protocol: each deviation from V3's text is a field of `Variant`.
 
 The default of every switch is its setting in `safe`. A named variant of highwater/catalogue/bugs.yaml is `safe` with one or
 more switches changed.
@@ -13,7 +13,7 @@ from reference.types import BrokerId, Millis
 
 
 class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One protocol. The comment at a switch names its statement (R, U, C) or bug (B, KAFKA); `a | b` explains its settings."""
+    """The config switches of the protocol. The comment at each names its statement (R, U, C) or bug (B, KAFKA) and its values."""
 
     # how a follower finds the offset where its log diverges from the leader's: U-01, B-01, B-04, B-06
     # "fetch" is Kafka's way since 2.7 (KIP-595): the leader finds the offset while it serves a fetch

@@ -1,4 +1,4 @@
-"""Effects: what a machine asks its host to do. They are performed left to right; a crash may fall between any two.
+"""Effects: what a machine asks its host to do. The host performs them left to right; a crash may fall between any two.
 
 Append, Truncate and DeleteReplica reach the page cache at once and are not durable. Flush is answered later by `Flushed`, and
 makes everything durable that was written to its directory before it. CreateReplica, MarkDir and MarkClean are durable at once, as
@@ -26,7 +26,7 @@ from reference.types import (
 
 
 class Effect(Struct, frozen=True, tag=True):
-    """Base of all effects."""
+    """Base class of what a node asks its host to do: messages, disk writes, timers, ZooKeeper requests, notes."""
 
 
 SHUT_DOWN = "shut down"  # the reason of Halt after a shutdown in good order

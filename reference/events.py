@@ -8,11 +8,11 @@ from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, Incarnation, T
 
 
 class Event(Struct, frozen=True, tag=True):
-    """Base of all events."""
+    """Base class of what a node reacts to: messages, timers, ZooKeeper answers, finished flushes."""
 
 
 class Booted(Event, frozen=True, tag=True):
-    """The first event of a process."""
+    """The first event of a process: it was started."""
 
 
 class Received(Event, frozen=True, tag=True):
@@ -50,7 +50,7 @@ class ZkState(Event, frozen=True, tag=True):
 
 
 class Flushed(Event, frozen=True, tag=True):
-    """Everything written to the directory before Flush `id` is durable."""
+    """A flush is done: everything written to the directory before Flush `id` is durable."""
 
     dir: int
     id: int

@@ -21,7 +21,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class Machine(Struct):
-    """Base of the machines whose fields are their whole state."""
+    """Base class of the machines whose fields are their whole state."""
 
     def clone(self) -> Self:
         """A copy that shares no mutable state with the original."""
@@ -48,7 +48,7 @@ class Ids(Struct):
 
 
 class Turn:
-    """The handling of one event by a broker.
+    """The handling of one event by a broker: it collects the effects, and what is to be done at its end.
 
     `deadline_ms` is the earliest deadline of a request parked in this turn, `flush_dirs` the directories that need a flush, and
     `isr_due` the partitions whose leader must ask the controller for another ISR. At the end of the turn the broker arms one

@@ -68,7 +68,7 @@ class PartitionState(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True, tag=True):
-    """Base of all messages."""
+    """Base class of all requests and answers."""
 
     correlation: int
 
@@ -99,7 +99,7 @@ class Diverging(Struct, frozen=True, array_like=True):
 
 
 class FetchReply(Message, frozen=True, tag=True):
-    """ReplicaFetchResponse (R-016)."""
+    """ReplicaFetchResponse: a leader's answer to a fetch (R-016)."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -132,7 +132,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class Command(Message, frozen=True, tag=True):
-    """Base of the controller's requests to a broker, with the controller's epoch and the receiver's incarnation (U-09).
+    """Base class of the controller's requests to a broker, with the controller's epoch and the receiver's incarnation (U-09).
 
     `number`, where a request has it, counts the requests of one controller epoch.
     """
@@ -143,7 +143,7 @@ class Command(Message, frozen=True, tag=True):
 
 
 class LeaderAndIsr(Command, frozen=True, tag=True):
-    """LeaderAndISRRequest (R-011, R-310)."""
+    """LeaderAndISRRequest: the controller tells a broker the leader and ISR of partitions (R-011, R-310)."""
 
     init: bool  # R-042: the first command of a controller
     states: tuple[PartitionState, ...]
@@ -152,7 +152,7 @@ class LeaderAndIsr(Command, frozen=True, tag=True):
 
 
 class LeaderAndIsrReply(Message, frozen=True, tag=True):
-    """LeaderAndISRResponse (R-013)."""
+    """LeaderAndISRResponse: a broker's answer to LeaderAndIsr (R-013)."""
 
     error: ErrorCode
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
@@ -172,14 +172,14 @@ class StopPartition(Struct, frozen=True, array_like=True, order=True):
 
 
 class StopReplica(Command, frozen=True, tag=True):
-    """StopReplicaRequest (R-014), with leader epochs."""
+    """StopReplicaRequest: the controller tells a broker to stop replicas (R-014), with leader epochs."""
 
     partitions: tuple[StopPartition, ...]
     number: int = 0
 
 
 class StopReplicaReply(Message, frozen=True, tag=True):
-    """StopReplicaResponse (R-015)."""
+    """StopReplicaResponse: a broker's answer to StopReplica (R-015)."""
 
     error: ErrorCode
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
@@ -198,19 +198,19 @@ class UpdateMetadata(Command, frozen=True, tag=True):
 
 
 class UpdateMetadataReply(Message, frozen=True, tag=True):
-    """NONE also for a late copy, which the broker ignores."""
+    """A broker's answer to UpdateMetadata: NONE also for a late copy, which the broker ignores."""
 
     error: ErrorCode
 
 
 class LogInfo(Command, frozen=True, tag=True):
-    """Asks for the ends of local logs, before a recovery election."""
+    """Asks a broker for the ends of its logs, before the controller elects the replica with the longest log."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class LogEnd(Struct, frozen=True, array_like=True):
-    """The end of a log; recovery elections order by (last epoch, LEO). `born` and `topic_id` identify the log."""
+    """The end of a log, for electing the longest by (last epoch, LEO). `born` and `topic_id` identify the log."""
 
     tp: TopicPartition
     last_epoch: LeaderEpoch
@@ -260,7 +260,7 @@ class IsrProposal(Struct, frozen=True, array_like=True):
 
 
 class IsrChange(Message, frozen=True, tag=True):
-    """IsrChangeRequest (R-197)."""
+    """IsrChangeRequest: a leader asks the controller to change the ISR of partitions (R-197)."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -303,7 +303,7 @@ class Produce(Message, frozen=True, tag=True):
 
 
 class ProduceReply(Message, frozen=True, tag=True):
-    """The offset of the first value, or an error."""
+    """The answer to a produce: the offset of the first value, or an error."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -337,7 +337,7 @@ class ListOffsets(Message, frozen=True, tag=True):
 
 
 class ListOffsetsReply(Message, frozen=True, tag=True):
-    """OFFSET_NOT_AVAILABLE until a new leader's HW has reached the start of its epoch (KIP-207)."""
+    """The answer to ListOffsets: OFFSET_NOT_AVAILABLE until a new leader's HW reaches the start of its epoch (KIP-207)."""
 
     tp: TopicPartition
     error: ErrorCode

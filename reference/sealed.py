@@ -32,5 +32,5 @@ def size(values: Values) -> int:
 def in_the_clear(values: Values) -> tuple[str, ...]:
     """The values in the clear. TypeError for a sealed batch: only the consumer opens one."""
     if isinstance(values, bytes):
-        raise TypeError("a sealed batch")
+        raise TypeError("expected values in the clear, not a sealed batch")
     return values

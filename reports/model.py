@@ -75,7 +75,7 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcusedView:
-    """Excused losses at consecutive offsets, and the wound that excuses them; None if the history has no such row."""
+    """Excused losses at consecutive offsets, and the wound (destroyed bytes) that excuses them; None if no row of it exists."""
 
     key: str
     first: int
@@ -87,7 +87,7 @@ class ExcusedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """The view model of the page."""
+    """What the page of a run shows, in its order."""
 
     title: str
     manifest: RunManifest
@@ -249,7 +249,7 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
 
 
 def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
-    """Group the ledger into stretches: a wound destroys the end of a log, so its losses are consecutive."""
+    """Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive."""
     stretches: list[list[ExcusedLoss]] = []
     for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
         last = stretches[-1][-1] if stretches else None

@@ -27,7 +27,7 @@ class RoleSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A truncation, wound or deletion of the replica."""
+    """A truncation, wound (destroyed bytes) or deletion of the replica."""
 
     kind: Literal["truncate", "wound", "deleted"]
     time_ns: int
@@ -66,7 +66,7 @@ class PartitionTrack:
 
 @dataclass(slots=True)
 class _Replica:
-    """A track under construction."""
+    """The track of one replica while the events are read."""
 
     node: str
     leo: list[Point] = field(default_factory=list)

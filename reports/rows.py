@@ -1,4 +1,4 @@
-"""Rows in words: one sentence for an operation or a cluster event, and the selection of events for the log.
+"""Describes rows of a history: one sentence for an operation or a cluster event, and the selection of events for the log.
 
 The words name the columns that matter for the kind. The index leads to the full row.
 """
@@ -74,7 +74,7 @@ class Line:
 
 
 def is_control(event: ClusterEvent) -> bool:
-    """Whether an event explains a run: an election, an ISR change, a start or stop, a truncation, a wound, a fault."""
+    """Whether an event helps to explain a run: an election, an ISR change, a start or stop, a truncation, a wound, a fault."""
     return event.kind not in _BULK
 
 

@@ -45,7 +45,7 @@ class Backdrop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """A moment to mark: a witness of an anomaly."""
+    """A time to mark in a figure: when a witness of an anomaly was recorded."""
 
     time_ns: int
     words: str
@@ -65,29 +65,29 @@ def from_to(start_ns: int, end_ns: int) -> str:
 
 
 def figure(height: int, label: str, parts: Iterable[str]) -> str:
-    """A whole drawing; `label` is the text for screen readers."""
+    """A whole SVG drawing; `label` is the text for screen readers."""
     body = "".join(parts)
     return f'<svg class="figure" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">{body}</svg>'
 
 
 def text(x: int, y: int, words: str, *, css: str = "", anchor: str = "start") -> str:
-    """A label."""
+    """The SVG element of a label."""
     return f'<text x="{x}" y="{y}" class="{css}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def rect(x: int, y: int, width: int, height: int, *, css: str, title: str = "") -> str:
-    """A box, at least one pixel wide, with a title shown on hover."""
+    """The SVG element of a box, at least one pixel wide, with a title shown on hover."""
     inner = f"<title>{escape(title)}</title>" if title else ""
     return f'<rect x="{x}" y="{y}" width="{max(width, 1)}" height="{height}" class="{css}">{inner}</rect>'
 
 
 def line(x1: int, y1: int, x2: int, y2: int, *, css: str) -> str:
-    """A straight line."""
+    """The SVG element of a straight line."""
     return f'<path d="M{x1} {y1}L{x2} {y2}" class="{css}"/>'
 
 
 def path(d: str, *, css: str, title: str = "") -> str:
-    """A path; "" for an empty one."""
+    """The SVG element of a path; "" for a path without commands."""
     if not d:
         return ""
     inner = f"<title>{escape(title)}</title>" if title else ""
@@ -119,7 +119,7 @@ def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
 
 
 def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
-    """Grey while any fault was in force, and dashed lines where the cluster was healed and the final reads began."""
+    """Grey where any fault was in force, and dashed lines where the cluster was healed and the final reads began."""
     held = [(scale.x(w.start_ns), scale.x(w.end_ns)) for w in behind.windows if scale.shows(w.start_ns, w.end_ns)]
     parts = [path(runs(held, top, bottom - top), css="shade")]
     for time_ns, words in behind.milestones:
@@ -129,19 +129,19 @@ def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
 
 
 def point(scale: TimeScale, pointers: Iterable[Pointer], top: int, bottom: int) -> str:
-    """A red line for each pointer."""
+    """A red vertical line at the time of each pointer."""
     return "".join(
         path(f"M{scale.x(p.time_ns)} {top}V{bottom}", css="pointer", title=f"{seconds(p.time_ns)} s: {p.words}") for p in pointers
     )
 
 
 def strip_height(behind: Backdrop) -> int:
-    """The height of `strip` in px."""
+    """The height in px that `strip` takes."""
     return _STRIP * len({window.category for window in behind.windows}) + 2
 
 
 def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
-    """A thin bar for each fault window, one row for each category: the faults behind the grey."""
+    """A thin bar for each fault window, one row for each category of faults."""
     rows = [category for category in CATEGORIES if any(window.category == category for window in behind.windows)]
     return "".join(
         rect(
@@ -205,7 +205,7 @@ def dots(points: Iterable[tuple[int, int]]) -> str:
 
 
 def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
-    """Boxes from pixel spans (x1, x2); touching spans are joined into one box."""
+    """Boxes from spans of pixels (x1, x2); touching spans are joined into one box."""
     merged: list[list[int]] = []
     for x1, x2 in sorted(columns):
         if merged and x1 <= merged[-1][1]:
@@ -216,7 +216,7 @@ def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
 
 
 def visible(points: Sequence[tuple[int, int | None]], scale: TimeScale) -> Iterator[tuple[int, int | None]]:
-    """The points within the scale, preceded by the value at its start."""
+    """The points of a curve within the time scale, preceded by the curve's value at its start."""
     before: int | None = None
     begun = False
     for time_ns, value in points:

@@ -49,14 +49,14 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Looker:
-    """Lists the pending admin requests at the end; repeats the question while ZooKeeper does not answer."""
+    """A client that lists the pending admin requests in the final phase, again and again while ZooKeeper does not answer."""
 
     def __init__(self) -> None:
         self._left = LOOKS_MAX
         self._backing_off = False
 
     def next(self) -> Invocation | Sleep | Done:
-        """The question, until it was answered or LOOKS_MAX times."""
+        """A request for the list, until it was answered or sent LOOKS_MAX times."""
         if self._left == 0:
             return Done()
         if self._backing_off:
@@ -73,7 +73,7 @@ class Looker:
 
 
 class Administrator:
-    """Sends one command after the other."""
+    """A client that sends admin requests to ZooKeeper, one after the other."""
 
     def __init__(self, draws: Draws, parameters: Parameters, added: list[PartitionName]) -> None:
         self._draws = draws

@@ -36,7 +36,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Administrator:
-    """Creates and deletes a topic in turn. `there` holds its partitions while it certainly exists."""
+    """A client that creates and deletes a topic in turn. `there` holds its partitions while it certainly exists."""
 
     def __init__(self, draws: Draws, topic: TopicShape, there: list[PartitionName]) -> None:
         self._draws = draws

@@ -1,4 +1,4 @@
-"""The processes of a run, a function of the workload's name, the number of the draws and the parameters."""
+"""Makes the client processes of a run from the workload's name, the number for its draws and its parameters."""
 
 from workloads import script
 from workloads.client import Process
@@ -7,7 +7,7 @@ from workloads.registry import WORKLOADS
 
 
 def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """The processes, each for a client of its own. Final readers are idle before the final phase.
+    """Make the processes, each for a client of its own. Final readers are idle before the final phase.
 
     Those of the workload, then those of the script.
 

@@ -21,12 +21,12 @@ _WRONGS: tuple[Misuse | Literal["empty", "acks"], ...] = ("gap", "behind", "epoc
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """The processes of produce-consume, then the misfit."""
+    """The processes of produce-consume, then the client that breaks the rules."""
     return (*produce_consume.processes(draws, parameters), Misfit(Draws(draws), parameters))
 
 
 class Misfit:
-    """Sends GOOD_IN_A_ROW correct produce requests, then a wrong one, again and again."""
+    """The client that breaks the rules: it sends GOOD_IN_A_ROW correct produce requests, then a wrong one, in turn."""
 
     def __init__(self, draws: Draws, parameters: Parameters) -> None:
         self._draws = draws
@@ -71,4 +71,4 @@ class Misfit:
         )
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Continue, whatever the result."""
+        """Take any result: the next produce does not depend on it."""

@@ -34,7 +34,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
-    """Rates are of all clients together; times in ms. `records_per_produce` values go into one batch."""
+    """The parameters of a workload. Rates are of all clients together; times in ms. `records_per_produce` values form a batch."""
 
     partitions: tuple[PartitionName, ...]
     producers: int = 5
@@ -74,6 +74,6 @@ def check_parameters(parameters: Parameters) -> None:
     if parameters.retries < 0:
         raise ParametersError(f"workload: retries must not be negative, but is {parameters.retries}")
     if not parameters.partitions:
-        raise ParametersError("workload: there is no partition to write to")
+        raise ParametersError("workload: partitions is empty; at least one partition is needed")
     if not parameters.acks or any(acks not in (-1, 0, 1) for acks in parameters.acks):
         raise ParametersError(f"workload: acks must be some of -1, 0 and 1, not {list(parameters.acks)}")

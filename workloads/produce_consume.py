@@ -51,7 +51,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Producer:
-    """Writes unique values to `partitions`, which may grow and shrink, or to the workload's partitions where it is None."""
+    """A client that writes unique values to `partitions`, or to the workload's partitions where it is None."""
 
     def __init__(
         self, number: int, draws: Draws, parameters: Parameters, *, partitions: Sequence[PartitionName] | None = None
@@ -115,7 +115,7 @@ class Producer:
 
 
 class Consumer:
-    """Reads every partition from offset to offset."""
+    """A client that reads every partition, each from offset to offset."""
 
     def __init__(self, number: int, draws: Draws, parameters: Parameters) -> None:
         self._name = f"c{number}"

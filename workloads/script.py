@@ -30,7 +30,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Administrator:
-    """Requests one step after the other. `there` holds the created partitions while they certainly exist."""
+    """A client that sends the steps of a script in order. `there` holds the created partitions while they certainly exist."""
 
     def __init__(self, script: tuple[Step, ...], there: list[PartitionName]) -> None:
         self._left = list(script)

@@ -1,4 +1,4 @@
-"""Which scripts can be performed (`workloads.script`).
+"""Rules that a script of admin requests must meet before a run performs it (`workloads.script`).
 
 A script may delete only what it created, since clients of the workload use the topics of the start until the end.
 """
@@ -15,7 +15,7 @@ _OF_NOTHING = ("cancel-reassignments", "allow-reassignments")
 
 
 class Ground(Struct, frozen=True, kw_only=True):
-    """The cluster of a script: brokers from 1; `topics`: partitions of each; `later`: partitions and copies of those to
+    """The cluster of a script: brokers from 1; `topics`: partitions of each; `later`: partitions and replicas of topics to
     create.
     """
 
@@ -26,14 +26,14 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, str]]:
-    """The index of each step that cannot be performed, and the reason."""
+    """The index of each invalid step of a script, and the reason."""
     before_ms = 0
     if len(script) > MAX_STEPS:
-        yield MAX_STEPS, f"a script of more than {MAX_STEPS} steps"
+        yield MAX_STEPS, f"a script must have at most {MAX_STEPS} steps"
     for index, step in enumerate(script):
         what = f"step {index + 1} ({step.do})"
         if not before_ms <= step.at_ms < ground.end_ms:
-            yield index, f"{what}: {step.at_ms} ms is before the step above or not below the {ground.end_ms} ms of faults"
+            yield index, f"{what}: at_ms must be from {before_ms} (the step above) to {ground.end_ms - 1}, not {step.at_ms}"
         before_ms = max(before_ms, step.at_ms)
         for sentence in (*_subject(step, ground), *_replicas(step, ground)):
             yield index, f"{what}: {sentence}"
@@ -43,16 +43,16 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
     """Complaints about the topic and the partition of a step."""
     if step.do in _OF_NOTHING:
         if step.topic or step.partition:
-            yield "it is about all that is pending, and names no topic"
+            yield "it concerns all pending reassignments, so topic and partition must be left out"
         return
     if step.topic not in ground.topics and step.topic not in ground.later:
-        yield f"unknown topic {step.topic!r}; there are {', '.join((*ground.topics, *ground.later))}"
+        yield f"unknown topic {step.topic!r}; known topics: {', '.join((*ground.topics, *ground.later))}"
     elif step.do in ("create-topic", "delete-topic") and step.topic not in ground.later:
-        yield f"topic {step.topic} is there from the start; it can be one of `later`"
+        yield f"topic {step.topic} exists from the start; name a topic of `later`"
     elif step.partition < 0:
-        yield "a partition has a number from 0 on"
+        yield f"partition must be at least 0, not {step.partition}"
     elif step.do in ("add-partition", "remove-partition") and step.partition < ground.topics.get(step.topic, 0):
-        yield f"partition {step.partition} of {step.topic} is there from the start"
+        yield f"partition {step.partition} of {step.topic} exists from the start; name one that the script adds"
 
 
 def _replicas(step: Step, ground: Ground) -> Iterator[str]:
@@ -62,9 +62,9 @@ def _replicas(step: Step, ground: Ground) -> Iterator[str]:
     if step.do == "create-topic":
         wanted, copies = ground.later.get(step.topic, (len(step.replicas), 0))
     if len(step.replicas) != wanted:
-        yield f"`replicas` lists those of {len(step.replicas)} partitions, not of {wanted}"
+        yield f"`replicas` must list the replicas of {wanted} partitions, not of {len(step.replicas)}"
     for replicas in step.replicas:
         if not replicas or len(set(replicas)) < len(replicas) or not all(1 <= broker <= ground.brokers for broker in replicas):
-            yield f"{list(replicas)} are not different brokers from 1 to {ground.brokers}"
+            yield f"replicas must be different brokers from 1 to {ground.brokers}, not {list(replicas)}"
         elif copies and len(replicas) != copies:
-            yield f"{list(replicas)} are not the {copies} copies of {step.topic}"
+            yield f"{step.topic} must have {copies} replicas, not {list(replicas)}"

@@ -1,4 +1,4 @@
-"""A reader of the EDN that histories use: the records of a file one after another, in bounded memory.
+"""A reader of Jepsen's EDN histories: it yields the maps of a file one after another, in bounded memory.
 
 A file is a vector or a list of maps, or maps one after another. Keywords, symbols and booleans become `Named`. Vectors and lists
 become tuples, sets become frozen sets. Maps become dicts at the top level and tuples of pairs inside. Tags are dropped and their
@@ -49,12 +49,12 @@ Record = tuple[int, dict[Hashable, Hashable]]
 
 
 def records(file: BinaryIO) -> Iterator[Record]:
-    """Yield the line and the content of each map."""
+    """Yield the line number and the content of each map of an EDN history."""
     return _Reader(Text(file)).records()
 
 
 def value(text: str) -> Hashable:
-    """Parse one value, as a user writes it."""
+    """Parse the text of one EDN value that a user wrote, for instance an initial value. Raises HistoryError."""
     refusal = f"{text!r} is not one EDN value"
     try:
         found = list(records(io.BytesIO(b"{:value " + text.encode() + b"\n}")))

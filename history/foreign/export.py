@@ -26,7 +26,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\
 
 
 def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
-    """Yield the steps, with a new process after each call of unknown outcome. Calls `steps` twice to find unused numbers."""
+    """Yield the steps, with a new process number after each call of unknown outcome. Calls `steps` twice to find free numbers."""
     fresh = 1 + max((step.process for step in steps() if isinstance(step.process, int)), default=-1)
     names: dict[Hashable, Hashable] = {}
     for step in steps():
@@ -37,7 +37,7 @@ def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
 
 
 def lines(steps: Callable[[], Iterable[Step]]) -> Iterator[str]:
-    """Yield one line for each step. Calls `steps` twice."""
+    """Yield a history as EDN, one line for each step. Calls `steps` twice."""
     asked: dict[Hashable, Step] = {}
     for index, step in enumerate(renewed(steps)):
         if step.type is OpType.INVOKE:

@@ -15,7 +15,7 @@ _TYPES = {str(type): type for type in OpType}
 
 
 def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[Step]:
-    """Yield the steps of clients, in the order of the file. Raises HistoryError where the file has no record at all."""
+    """Yield the steps of clients, in the order of the file. Raises HistoryError where the file has no step."""
     line = 0
     for line, record in records:
         kind = record.get("type")

@@ -17,7 +17,7 @@ _FOLLOWS = {"[": ("step", "]"), "step": (",", "]"), ",": ("step",)}  # in an arr
 
 
 def records(file: BinaryIO) -> Iterator[tuple[int, dict[Hashable, Hashable]]]:
-    """Yield the line and the content of each object. Raises HistoryError with the line where the file is cut or not JSON."""
+    """Yield the line number and the content of each object. Raises HistoryError with the line of a cut file or of bad JSON."""
     text = Text(file)
     decoder = json.JSONDecoder(parse_constant=_no_json, object_pairs_hook=_object)
     inside = started = False

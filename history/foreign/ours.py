@@ -43,7 +43,9 @@ _Rows = tuple[Operation, ...]
 
 
 def steps(history: History) -> Iterator[Step]:
-    """Yield steps with JSON values, as `history.foreign.jepsen` would read them. Produces and polls keep their rows as values."""
+    """Yield the operations as steps with JSON values, as if Jepsen had recorded them. Produces and polls keep their rows as
+    values.
+    """
     for index, rows in by_index(history.operations):
         first = rows[0]
         if first.f not in _LEFT_OUT:
@@ -62,7 +64,7 @@ def _value(row: Operation) -> Hashable:
 
 
 def holds_records(history: History) -> bool:
-    """Whether the history has produces or polls."""
+    """True if the history has produces or polls, False if it has only other operations."""
     return any(operation.f in _RECORDS for operation in history.operations)
 
 
@@ -152,7 +154,7 @@ def queue_steps(history: History) -> Iterator[Step]:
 
 
 def key_names(history: History) -> list[str]:
-    """The partitions, in the order of the keys of `queue_steps`."""
+    """The names of the partitions that the integer keys of `queue_steps` stand for: key k is the k-th name."""
     keys = _Keys(history)
     return sorted({keys.of(row) for row in history.operations if row.f in _RECORDS})
 

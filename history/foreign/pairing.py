@@ -1,4 +1,5 @@
-"""Pairing of steps to calls. Inconsistent steps are refused with their line, because a verdict on them would mean nothing.
+"""Pairs each invocation of a history with its completion. Contradictory steps are refused, because a verdict on them means
+nothing.
 
 Refused are: an invocation while the process has a call open; a completion without an open call, hence also a second one; a
 completion of another function; indices that do not grow; a completion before the time of its call; times that go back by more
@@ -20,7 +21,7 @@ _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they wait
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The calls in the order of invocation, and the calls that certainly did not happen.
+    """The result of pairing: the calls in the order of invocation, and the calls that certainly did not happen.
 
     `unsure` holds a line for each step whose time contradicts the order of indices.
     """
@@ -32,7 +33,7 @@ class Paired(Struct, frozen=True, kw_only=True):
 
 
 def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None = None) -> Paired:
-    """Pair every invocation with its completion. `refuse` is called with the line and the reason; by default it raises."""
+    """Pair every invocation with its completion. `refuse` gets the line and the reason of a bad step; by default it raises."""
     deny = refuse or _refuse
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     started: list[tuple[int, Step, int | None, Step | None]] = []

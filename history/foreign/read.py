@@ -1,4 +1,4 @@
-"""Reading any history file as steps. The form of a file is detected from its first bytes.
+"""Reads a history file of any tool as steps. The format is detected from the first bytes of the file.
 
 Everything streams: a file of gigabytes takes the memory of its longest record. Gzip files are unpacked on the way. Errors name
 the file and the line.
@@ -23,7 +23,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class Form(StrEnum):
-    """The forms of history files."""
+    """The file formats in which a history can be read."""
 
     OURS = "ours"  # the folder of a run, Parquet or JSONL: read by history.store
     EDN = "edn"
@@ -32,7 +32,7 @@ class Form(StrEnum):
 
 
 def form_of(path: Path) -> Form:
-    """Detect the form of a file."""
+    """Detect the file format of a history. Raises HistoryError."""
     try:
         if path.is_dir() or path.suffix == ".parquet":
             return Form.OURS
@@ -56,7 +56,7 @@ def form_of(path: Path) -> Form:
 
 
 def steps(path: Path | str) -> Iterator[Step]:
-    """Yield the steps of a foreign history."""
+    """Yield the steps of a history file that another tool recorded."""
     path = Path(path)
     form = form_of(path)
     try:
@@ -81,7 +81,7 @@ def _unreadable(path: Path, error: Exception) -> HistoryError:
 
 
 def calls(path: Path | str) -> Paired:
-    """Read the calls of a foreign history. Raises HistoryError with the line where it is invalid."""
+    """Read the operations of a history file that another tool recorded. Raises HistoryError with the line where it is invalid."""
     try:
         return pair(steps(path))
     except HistoryError as error:

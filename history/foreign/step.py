@@ -53,7 +53,7 @@ UNKNOWN = Unknown.UNKNOWN
 
 
 class Step(Struct, frozen=True, gc=False):
-    """One line: an invocation of a process or its completion."""
+    """One line of a foreign history: an invocation of a process or its completion."""
 
     line: int
     process: Hashable
@@ -68,7 +68,7 @@ class Step(Struct, frozen=True, gc=False):
 
 
 class Call(Struct, frozen=True, kw_only=True, gc=False):
-    """An operation: its positions in the history, what it was asked and what was answered.
+    """One operation of a foreign history: its positions in the history, what it was asked and what was answered.
 
     `end` is None where it is unknown whether the operation took effect; it may do so at any time after `start`, or never.
     Operations that certainly failed are not calls.
@@ -86,5 +86,5 @@ class Call(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def crashed(self) -> bool:
-        """Whether its outcome is unknown."""
+        """True if the outcome of this operation is unknown."""
         return self.end is None

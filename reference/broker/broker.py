@@ -87,7 +87,7 @@ Sent = tuple[ControllerEpoch, int]  # controller epoch and number of a command: 
 
 
 class Burial(Struct, frozen=True, array_like=True):
-    """The command that deleted a replica, and when it was sent."""
+    """The StopPartition that deleted a replica, and when it was sent: an overtaken command must not create the replica again."""
 
     stop: StopPartition
     sent: Sent
@@ -162,7 +162,7 @@ def absence(broker: Broker, tp: TopicPartition) -> ErrorCode:
 
 
 def on_fetch(turn: Turn, broker: Broker, source: Address, fetch: Fetch) -> None:
-    """V3 §G on_ReplicaFetchRequest, or a consumer's fetch."""
+    """Answer a fetch of a follower (V3 §G on_ReplicaFetchRequest) or of a consumer."""
     partition = broker.partitions.get(fetch.tp)
     if partition is None:
         turn.send(source, FetchReply(fetch.correlation, fetch.tp, absence(broker, fetch.tp), NO_EPOCH, Offset(0)))
@@ -171,7 +171,7 @@ def on_fetch(turn: Turn, broker: Broker, source: Address, fetch: Fetch) -> None:
 
 
 def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd) -> None:
-    """OffsetForLeaderEpoch of a follower (KIP-101)."""
+    """Answer a follower's OffsetForLeaderEpoch: where an epoch ended in this leader's log (KIP-101)."""
     partition = broker.partitions.get(request.tp)
     if partition is None:
         turn.send(source, EpochEndReply(request.correlation, request.tp, absence(broker, request.tp), NO_EPOCH, None))
@@ -180,7 +180,7 @@ def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd)
 
 
 def on_leader_reply(turn: Turn, broker: Broker, reply: FetchReply | EpochEndReply) -> None:
-    """A leader answered this broker as a follower."""
+    """Hand a leader's answer to the follower that asked: its fetch, or where an epoch ended."""
     partition = broker.partitions.get(reply.tp)
     if partition is None:
         return
@@ -191,7 +191,7 @@ def on_leader_reply(turn: Turn, broker: Broker, reply: FetchReply | EpochEndRepl
 
 
 def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) -> None:
-    """Records of a producer."""
+    """Handle a produce request: hand it to the leader, or refuse it."""
     partition = broker.partitions.get(produce.tp)
     if partition is not None:
         leader.on_produce(turn, partition, source, produce)
@@ -254,7 +254,7 @@ def start_timers(turn: Turn) -> None:
 
 
 def on_isr_timer(turn: Turn, broker: Broker) -> None:
-    """Every replica.lag.time.max.ms / 2: otherwise a dead follower would stay in the ISR of an idle partition (R-060, U-15)."""
+    """Check the ISRs every replica.lag.time.max.ms / 2: a dead follower must leave that of an idle partition (R-060, U-15)."""
     fenced = broker.membership.state is BrokerState.INACTIVE  # a fenced leader refuses the fetches of its followers (R-186)
     for partition in broker.partitions.values():
         shrinks = turn.config.variant.isr_shrink == "timer" and not fenced
@@ -264,7 +264,7 @@ def on_isr_timer(turn: Turn, broker: Broker) -> None:
 
 
 def on_checkpoint_timer(turn: Turn, broker: Broker) -> None:
-    """Every replica.high.watermark.checkpoint.interval.ms."""
+    """Write the HW checkpoints, every replica.high.watermark.checkpoint.interval.ms."""
     write_checkpoints(turn, broker)
     turn.arm("checkpoint", turn.config.checkpoint_interval_ms)
 
@@ -295,7 +295,7 @@ def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:
-    """The earliest deadline of a parked request has passed."""
+    """Answer the parked requests whose deadline has passed."""
     broker.park_armed_ms = None
     for partition in broker.partitions.values():
         if partition.fetches or partition.produces:
@@ -309,7 +309,7 @@ def on_connection_lost(broker: Broker, peer: Address) -> None:
 
 
 def on_flushed(turn: Turn, broker: Broker, dir_: int, id_: int) -> None:
-    """Everything in the page cache of the directory when flush `id_` began is durable."""
+    """A flush ended: everything in the page cache of the directory when flush `id_` began is durable."""
     flush = _flush_of(broker, dir_)
     if flush.in_flight != id_:
         return

@@ -1,4 +1,4 @@
-"""Commands of the controller to a broker: LeaderAndIsr and StopReplica (V3 §C), and the question LogInfo.
+"""Commands of the controller to a broker: LeaderAndIsr and StopReplica (V3 §C), and LogInfo, which asks for log ends.
 
 V3 acts on a LeaderAndIsr only where the role or the leader changes. `safe` acts on every new leader epoch, and refuses a command
 that is meant for another incarnation, that comes from an older controller, or whose epoch is below the last one in the log.
@@ -52,7 +52,7 @@ def command_error(turn: Turn, broker: Broker, command: Command) -> ErrorCode:
 
 
 def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: LeaderAndIsr) -> None:
-    """V3 §C on_LeaderAndISRCommand."""
+    """Obey a LeaderAndIsr request: V3 §C on_LeaderAndISRCommand."""
     error = command_error(turn, broker, command)
     errors: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
     if error is ErrorCode.NONE:
@@ -67,7 +67,7 @@ def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: Lead
 
 
 def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = False, sent: Sent | None = None) -> ErrorCode:
-    """V3 §C on_LeaderAndISRCommand, for one partition.
+    """Make one local replica leader or follower: V3 §C on_LeaderAndISRCommand, for one partition.
 
     `new`: the replica was never created on this broker (KIP-112 isNewReplica). `sent`: None if the state was read from ZooKeeper.
     A topic id is the czxid of the topic's znode. So of two topics of one name the later one has the greater id, and a sender that

@@ -91,7 +91,7 @@ def on_reply(turn: Turn, broker: Broker, reply: MetadataHeartbeatReply) -> None:
 
 
 def on_fence_timer(turn: Turn, broker: Broker) -> None:
-    """R-185: no controller answered for broker.heartbeat.timeout.ms."""
+    """R-185: fence this broker, because no controller answered for broker.heartbeat.timeout.ms."""
     _enter(turn, broker, BrokerState.INACTIVE)
 
 

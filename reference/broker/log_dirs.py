@@ -157,6 +157,6 @@ def on_notified(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> N
 
 
 def note_gauges(turn: Turn, broker: Broker) -> None:
-    """R-312: note both metrics, after a change. The broker knows only some of the replicas in its bad directories."""
+    """R-312: record the numbers of offline replicas and directories. The broker knows only some replicas of a bad directory."""
     for name, value in ((OFFLINE_REPLICAS, len(broker.offline)), (OFFLINE_DIRECTORIES, len(broker.offline_dirs))):
         turn.note(Note(kind="gauge", gauge=value, detail=name))

@@ -42,6 +42,6 @@ def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
 
 
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
-    """Leaders and offline replicas (R-305), as last pushed to this broker."""
+    """Answer a client with leaders and offline replicas (R-305), as the controller last pushed them."""
     states = tuple(broker.metadata.values())
     turn.send(source, MetadataReply(request.correlation, broker.live_brokers, states, controller=broker.known_controller))

@@ -32,7 +32,7 @@ WAITING_MAX = 100  # requests; beyond it the oldest gets BROKER_NOT_AVAILABLE
 
 
 class Waiting(Struct, frozen=True):
-    """A request that waits for a block."""
+    """A client's request for a producer id that waits until a block is reserved."""
 
     source: Address
     correlation: int

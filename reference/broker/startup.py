@@ -111,7 +111,7 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
 
 
 def on_timer(turn: Turn, broker: Broker) -> None:
-    """Start again with registering, or with reading the assignments."""
+    """Try again to register, or to read the assignments."""
     if broker.registration in ("creating", "reading"):
         register(turn, broker)
     elif broker.registration.startswith("learning"):

@@ -42,7 +42,7 @@ def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...])
 
 
 def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:
-    """V3 §A on_broker_change: `live` are the registrations now."""
+    """V3 §A on_broker_change: compare the registrations now (`live`) with the known ones, and elect where they differ."""
     variant = turn.config.variant
     before, before_ids = controller.live, live_ids(controller)
     controller.live = live

@@ -29,31 +29,31 @@ class LiveBroker(Struct, frozen=True, order=True):
 
 
 class Goal(Struct, frozen=True, tag=True):
-    """Base of what a change of a partition's state is for; `leader_election` has the table of what each leads to."""
+    """Base class of the purposes for which a partition's state changes; `leader_election` has the table of what each leads to."""
 
 
 class Repair(Goal, frozen=True, tag=True):
-    """Leader and ISR are live. Every round sees to this first."""
+    """Goal: leader and ISR are live brokers. Every round of an election sees to this first."""
 
 
 class NewEpoch(Goal, frozen=True, tag=True):
-    """A new leader epoch begins, whatever else changes, and all replicas hear of it: the assignment is another one."""
+    """Goal: begin a new leader epoch and tell all replicas, whatever else changes, because the assignment is another one."""
 
 
 class PreferredLeader(Goal, frozen=True, tag=True):
-    """The first replica of the assignment leads (R-147)."""
+    """Goal: the first replica of the assignment leads (R-147)."""
 
 
 class UncleanLeader(Goal, frozen=True, tag=True):
-    """Where no leader can be elected without loss, an operator orders one (docs/promise.md DUR-7)."""
+    """Goal: where no leader can be elected without loss, elect the one that an operator orders (docs/promise.md DUR-7)."""
 
 
 class LeaderInTarget(Goal, frozen=True, tag=True):
-    """A partition moves: the leader is one of the replicas that it moves to (R-235)."""
+    """Goal: while a partition moves, its leader is one of the replicas that it moves to (R-235)."""
 
 
 class IsrInTarget(Goal, frozen=True, tag=True):
-    """A partition moves: the ISR is among the replicas that it moves to (R-236)."""
+    """Goal: while a partition moves, its ISR is among the replicas that it moves to (R-236)."""
 
 
 class ProposedIsr(Goal, frozen=True, tag=True):
@@ -153,7 +153,7 @@ class Erased(Struct, frozen=True):
 
 
 class AdminProcedure(Struct):
-    """One admin path being carried out."""
+    """The requests under one admin path, while the controller carries them out."""
 
     step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
     again: bool = False  # a watch fired meanwhile

@@ -133,7 +133,7 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 
 
 def on_timer(turn: Turn, controller: Controller) -> None:
-    """Repeat every step whose answer was lost."""
+    """Repeat every step of a procedure whose answer was lost."""
     if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
     if controller.step == "active":

@@ -12,18 +12,18 @@ from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, 
 
 
 class Keep(Struct, frozen=True):
-    """Leader and ISR stay."""
+    """Result of a selection: leader and ISR stay."""
 
 
 class Elect(Struct, frozen=True):
-    """This leader, with this ISR."""
+    """Result of a selection: this broker leads, with this ISR."""
 
     leader: IsrMember
     isr: tuple[IsrMember, ...]
 
 
 class Offline(Struct, frozen=True):
-    """No broker may lead. `isr` is the ISR to wait for."""
+    """Result of a selection: no broker may lead. `isr` is the ISR to wait for."""
 
     isr: tuple[IsrMember, ...]
 

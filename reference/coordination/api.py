@@ -15,7 +15,7 @@ from msgspec import Struct
 
 
 class ZkOp(Struct, frozen=True, tag=True):
-    """Base of all operations."""
+    """Base class of all ZooKeeper operations."""
 
     path: str
 
@@ -69,27 +69,27 @@ AnyOp = Create | Delete | SetData | Check | GetData | Exists | GetChildren
 
 
 class ZkAnswer(Struct, frozen=True, tag=True):
-    """Base of all answers to one operation."""
+    """Base class of all answers to one ZooKeeper operation."""
 
 
 class Created(ZkAnswer, frozen=True, tag=True):
-    """The path of the new node, with its sequence number if it has one."""
+    """A Create succeeded: the path of the new node, with its sequence number if it has one."""
 
     path: str
 
 
 class Deleted(ZkAnswer, frozen=True, tag=True):
-    """The node was deleted."""
+    """A Delete succeeded."""
 
 
 class Written(ZkAnswer, frozen=True, tag=True):
-    """The version after the write."""
+    """A SetData succeeded: the version after the write."""
 
     version: int
 
 
 class Checked(ZkAnswer, frozen=True, tag=True):
-    """The version was as expected."""
+    """A Check succeeded: the version was as expected."""
 
 
 class Data(ZkAnswer, frozen=True, tag=True):

@@ -47,7 +47,7 @@ def resign(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LE
 
 
 def ask(turn: Turn, partition: Partition) -> None:
-    """Send the request for the follower's step, and arm the timer that sends it again."""
+    """Send the request of the follower's current step, and arm the timer that sends it again."""
     role = partition.role
     if not isinstance(role, Follower):
         return

@@ -199,7 +199,7 @@ def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrRe
 
 
 def ask_later(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """Arm the timer that asks again."""
+    """Arm the timer that sends the ISR change to the controller again."""
     assert leader.change is not None
     leader.change.step = "lost"
     turn.retry(f"ask-isr:{partition.tp}")

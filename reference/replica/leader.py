@@ -28,7 +28,7 @@ from reference.types import NO_EPOCH, NO_PRODUCER_ID, Address, Offset
 
 
 def become(turn: Turn, partition: Partition, state: PartitionState) -> None:
-    """V3 §C becomeLeader.
+    """Become leader of a partition: V3 §C becomeLeader.
 
     The fetcher stops with the old role (R-034): from here on no record of the old leader can be appended. ISR and version are
     those of the command (R-035). The LEO of a follower counts only after it has fetched in this epoch.

@@ -81,11 +81,11 @@ class Follower(Struct, tag=True):
 
 
 class Idle(Struct, frozen=True, tag=True):
-    """Neither leader nor follower."""
+    """The role of a replica that is neither leader nor follower."""
 
 
 class Parked(Struct):
-    """Base of parked requests: the sender, and the time in monotonic ms at which the request is answered in any case."""
+    """Base class of parked requests: the sender, and the time in monotonic ms at which the request is answered in any case."""
 
     source: Address
     correlation: int

@@ -52,5 +52,5 @@ def test_fault_mix_has_only_known_kinds(name: str) -> None:
 
 
 def test_unknown_fault_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; there are the kinds partition-halves, .*mixes calm"):
+    with pytest.raises(UnknownKindError, match=r"unknown fault 'partitoin'; known are the kinds partition-halves, .*mixes calm"):
         select(["pause", "partitoin"])

@@ -16,7 +16,7 @@ PARTITIONS = (PartitionName("orders", 0),)
             Parameters(partitions=PARTITIONS),
             "unknown workload 'produce'; there are: produce-consume, admin-storm, create-delete, misuse",
         ),
-        ("produce-consume", Parameters(partitions=()), "workload: there is no partition to write to"),
+        ("produce-consume", Parameters(partitions=()), "workload: partitions is empty; at least one partition is needed"),
         ("produce-consume", Parameters(partitions=PARTITIONS, producers=0), "workload: producers must be at least 1, not 0"),
         (
             "produce-consume",

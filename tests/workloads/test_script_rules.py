@@ -22,18 +22,18 @@ def test_valid_script_has_no_complaints() -> None:
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Step(at_ms=10_000, do="cancel-reassignments"), "10000 ms is before the step above or not below the 10000 ms"),
-        (Step(at_ms=5, do="allow-reassignments"), "5 ms is before the step above"),
-        (Step(at_ms=20, do="cancel-reassignments", topic="orders"), "names no topic"),
-        (Step(at_ms=20, do="elect-preferred", topic="ghost"), "unknown topic 'ghost'; there are orders, late"),
-        (Step(at_ms=20, do="delete-topic", topic="orders"), "orders is there from the start"),
-        (Step(at_ms=20, do="remove-partition", topic="orders", partition=1), "partition 1 of orders is there from the start"),
-        (Step(at_ms=20, do="elect-unclean", topic="orders", partition=-1), "a number from 0 on"),
-        (Step(at_ms=20, do="reassign", topic="orders"), "lists those of 0 partitions, not of 1"),
-        (Step(at_ms=20, do="delete-topic", topic="late", replicas=((1,),)), "lists those of 1 partitions, not of 0"),
-        (Step(at_ms=20, do="create-topic", topic="late", replicas=((1, 2, 3),)), "not the 2 copies of late"),
-        (Step(at_ms=20, do="reassign-extra", topic="orders", replicas=((1, 1),)), "not different brokers from 1 to 3"),
-        (Step(at_ms=20, do="reassign-request", topic="orders", replicas=((4,),)), "not different brokers from 1 to 3"),
+        (Step(at_ms=10_000, do="cancel-reassignments"), "to 9999, not 10000"),
+        (Step(at_ms=5, do="allow-reassignments"), "(the step above) to 9999, not 5"),
+        (Step(at_ms=20, do="cancel-reassignments", topic="orders"), "topic and partition must be left out"),
+        (Step(at_ms=20, do="elect-preferred", topic="ghost"), "unknown topic 'ghost'; known topics: orders, late"),
+        (Step(at_ms=20, do="delete-topic", topic="orders"), "orders exists from the start"),
+        (Step(at_ms=20, do="remove-partition", topic="orders", partition=1), "partition 1 of orders exists from the start"),
+        (Step(at_ms=20, do="elect-unclean", topic="orders", partition=-1), "partition must be at least 0, not -1"),
+        (Step(at_ms=20, do="reassign", topic="orders"), "the replicas of 1 partitions, not of 0"),
+        (Step(at_ms=20, do="delete-topic", topic="late", replicas=((1,),)), "the replicas of 0 partitions, not of 1"),
+        (Step(at_ms=20, do="create-topic", topic="late", replicas=((1, 2, 3),)), "late must have 2 replicas"),
+        (Step(at_ms=20, do="reassign-extra", topic="orders", replicas=((1, 1),)), "must be different brokers from 1 to 3"),
+        (Step(at_ms=20, do="reassign-request", topic="orders", replicas=((4,),)), "must be different brokers from 1 to 3"),
     ],
 )
 def test_invalid_script_error_names_the_step(step: Step, words: str) -> None:
@@ -45,4 +45,4 @@ def test_invalid_script_error_names_the_step(step: Step, words: str) -> None:
 
 
 def test_a_script_has_an_end() -> None:
-    assert "more than 1000 steps" in next(complaints((MOVES,) * (MAX_STEPS + 1), GROUND))[1]
+    assert "at most 1000 steps" in next(complaints((MOVES,) * (MAX_STEPS + 1), GROUND))[1]

@@ -17,7 +17,7 @@ from reference.types import BrokerId
 
 
 def fate(begun: Data, now: AnyAnswer) -> Literal["in flight", "changed", "over"]:
-    """R-249: the fate of the reassignment whose entry was read as `begun`.
+    """R-249: whether the reassignment that was read as `begun` is still in flight, was changed meanwhile, or is over.
 
     The czxid names the reassignment; a later one of the same partition has another czxid. The version of a znode moves with each
     change, as its mzxid does, and the controller writes an entry again only where another request changes it.
