@@ -40,7 +40,7 @@ class WatchBook:
         return "created" if seen is None else "deleted" if zxid is None else "changed"
 
     def children_missed(self, path: str, zxid: int | None) -> Change | None:
-        """The same for the watch on children."""
+        """The change that the child watch missed, given the zxid of a new read; None for no change or no watch."""
         if self._children.get(path, zxid) == zxid:
             return None
         return "deleted" if zxid is None else "children"

@@ -73,7 +73,7 @@ def _rows(text: str, columns: int) -> Sequence[list[str]]:
     version, count, *lines = text.splitlines()
     rows = [line.split(" ") for line in lines]
     if version != _VERSION or int(count) != len(rows) or any(len(row) != columns for row in rows):
-        raise ValueError(f"not a checkpoint of version {_VERSION} with {columns} columns")
+        raise ValueError(f"a checkpoint must have version {_VERSION}, its number of rows, and {columns} columns per row")
     return rows
 
 
@@ -112,5 +112,5 @@ def _pairs(text: str, between: str) -> dict[str, str]:
     found = dict(line.split(between, 1) for line in text.splitlines())
     missing = {"version", "born"} - found.keys()
     if missing or found["version"] != _VERSION:
-        raise ValueError(f"not a list of values of version {_VERSION} with `born`")
+        raise ValueError(f"the file must have version {_VERSION} and an entry `born`")
     return found

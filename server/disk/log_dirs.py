@@ -164,7 +164,7 @@ class Disk:
     # --- durability --------------------------------------------------------------------------------------------------------
 
     def flush_job(self, dir_: int) -> Callable[[], None]:
-        """A job that syncs all writes to the directory so far; run it once, on any thread."""
+        """A function that syncs all writes to this log directory so far; call it once, on any thread."""
         with ExitStack() as taken:
             jobs = [self._logs[dir_, tp].sync_job(taken) for tp in self._dirty.pop(dir_, {})]
             held = taken.pop_all()  # descriptors that the job closes, whether it succeeds or not
@@ -194,7 +194,7 @@ class Disk:
         self._ledger.settled(dir_)
 
     def sweep_job(self, dir_: int) -> Callable[[], None]:
-        """A job that syncs the names of deleted replicas and then removes their files; run it once, on any thread."""
+        """A function that syncs the new names of deleted replicas, then removes their files; call it once, on any thread."""
         deleted = self._deleted.pop(dir_, [])
         renames = self._renames.get(dir_, 0)
 
@@ -224,7 +224,7 @@ class Disk:
 
 
 def look(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """What `recover` would return for these directories; changes no file."""
+    """Read the logs of these directories without changing a file; returns what `Disk.recover` would."""
     return tuple(_image(dir_, path, _batches) for dir_, path in enumerate(paths))
 
 

@@ -1,4 +1,4 @@
-"""Ports of a disk for its instruments: an observer of flushes and faults of directories. Without a harness both do nothing."""
+"""Hooks of the disk layer: an observer of flushes, and faults of log directories. Without a harness both do nothing."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -27,7 +27,7 @@ class FlushObserver(Protocol):
 
 
 class DiskHarm(Protocol):
-    """May refuse or delay what a disk does (`server.lab.dir_faults`)."""
+    """Makes accesses to log directories fail and flushes slow, as the harness asks (`server.lab.dir_faults`)."""
 
     def meet(self, dir_: int, *, needs_room: bool) -> None:
         """OSError if an access to this directory fails now."""
@@ -37,33 +37,33 @@ class DiskHarm(Protocol):
 
 
 class Unwatched:
-    """A `FlushObserver` that records nothing."""
+    """The `FlushObserver` of a broker without a flush ledger; it records nothing."""
 
     def made(self, dir_: int, file: str) -> None:
-        """Keep nothing."""
+        """Return at once: without a ledger nothing is recorded."""
 
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
-        """Keep nothing."""
+        """Return at once: without a ledger nothing is recorded."""
 
     def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
-        """Keep nothing."""
+        """Return at once: without a ledger nothing is recorded."""
 
     def renamed(self, dir_: int, before: str, after: str) -> None:
-        """Keep nothing."""
+        """Return at once: without a ledger nothing is recorded."""
 
     def settled(self, dir_: int) -> None:
-        """Keep nothing."""
+        """Return at once: without a ledger nothing is recorded."""
 
     def cuts_of(self, dir_: int, file: str) -> int:
-        """Count nothing."""
+        """0: without a ledger truncations are not counted."""
         return 0
 
 
 class Unharmed:
-    """A `DiskHarm` without faults."""
+    """The `DiskHarm` of a broker without a harness: no access fails, no flush is delayed."""
 
     def meet(self, dir_: int, *, needs_room: bool) -> None:
-        """Refuse nothing."""
+        """Return at once: without a harness no access fails."""
 
     def wait(self, dir_: int) -> None:
-        """Delay nothing."""
+        """Return at once: without a harness no flush is delayed."""

@@ -233,7 +233,7 @@ class SegmentedLog:
             yield from ((segment, index) for index, offset in enumerate(segment.offsets) if offset == base)
 
     def sync_job(self, held: ExitStack) -> Callable[[], None]:
-        """A job that syncs all writes so far.
+        """A function that syncs all writes to this log so far.
 
         Run it on any thread before `held` is closed; it works even if the log was deleted.
         """

@@ -64,12 +64,12 @@ _decode = msgspec.json.Decoder(Entry).decode
 
 
 def bytes_file(ledger: Path) -> Path:
-    """The second file, with the bytes that were cut off."""
+    """The path of the ledger's second file, which keeps the bytes that truncations cut off."""
     return ledger.with_name(f"{ledger.name}.cut")
 
 
 class FlushLedger:
-    """Writes the ledger of one node (a `FlushObserver`).
+    """Records up to which byte each file of one broker is flushed, so that a power loss can drop the rest.
 
     Thread-safe but for `cut`: each entry is one write to an append-only file.
     """
@@ -126,7 +126,7 @@ class FlushLedger:
 
 
 def read_ledger(path: Path) -> list[Entry]:
-    """All complete entries, in order; none if there is no file. An incomplete last line is skipped."""
+    """All complete entries of a ledger, in order; none if there is no file. An incomplete last line is skipped."""
     try:
         whole, _, _ = path.read_bytes().rpartition(b"\n")
     except FileNotFoundError:

@@ -38,7 +38,7 @@ class Wound(Struct, frozen=True, kw_only=True):
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """The seed, and how much may be lost: `torn` also cuts inside batches, `lose_all` undoes every unsynced change."""
+    """What a power loss may drop: `seed` draws it, `torn` also cuts inside batches, `lose_all` undoes every unsynced change."""
 
     seed: int
     torn: bool = False
@@ -61,7 +61,7 @@ class _Book(Struct):
 
 
 def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss) -> list[Wound]:
-    """Lose power in the directories with the numbers `only`; then record in the ledger that all remaining bytes are durable."""
+    """Undo unsynced changes in the directories numbered `only`; then mark the remaining bytes as durable in the ledger."""
     book = _book(ledger)
     chance = random.Random(loss.seed)
     wounds: list[Wound] = []

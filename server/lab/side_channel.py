@@ -19,14 +19,14 @@ PATH_BYTES_MAX = 107  # the longest path of a Unix socket
 
 
 class SetDir(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Replace the fault of a log directory; `DirFault()` heals it."""
+    """Request: replace the fault of a log directory; `DirFault()` heals it."""
 
     dir: int
     fault: DirFault
 
 
 class Look(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Ask for the counts of the faults so far."""
+    """Request: how many accesses were refused and flushes delayed so far; answered by `Evidence`."""
 
 
 class Evidence(Struct, frozen=True, tag=True):
@@ -36,7 +36,7 @@ class Evidence(Struct, frozen=True, tag=True):
 
 
 class Refused(Struct, frozen=True, tag=True):
-    """The request was refused; `why` is the reason."""
+    """The answer to a request that the node refuses; `why` is the reason."""
 
     why: str
 

@@ -45,7 +45,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class GatewayNode(Protocol):
-    """What the gateway calls in its node."""
+    """Interface that the gateway uses to pass requests of clients to its broker."""
 
     def received(self, source: Address, message: Request) -> None:
         """Hand a request to the machine; the reply comes through `Gateway.send`."""

@@ -51,6 +51,6 @@ def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kin
                 raise WireError(f"response size must be at most {_RESPONSE_BYTES_MAX} bytes, not {size}")
             frame = stream.read(size)
     if read_correlation(frame) != header.correlation:
-        raise WireError("response with another correlation id")
+        raise WireError("response has a correlation id other than the request's")
     at = response_body_at(frame, header.api_key, header.api_version)
     return read_response(header.api_key, header.api_version, kind, frame, at)

@@ -62,24 +62,24 @@ SWEEP_S = 1.0  # from the deletion of a replica to the removal of its files
 
 
 class Handles(Protocol):
-    """The method of a machine that the runtime calls."""
+    """Interface of a protocol machine: it handles events and returns effects."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> Sequence[AnyEffect]:
         """Handle one event; returns effects to be performed in order."""
 
 
 class Network(Protocol):
-    """Performs Send and Disconnect."""
+    """Interface that performs a machine's Send and Disconnect effects."""
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Send or drop; never blocks."""
+        """Send a message, or drop it if it cannot be sent; never blocks."""
 
     def disconnect(self, peer: Address) -> None:
         """Break the connection that this peer opened, if there is one."""
 
 
 class Coordination(Protocol):
-    """Performs ZkConnect and ZkRequest."""
+    """Interface that performs a machine's ZkConnect and ZkRequest effects over a ZooKeeper client."""
 
     def connect(self) -> None:
         """Open a session (`reference.coordination.api`)."""
@@ -122,7 +122,7 @@ class Host:
         self._coordination: Coordination | None = None
 
     def start(self, network: Network, coordination: Coordination) -> None:
-        """Deliver Booted, then the events that arrived before."""
+        """Deliver Booted as the first event, then the events that arrived before this call."""
         self._network = network
         self._coordination = coordination
         self._inbox.appendleft(Booted())  # listeners are open already, so requests may have arrived

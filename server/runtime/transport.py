@@ -78,7 +78,7 @@ class Transport:
         return bound
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Send or drop; never blocks."""
+        """Send a message, or drop it if it cannot be sent; never blocks."""
         if to == self.address:
             asyncio.get_running_loop().call_soon(self.received, to, message)  # later: the sender is still performing effects
         elif isinstance(message, _REQUESTS):

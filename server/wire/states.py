@@ -24,7 +24,7 @@ _NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 
 
 def state_frame(state: PartitionState) -> frames.StateAll:
-    """The layout with all fields of a partition's state."""
+    """Encode a partition's state in the layout that has all fields."""
     return frames.StateAll(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -42,7 +42,7 @@ def state_frame(state: PartitionState) -> frames.StateAll:
 
 
 def state_of(frame: frames.StateAll) -> PartitionState:
-    """Decode the layout with all fields."""
+    """Decode a partition's state from the layout that has all fields."""
     return PartitionState(
         tp=tp_of(frame.topic, frame.partition),
         leader=_leader_of(frame.leader),
@@ -59,7 +59,7 @@ def state_of(frame: frames.StateAll) -> PartitionState:
 
 
 def members(isr: tuple[IsrMember, ...]) -> tuple[frames.MemberFrame, ...]:
-    """Replicas with the incarnation of their brokers."""
+    """Encode replicas with the incarnations of their brokers."""
     return tuple(frames.MemberFrame(member.broker, member.incarnation) for member in isr)
 
 
@@ -69,7 +69,7 @@ def members_of(isr: tuple[frames.MemberFrame, ...]) -> tuple[IsrMember, ...]:
 
 
 def unregistered(isr: Iterable[int]) -> tuple[IsrMember, ...]:
-    """Replicas of a layout without incarnations."""
+    """Decode the replicas of a layout that has no incarnations."""
     return tuple(IsrMember(BrokerId(broker), NO_INCARNATION) for broker in isr)
 
 
@@ -171,7 +171,7 @@ def kip112_metadata_of(frame: frames.MetadataStateKip112) -> PartitionState:
 
 
 def tp_frames(tps: Iterable[TopicPartition]) -> tuple[frames.TopicPartitionFrame, ...]:
-    """Partitions as topic name and index."""
+    """Encode a list of partitions as topic names and indexes."""
     return tuple(frames.TopicPartitionFrame(topic_of(tp), index_of(tp)) for tp in tps)
 
 
@@ -181,7 +181,7 @@ def tps_of(partitions: tuple[frames.TopicPartitionFrame, ...]) -> tuple[TopicPar
 
 
 def error_frames(errors: tuple[tuple[TopicPartition, ErrorCode], ...]) -> tuple[frames.PartitionError, ...]:
-    """Error codes by partition."""
+    """Encode error codes by partition."""
     return tuple(frames.PartitionError(topic_of(tp), index_of(tp), error) for tp, error in errors)
 
 

@@ -20,7 +20,7 @@ from server.wire.records import LENGTH_FROM, read_header
 
 
 def opened(batch: Batch) -> Batch:
-    """The batch with decoded values. Raises HarnessError if its bytes are damaged or not in Kafka's format v2."""
+    """Decode the records of a batch. Raises HarnessError if its bytes are damaged or not in Kafka's format v2."""
     if not isinstance(batch.values, bytes):
         return batch
     try:
@@ -35,14 +35,14 @@ def opened(batch: Batch) -> Batch:
 
 
 def opened_line(line: NoteLine) -> NoteLine:
-    """The note line with decoded batches."""
+    """Decode the record batches in one line of a broker's notes."""
     if not line.note.batches:
         return line
     return replace(line, note=replace(line.note, batches=tuple(map(opened, line.note.batches))))
 
 
 def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """The contents of log directories that no process uses, decoded. Raises HarnessError for a damaged batch."""
+    """Decode the record batches in log directories that no process uses. Raises HarnessError for a damaged batch."""
     images = look(paths)
     return tuple(
         replace(image, logs=tuple(_opened_log(log, path / log.tp) for log in image.logs))

@@ -1,6 +1,6 @@
 """`highwater clean`: remove what runs on real brokers left behind when their harness was killed.
 
-A run is over when no process holds the lock of its folder (`run_folder`). Removed are then its containers, networks and volumes,
+A run is over when no process holds the lock of its folder (`run_folder`). Its containers, networks and volumes are then removed,
 the processes whose command line names the folder, the mounts below the folder, and the folder. Runs with a living harness are
 left alone.
 """
@@ -20,7 +20,7 @@ _END_S_MAX = 10.0
 
 
 def clean() -> Iterator[str]:
-    """Remove everything; yields a line for each removed thing. Raises HarnessError if something cannot be removed."""
+    """Remove what killed runs left; yields one line per removed item. Raises HarnessError if an item cannot be removed."""
     yield from _containers()
     for folder in abandoned():
         for pid in _processes_of(folder):

@@ -31,21 +31,21 @@ async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tu
 
 
 class EndState(Struct, frozen=True):
-    """One reading: the topics' znodes, the partitions' state znodes by path, and the metadata that each broker serves."""
+    """The cluster as read once: topic znodes, partition state znodes by path, and the metadata that each broker serves."""
 
     topics: tuple[tuple[str, Data], ...]
     states: dict[str, Data]
     told: dict[Address, tuple[PartitionState, ...]]
 
     def record(self, recorder: Recorder) -> None:
-        """Add the rows that `checkers.convergence` compares."""
+        """Add this state to the history as rows, which `checkers.convergence` compares across brokers and ZooKeeper."""
         record_zookeeper(recorder, self.topics, self.states)
         for node, states in self.told.items():
             record_metadata(recorder, node, states)
 
 
 async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...]:
-    """Read until two readings in a row are equal, and return that one.
+    """Read the state of the cluster until two consecutive readings are equal, and return the last.
 
     A reading takes time, so one alone may mix two states. After LOOKS_MAX readings the last two, which differ, are returned: the
     final state of the cluster is then not known.

@@ -1,9 +1,9 @@
 """Evidence of a run on real nodes: rows from the notes of the nodes and from ZooKeeper's transaction log.
 
-The log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a write is
-never recorded after its consequences. An ISR change that the leader noted in the same millisecond would be recorded after the
-write; therefore the write is put right behind that note. Nodes run on after the end of a run until they are stopped, and the
-record is cut at a moment near which nothing was committed (`whole_until`).
+The transaction log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a
+write is never recorded after its consequences. An ISR change that the leader noted in the same millisecond would be recorded
+after the write; therefore the write is put right behind that note. Nodes run on after the end of a run until they are stopped,
+and the record is cut at a moment near which nothing was committed (`whole_until`).
 """
 
 import time
@@ -31,10 +31,10 @@ def wall_ahead_ns() -> int:
 
 
 def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wall_ahead_ns: int) -> int:
-    """The last moment up to `end_ns` near which nothing was committed: a cut there separates no cause from its effect.
+    """The latest time up to `end_ns` at which the history may end: no ZooKeeper write was committed within NEAR_NS of it.
 
-    The causes of a write are noted before the time that the log gives it, and its effects later. Within `NEAR_NS` of that time
-    the order of rows is not known. The result is in ns since the start of the run, as is `end_ns`.
+    A cut near a write could keep its effect and drop its cause, because the order of rows within `NEAR_NS` of a write is not
+    known. The result is in ns since the start of the run, as is `end_ns`.
     """
     whole_ns, last_ns = end_ns, 0
     times = []
@@ -50,7 +50,7 @@ def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wal
 
 
 def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
-    """The rows of one node's notes, in the order in which the node wrote them."""
+    """Turn one node's notes into rows of the history, in the order in which the node wrote them."""
     clock = RowClock(start_ns)
     recorder = Recorder(clock)
     notebooks: dict[tuple[str, int], Notebook] = {}
@@ -65,7 +65,7 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
 
 
 def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
-    """The same rows; each wound gets the incarnation of its node that was registered last before it."""
+    """Set the incarnation of each wound (destroyed data): the one under which its node registered last before it."""
     registered: dict[str | None, int | None] = {}
     rows = []
     for row in events:

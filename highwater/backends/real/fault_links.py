@@ -19,7 +19,7 @@ LOOK_S = 0.02
 
 
 class LinkFaults:
-    """Performs faults of links; `servers` are the places of ZooKeeper's servers.
+    """Applies network faults to the links of a cluster; `servers` are the places of ZooKeeper's servers.
 
     `changing` is called with links right before they change, so that findings of probes that look at them are dropped.
     """
@@ -45,7 +45,7 @@ class LinkFaults:
         self._watched: set[str] = set()  # open windows whose effect only traffic shows
 
     async def do(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
-        """Do it to links of these brokers. Returns the probe of its effect, and the links."""
+        """Apply a fault to links of these brokers. Returns the probe of its effect, and the links."""
         pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
         if isinstance(fault, Reset):
             self._broken[window.id] = 0
@@ -62,7 +62,7 @@ class LinkFaults:
         return seen, pairs
 
     async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
-        """Hold these links until `undo` of the window."""
+        """Hold all traffic of these links until `undo` is called for the window."""
         self._of[window_id] = tuple(pairs)
         for pair in self._of[window_id]:
             self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
@@ -73,7 +73,7 @@ class LinkFaults:
         self._watched.discard(window_id)
 
     async def undo(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
-        """Undo what this window did. Returns the probe of its end, and the links."""
+        """End the link faults of this window. Returns the probe that they have ended, and the links."""
         resetting = self._resetting.pop(window_id, None)
         if resetting is not None:
             resetting.cancel()
@@ -147,7 +147,7 @@ async def _not_told_apart() -> Proof:
 
 
 def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
-    """Links as subjects of `Proving`."""
+    """The names of links under which `Proving` records that they were changed or probed."""
     return tuple(f"{source}>{target}" for source, target in pairs)
 
 

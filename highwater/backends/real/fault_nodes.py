@@ -45,7 +45,7 @@ DirFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow
 
 
 class _Trouble:
-    """What is wrong with one node now, beside its holds."""
+    """The clock and directory faults that now act on one broker."""
 
     def __init__(self) -> None:
         self.hands = 0  # faults that are being done or undone; the process may be down meanwhile
@@ -54,7 +54,7 @@ class _Trouble:
 
 
 class NodeFaults:
-    """Performs faults of nodes."""
+    """Applies faults to brokers: to their processes, ZooKeeper sessions, clocks and log directories."""
 
     def __init__(self, site: Site, nemesis: Nemesis, proving: Proving, admin: Admin) -> None:
         self._nodes = site.nodes
@@ -67,11 +67,11 @@ class NodeFaults:
         self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """True while an open window wants this node down, or a fault is being done to it or undone."""
+        """True while an open window keeps this broker down, or a fault is being applied to it or ended."""
         return self._holds[broker].down > 0 or self._trouble[broker].hands > 0
 
     async def heal(self) -> None:
-        """Start every node, but not one of which an assertion failed; restart those that were told of a failed directory."""
+        """Start every broker except those stopped by a failed assertion; restart those that saw a log directory fail."""
         for broker, node in self._nodes.items():
             with self._at_work_on(broker):
                 await node.resume()
@@ -85,13 +85,13 @@ class NodeFaults:
                     await self._start(node)
 
     async def do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        """Do it to this node."""
+        """Apply a fault of a window to this broker, and start the probe of its effect."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._do(window, fault, broker)
 
     async def undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        """Undo it."""
+        """End a fault of a window on this broker."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._undo(window, fault, broker)

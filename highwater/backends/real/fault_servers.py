@@ -18,7 +18,7 @@ _HIT_PATIENCE_S = 1.0  # of the harness's own requests while servers are hit; af
 
 
 class ServerFaults:
-    """Performs faults of ZooKeeper. A server that an open window hits is not hit by another."""
+    """Kills, pauses or cuts off ZooKeeper servers. Two open windows never affect the same server."""
 
     def __init__(self, site: Site, links: LinkFaults, proving: Proving, admin: Admin, *, draws: Draws) -> None:
         self._site = site
@@ -31,7 +31,7 @@ class ServerFaults:
         self._seen = MemoryZooKeeper()
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
-        """`Admin.seen`, or its last answer where ZooKeeper does not answer because a window hit it.
+        """The controller and partition znodes; the last known ones if a fault keeps ZooKeeper from answering.
 
         Without a quorum ZooKeeper is not asked, since the schedule would wait for the timeout.
         """
@@ -48,7 +48,7 @@ class ServerFaults:
         return self._seen
 
     async def do(self, window: Window, fault: ZooKeeperFault) -> None:
-        """Do it to `fault.servers` drawn servers that no other window holds, or to all that are left."""
+        """Apply the fault to `fault.servers` randomly drawn servers without another fault, or to all if there are fewer."""
         held = [server for _, hit in self._held.values() for server in hit]
         left = [server for server in self._site.servers if server not in held]
         hit: list[Life] = []
@@ -61,7 +61,7 @@ class ServerFaults:
             self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
 
     async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
-        """Undo it."""
+        """End the ZooKeeper fault of this window."""
         self._ended.append(window.id)
         _, hit = self._held.pop(window.id)
         for server in hit:
@@ -69,7 +69,7 @@ class ServerFaults:
             self._proving.healed(window, server.address, await self._undo(window, server, fault), server.address)
 
     async def heal(self) -> None:
-        """Wait until the servers serve again. HarnessError where they do not."""
+        """Wait until the ZooKeeper servers serve clients again. Raises HarnessError if they do not."""
         if self._ended:
             self._admin.patience_s = SERVES_S_MAX
         for window_id in self._ended:

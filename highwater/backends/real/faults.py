@@ -59,11 +59,11 @@ class Faults:
         self._nemesis.healed()
 
     async def settle(self) -> None:
-        """Wait until all probes have ended. HarnessError where a fault is not healed."""
+        """Wait until all probes have ended. Raises HarnessError if a fault is not healed."""
         await self._proving.settle()
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """True while an open window, or a fault being done or undone, wants this node down."""
+        """True while an open window, or a fault that is being applied or ended, keeps this broker down."""
         return self._nodes.keeps_down(broker)
 
     def counts(self) -> tuple[FaultCount, ...]:

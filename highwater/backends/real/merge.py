@@ -30,7 +30,7 @@ class RowClock:
 
 
 def merged(sources: Sequence[Recorder], *, until_ns: int | None = None) -> tuple[tuple[Operation, ...], tuple[ClusterEvent, ...]]:
-    """All rows up to `until_ns`, ordered by time and numbered from 0."""
+    """Merge the rows of all recorders up to `until_ns` into one history, ordered by time and numbered from 0."""
     rows: list[tuple[int, int, int, Operation | ClusterEvent]] = []
     for number, source in enumerate(sources):
         rows += [(row.time_ns, number, row.index, row) for row in source.operations]

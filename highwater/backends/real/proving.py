@@ -27,7 +27,7 @@ class Proving:
         self.failure: HarnessError | None = None
 
     def changed(self, *subjects: str) -> None:
-        """These subjects are changed now: drop the findings of the probes that look at them."""
+        """Drop the findings of running probes of these subjects (links, processes, directories), which are changed now."""
         for subject in subjects:
             self._changes[subject] = self._changes.get(subject, 0) + 1
 
@@ -36,11 +36,11 @@ class Proving:
         self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=False))
 
     def healed(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
-        """Start a probe that measures that the effect is over."""
+        """Start a probe that measures whether the window's effect on this node is over."""
         self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=True))
 
     async def settle(self, window_id: str | None = None) -> None:
-        """Wait until the probes of this window, or of all windows, have ended. HarnessError where healing failed."""
+        """Wait until the probes of this window, or of all windows, have ended. Raises HarnessError if a fault is not healed."""
         names = list(self._tasks) if window_id is None else [window_id]
         await asyncio.gather(*(task for name in names for task in self._tasks.pop(name, ())))
         if self.failure is not None:

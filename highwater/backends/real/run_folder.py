@@ -81,7 +81,7 @@ def abandoned() -> list[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Unmount everything below the folder and delete it. Raises OSError on failure."""
+    """Unmount everything below a run's folder and delete the folder. Raises OSError on failure."""
     mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((place for place in mounted if place.startswith(f"{folder}/")), reverse=True):
         done = subprocess.run(["umount", place], capture_output=True, text=True, check=False)

@@ -88,7 +88,7 @@ SOUND = DirCondition()
 
 
 class Life(Protocol):
-    """A process that can be started and stopped again and again: a broker or a ZooKeeper server."""
+    """A broker or a ZooKeeper server, whose process can be killed, paused and started again."""
 
     @property
     def address(self) -> Address:
@@ -140,7 +140,7 @@ class Node(Life, Protocol):
         """
 
     def notes(self) -> list[NoteLine]:
-        """The notes of all lives so far. Raises HarnessError if the file cannot be read."""
+        """The notes that all processes of this broker have written so far. Raises HarnessError if the file cannot be read."""
 
     def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
         """The partitions with a log in this directory, sorted; empty if the directory cannot be read."""
@@ -159,7 +159,7 @@ class Links(Protocol):
     """The network between the places of a run."""
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Set these links and leave the others as they are. The probe measures at the receiving end of each."""
+        """Apply these conditions to their links; other links keep theirs. The probe measures at the receiving ends."""
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
         """Reset the connections over these links now; returns their number."""
@@ -199,7 +199,7 @@ class Site(Protocol):
         """Build the cluster. Raises HarnessError on failure; the caller calls `close` in any case."""
 
     async def leave(self) -> None:
-        """Release the asyncio loop at the end of the run. May be called without `open`."""
+        """Close what belongs to the asyncio loop, at the end of the run. May be called without `open`."""
 
     def stop(self) -> None:
         """End all brokers for good. Call it outside of the loop; it may be called again."""

@@ -88,7 +88,7 @@ def metadata_of(call: Call) -> Generator[None, Heard, MetadataReply]:
 
 
 def pause(call: Call, ms: int) -> Generator[None, Heard, None]:
-    """Wait for `ms`."""
+    """Let the exchange wait for `ms` milliseconds."""
     call.ask(Pause(call.number(), Millis(ms)))
     reply = yield
     assert isinstance(reply, Done)

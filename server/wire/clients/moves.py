@@ -115,7 +115,7 @@ def _refusal(call: Call, known: MetadataReply, tp: TopicPartition, replicas: tup
     if all(state.tp != tp for state in known.states):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} does not exist"
     if not replicas or len(set(replicas)) < len(replicas):
-        return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: no replicas, or one of them twice"
+        return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: replicas must not be empty or name a broker twice"
     strange = sorted(set(replicas) - set(live_brokers(call.facing, known)))
     if strange:
         return EdgeError.INVALID_REPLICA_ASSIGNMENT, f"{tp}: broker {strange[0]} is not alive"

@@ -13,5 +13,5 @@ def is_topic_name(name: str) -> bool:
 
 
 def asked_partition(topic: str, index: int) -> TopicPartition:
-    """The partition, or "", which no partition is called, for a negative index: topic "t" and index -1 must not become "t--1"."""
+    """The name of a partition, such as "t-0"; "" for a negative index, because "t--1" could name a partition of topic "t-"."""
     return topic_partition(topic, index) if index >= 0 else TopicPartition("")

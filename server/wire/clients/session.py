@@ -57,7 +57,7 @@ class Session:
 
     @property
     def buffered(self) -> int:
-        """Bytes of requests that are not started."""
+        """How many received bytes belong to requests that are not started yet."""
         return self._buffer.pending + sum(map(len, self._waiting))
 
     def feed(self, data: bytes, now_ms: int) -> None:

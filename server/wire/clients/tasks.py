@@ -10,7 +10,7 @@ from reference.types import BrokerId, Millis, TopicPartition
 
 
 class Task(Struct, frozen=True, tag=True):
-    """The base class of all tasks."""
+    """Base class of what an exchange asks of the process: topic changes, reassignments, log directories, pauses."""
 
     correlation: int
 
@@ -64,7 +64,7 @@ AnyTask = Pause | MakeTopic | DropTopic | Move | CancelMoves | ListMoves | ListD
 
 
 class Done(Struct, frozen=True, tag=True):
-    """The end of a task; its error, or NONE."""
+    """The result of a task without other data: its error, or NONE."""
 
     correlation: int
     error: ErrorCode = ErrorCode.NONE

@@ -88,7 +88,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
             if known.controller != call.facing.broker:
                 raise _RefusedError(ErrorCode.NOT_CONTROLLER, f"the controller is {known.controller}")
             if names[topic.name] > 1:
-                raise _RefusedError(ErrorCode.INVALID_REQUEST, "the topic stands twice in the request")
+                raise _RefusedError(ErrorCode.INVALID_REQUEST, "a request must not name a topic twice")
             assignment = _assignment(call, topic, known)
             if not request.validate_only:
                 left_ms = Millis(max(deadline_ms - call.now_ms, 0))
@@ -117,17 +117,17 @@ def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assi
     if any(topic_of(state.tp) == topic.name for state in known.states):
         raise _RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
     if topic.configs:
-        raise _RefusedError(EdgeError.INVALID_CONFIG, "what a topic is configured with stands in the settings of the brokers")
+        raise _RefusedError(EdgeError.INVALID_CONFIG, "topic configs must be empty: topics use the settings of the brokers")
     if topic.assignments:
         return _given(topic, live, call.facing.partitions_max)
     partitions = 1 if topic.num_partitions == _UNSET else topic.num_partitions
     factor = 1 if topic.replication_factor == _UNSET else topic.replication_factor
     if not 1 <= partitions <= call.facing.partitions_max:
         raise _RefusedError(
-            EdgeError.INVALID_PARTITIONS, f"{partitions} partitions; from 1 to {call.facing.partitions_max} are made"
+            EdgeError.INVALID_PARTITIONS, f"num_partitions is {partitions}, but must be from 1 to {call.facing.partitions_max}"
         )
     if not 1 <= factor <= len(live):
-        raise _RefusedError(EdgeError.INVALID_REPLICATION_FACTOR, f"{factor} replicas; {len(live)} brokers are alive")
+        raise _RefusedError(EdgeError.INVALID_REPLICATION_FACTOR, f"{factor} replicas, but {len(live)} brokers are alive")
     return placed(live, partitions=partitions, replication_factor=factor)
 
 
@@ -138,14 +138,15 @@ def _given(topic: CreatableTopic, live: tuple[BrokerId, ...], partitions_max: in
     by_index = {given.partition_index: given.broker_ids for given in topic.assignments}
     if len(topic.assignments) > partitions_max:
         raise _RefusedError(
-            EdgeError.INVALID_PARTITIONS, f"{len(topic.assignments)} partitions; at most {partitions_max} are made"
+            EdgeError.INVALID_PARTITIONS,
+            f"{len(topic.assignments)} partitions assigned, at most {partitions_max} allowed",
         )
     if sorted(by_index) != list(range(len(topic.assignments))):
-        raise _RefusedError(EdgeError.INVALID_REPLICA_ASSIGNMENT, "partitions count up from 0, each once")
+        raise _RefusedError(EdgeError.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0, each once")
     for index, replicas in sorted(by_index.items()):
         if not replicas or len(set(replicas)) < len(replicas) or len(replicas) != len(by_index[0]):
             raise _RefusedError(
-                EdgeError.INVALID_REPLICA_ASSIGNMENT, f"partition {index}: as many brokers for each, none of them twice"
+                EdgeError.INVALID_REPLICA_ASSIGNMENT, f"partition {index} must have as many brokers as partition 0, each once"
             )
         unknown = sorted(set(replicas) - set(live))
         if unknown:

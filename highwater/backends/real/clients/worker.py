@@ -14,7 +14,7 @@ from workloads.client import Done, Invocation, Phase, Sleep
 
 
 class Phases:
-    """The current phase of the run; workers wait here for the next one."""
+    """The current phase of a run (such as "final"), with a way for workers to wait until it changes."""
 
     def __init__(self) -> None:
         self.now: Phase = "faults"

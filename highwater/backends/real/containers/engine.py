@@ -43,7 +43,7 @@ class Labels(Struct, frozen=True):
     folder: Path
 
     def texts(self) -> dict[str, str]:
-        """The labels as the engine stores them."""
+        """The labels as names and values, as the Docker engine stores them."""
         return {RUN_LABEL: self.run, FOLDER_LABEL: str(self.folder)}
 
 
@@ -73,7 +73,7 @@ class Network(Struct, frozen=True, kw_only=True):
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """A container, network or volume of a run that exists."""
+    """A container, network or volume that still exists and that a run created."""
 
     kind: Literal["container", "network", "volume"]
     id: str
@@ -314,7 +314,7 @@ class Engine:
         ]
 
     def remove(self, left: Left) -> None:
-        """Remove one of them; does nothing if it is gone already."""
+        """Remove a container, network or volume; does nothing if it is gone already."""
         with _attempting(f"removing the {left.kind} {left.name}"):
             try:
                 match left.kind:

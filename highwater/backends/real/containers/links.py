@@ -105,7 +105,7 @@ class ContainerLinks:
         self._counting: asyncio.Task[None] | None = None
 
     async def open(self, addresses: Mapping[Address, str], agents: Mapping[Address, AgentClient]) -> None:
-        """Take the places into use. `addresses` are those in the run's network; that of CLIENTS is the network's gateway."""
+        """Connect to the agents. `addresses` maps places to addresses in the run's network; CLIENTS has the gateway's address."""
         self._addresses = dict(addresses)
         self._place_at = {address: place for place, address in addresses.items()}
         self._agents = dict(agents)
@@ -124,7 +124,7 @@ class ContainerLinks:
             await agent.close()
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Set these links and leave the others as they are."""
+        """Apply these conditions to their links; other links keep theirs."""
         by_agent: dict[Address, list[dict[str, Any]]] = {}
         for (source, target), condition in conditions.items():
             ruler, direction, peer = (source, "out", target) if target == CLIENTS else (target, "in", source)

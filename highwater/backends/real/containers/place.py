@@ -22,7 +22,7 @@ _ORDINARY = 10001
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
-    """What all places of a run share. Faults affect `network`; the harness uses `harness`, which no fault affects."""
+    """The folder and the two networks that all places of a run share: faults affect `network` but never `harness`."""
 
     folder: RunFolder
     labels: Labels

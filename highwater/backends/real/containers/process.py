@@ -66,7 +66,7 @@ class ContainerProcess:
         return probe
 
     def end(self) -> None:
-        """`kill` without a probe, for callers outside of a loop."""
+        """Send SIGKILL and wait for the end, without a probe; for callers outside of an asyncio loop."""
         if self._container is None:
             return
         if self.is_running():
@@ -107,7 +107,7 @@ class ContainerProcess:
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
     def gone(self) -> Probe:
-        """A probe for the end of the current process; the next one may run already when it is called.
+        """A probe that the current process has ended; it stays with that process if another one is started meanwhile.
 
         An earlier end would prove nothing about this fault, so without a process the probe fails.
         """

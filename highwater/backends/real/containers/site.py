@@ -94,7 +94,7 @@ class ContainerSite:
         return commits(self.servers)
 
     async def leave(self) -> None:
-        """Close the connections to the agents."""
+        """Close the connections to the agents that apply network faults."""
         await self.links.close()
 
     def stop(self) -> None:

@@ -96,7 +96,7 @@ class LogDirs:
                 self.set(dir_, condition)
 
     def swap(self, dir_: int) -> tuple[Wound, ...]:
-        """Replace a directory by an empty one; returns a wound for each log in it.
+        """Replace a directory by an empty one; returns a wound (record of lost data) for each log in it.
 
         An empty log is a wound too, because other replicas cannot know that it was empty. Faults of other windows on this
         directory hold for the new one as well.

@@ -36,7 +36,7 @@ ANSWER_S_MAX = 1.0  # a paused process does not answer at all
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What a node must be started with for the faults of a plan."""
+    """Which fault mechanisms (such as libfaketime) a broker must be started with for a plan."""
 
     fake_clock: bool = False  # libfaketime, which makes reading the time slow
     permissions: bool = False  # file permissions must hold for it, even under root
@@ -181,7 +181,7 @@ class NodeFolder:
         return any(note.dir == dir_ and note.detail == _BROKEN for note in failed)
 
     async def tell_faults(self, is_running: Callable[[], Awaitable[bool]]) -> None:
-        """After a start, wait until the broker's side channel listens, if any fault holds.
+        """Wait until a started broker's side channel listens, if a directory fault was set.
 
         A fault that ended earlier could not be switched off. Returns at once if no fault holds or the process has ended. Raises
         HarnessError if the process runs and does not listen within LISTENS_S_MAX.
@@ -214,7 +214,7 @@ class NodeFolder:
     # --- the record --------------------------------------------------------------------------------------------------------
 
     def notes(self) -> list[NoteLine]:
-        """The notes of all lives so far."""
+        """The notes that all processes of this broker have written so far."""
         try:
             return self._notes.read()
         except msgspec.MsgspecError as error:

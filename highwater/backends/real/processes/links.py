@@ -44,7 +44,7 @@ class ProxyLinks:
         return self._host, port
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Set these links and leave the others as they are."""
+        """Apply these conditions to their links; other links keep theirs."""
         for pair, condition in conditions.items():
             self._link(pair).set(condition)
 
@@ -146,7 +146,7 @@ class _End(asyncio.Protocol):
             self.word(int.from_bytes(word, "big"))
 
     def word(self, word: int) -> None:
-        """Handle a received word."""
+        """Handle a word of 8 bytes from the other end."""
         future = self.awaited.pop(word, None)
         if future is not None and not future.done():
             future.set_result(None)

@@ -75,7 +75,7 @@ class NodeProcess(NodeFolder):
         return probe
 
     def end(self) -> None:
-        """`kill` without a probe, for callers outside of the loop."""
+        """Send SIGKILL and wait for the end, without a probe; for callers outside of the asyncio loop."""
         if self._process is not None:
             self._process.kill()
             try:

@@ -51,7 +51,7 @@ class Link:
             flow.pump()
 
     async def joined(self) -> None:
-        """Wait until the link is not held."""
+        """Wait until no fault holds the link."""
         await self._joined.wait()
 
     def late_s(self) -> float:
@@ -103,7 +103,7 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def pump(self) -> None:
-        """Write the pieces that are due."""
+        """Write the pieces whose delay is over to the target."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()

@@ -107,7 +107,7 @@ class ProcessSite:
         return commits(self._ensemble)
 
     async def leave(self) -> None:
-        """Close the proxies."""
+        """Close the proxies that apply network faults."""
         await self.links.close()
 
     def stop(self) -> None:

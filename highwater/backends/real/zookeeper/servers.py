@@ -61,7 +61,7 @@ class ServerProcess:
 
 
 class Logged(Protocol):
-    """A server whose transaction log can be read."""
+    """A ZooKeeper server whose transaction log can be read."""
 
     @property
     def address(self) -> Address:

@@ -19,11 +19,11 @@ _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
 class SilenceError(HarnessError):
-    """ZooKeeper does not answer the harness."""
+    """Raised when ZooKeeper does not answer a request of the harness in time."""
 
 
 class OverError(HarnessError):
-    """The session does not exist or has ended."""
+    """Raised when the ZooKeeper session to be expired does not exist or has ended."""
 
 
 def password(session: int) -> bytes:
