@@ -27,7 +27,9 @@ from workloads.client import RequestF
 
 _words = st.text(max_size=6)
 _names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True).filter(lambda name: name != "nil").map(Named)
-_plain = st.none() | st.integers() | st.floats(allow_nan=False) | st.fractions() | st.just(Named("##NaN")) | _words | _names
+# The reader makes an integer of a whole ratio, and a map is ordered by what is read.
+_ratios = st.fractions().filter(lambda ratio: ratio.denominator > 1)
+_plain = st.none() | st.integers() | st.floats(allow_nan=False) | _ratios | st.just(Named("##NaN")) | _words | _names
 values = st.recursive(
     _plain,
     lambda inner: (
