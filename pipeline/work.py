@@ -20,6 +20,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from pipeline.ledger import Ledger, Row, State
+from pipeline.stamp import check_stamp, present_stamp
 from pipeline.storage import storage_at
 
 if TYPE_CHECKING:
@@ -122,9 +123,12 @@ def _nothing(row: object) -> None:
 
 
 def _task(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    driver = present_stamp()
+
     def perform(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        check_stamp(driver)
         context = TaskContext.get()
         attempt = 1 if context is None else context.attemptNumber() + 1
         ledger = Ledger(storage_at(job.ledger))
