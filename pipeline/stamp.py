@@ -18,6 +18,7 @@ from pipeline.errors import PipelineError
 # The packages that the wheel contains.
 PACKAGES = ("checkers", "highwater", "history", "nemesis", "pipeline", "reference", "reports", "server", "workloads")
 _LIBRARIES = ("msgspec", "numpy", "polars", "pyarrow")
+MISMATCH = "and driver differ"  # in the error's words
 _ROOT = Path(__file__).parents[1]
 
 
@@ -60,6 +61,4 @@ def check_stamp(driver: Stamp) -> None:
     pairs |= {name: (words, here.versions.get(name, "missing")) for name, words in driver.versions.items()}
     differences = [f"{name} {here} and {there}" for name, (there, here) in pairs.items() if there != here]
     if differences:
-        raise PipelineError(
-            f"executor on {socket.gethostname()} and driver differ: {', '.join(differences)}; install the same on both"
-        )
+        raise PipelineError(f"executor on {socket.gethostname()} {MISMATCH}: {', '.join(differences)}; install the same on both")
