@@ -26,12 +26,14 @@ WORKER_MEMORY = "1g"
 EXECUTOR_MEMORY = "512m"  # of a worker's 1 GiB
 _LOOK_S = 0.1
 _MARK = "HIGHWATER_LOCAL_SPARK"  # in the environment of every process of a cluster
-_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_BIN = Path(pyspark.__file__).parent / "bin"
 _DAEMON = "org.apache.spark.deploy"
 
 
 class LocalSpark:
-    """A running cluster. `master` is its address, `spark://127.0.0.1:port`."""
+    """A running cluster. `master` is its address, `spark://127.0.0.1:port`; `submit` the path of spark-submit."""
+
+    submit = _BIN / "spark-submit"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +44,7 @@ class LocalSpark:
         """Start a master or worker; wait until it reports its address in its log. Raises HarnessError if it does not."""
         log = self.folder / f"{name}-{len(self._daemons)}.log"
         command = [
-            str(_SPARK_CLASS),
+            str(_BIN / "spark-class"),
             f"{_DAEMON}.{name.lower()}.{name}",
             "--host",
             "127.0.0.1",

@@ -1,7 +1,6 @@
 """What Spark is given, and the one sentence that a machine, an argument or a job gets where it does not work."""
 
 import tomllib
-
 from pathlib import Path
 
 import pytest
