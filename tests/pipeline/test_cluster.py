@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.local_spark import EXECUTOR_MEMORY, LocalSpark, local_spark
+from bench.local_spark import CONF, LocalSpark, local_spark
 from pipeline.ledger import Ledger
 from pipeline.session import missing
 from pipeline.storage import storage_at
@@ -24,16 +24,9 @@ ENDS_WITHIN_S = 180
 
 
 def _submit(cluster: LocalSpark, script: Path, *arguments: str) -> "subprocess.Popen[str]":
+    conf = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
     return subprocess.Popen(
-        [
-            str(cluster.submit),
-            "--master",
-            cluster.master,
-            "--conf",
-            f"spark.executor.memory={EXECUTOR_MEMORY}",
-            str(script),
-            *arguments,
-        ],
+        [str(cluster.submit), "--master", cluster.master, *conf, str(script), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
