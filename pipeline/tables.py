@@ -28,7 +28,7 @@ _TEXTS = pa.list_(pa.string())
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column of a table; `words` is its meaning as docs/dataset.md gives it. `required`: never null."""
+    """One column of a table; `words` is its meaning. `required`: never null."""
 
     name: str
     type: pa.DataType
