@@ -8,7 +8,7 @@
     verdict.json  report.html  ...    derived from the history later
 
 A file is written under a temporary name and renamed, so it is never partial. The manifest is replaced last: a folder whose
-manifest says "completed" holds everything. The manifest holds the SHA-256 of each table file, the number of its rows and the digest
+manifest says "completed" holds everything. The manifest has the SHA-256 and the number of rows of each table file, and the digest
 of all rows. Tables that do not fit it (of another run, edited, or with rows cut off) are refused, because half a history would be
 judged like a whole one.
 """
