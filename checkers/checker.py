@@ -1,7 +1,7 @@
 """A checker: a claim, its assumptions, and a function from the rows of one group to its findings.
 
-A checker sees rows and `Facts`, never the plan or the system under test. `checkers.single` runs it group by group. The contract of
-a group:
+A checker sees rows and `Facts`, never the plan or the system under test. `checkers.single` calls it for each group. The contract
+of a group:
 
 * rows are sorted by index (operations by index and slot);
 * a row without a value in the group columns (a session that ended, a node that started) belongs to every group;
