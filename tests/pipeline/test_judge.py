@@ -1,0 +1,121 @@
+"""Many stored histories are judged alike in process and on Spark; bad data is refused and costs no other history its verdict."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkers import single
+from highwater.exit_codes import ExitCode
+from highwater.runs import judging
+from highwater.runs.foreign import LOG, Asked
+from highwater.runs.judging import Case, find, judge_all, judge_item
+from highwater.runs.run import honest
+from history import jsonl, store
+from history.history import History
+from history.seed import Rng
+from pipeline.ledger import Ledger
+from pipeline.storage import storage_at
+from pipeline.work import Item, Job, perform_item, perform_on_spark
+from tests.pipeline.faults import KILLED, LATE, NEW, OLD, stored, stored_before_hashes
+from tests.pipeline.runs import STORIES, corpus, random_run
+
+OURS = Asked(model=LOG)
+VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
+Perform = Callable[[Job, list[Item]], None]
+
+
+def _history(name: str) -> History:
+    return jsonl.read(STORIES / f"{name}.jsonl")
+
+
+def _here(job: Job, items: list[Item]) -> None:
+    for item in items:
+        perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=1)
+
+
+def _on(spark: SparkSession) -> Perform:
+    return lambda job, items: perform_on_spark(spark, items, job, per_task=8)
+
+
+def _judged(runs: Path, ledger: Path, perform: Perform, *, late: bool = False, again: bool = False) -> dict[str, Case]:
+    """The cases by the names of their folders."""
+    sources = find([str(runs)], OURS)
+    if late:
+        for name, (damage, _) in LATE.items():
+            damage(runs / "late" / name)
+    job = Job(function=judge_item, ledger=str(ledger), deadline_s=60)
+    cases = judge_all(sources, OURS, Ledger(storage_at(ledger)), again=again, perform=lambda items: perform(job, items))
+    return {str(Path(case.source.location).relative_to(runs)): case for case in cases}
+
+
+def _faulty(folder: Path) -> dict[str, tuple[str, str]]:
+    """Store one run for each fault, and some that are good. Returns the outcome and the words that each must have."""
+    valid = _history(VALID)
+    for name in ("good/valid", *(f"late/{name}" for name in LATE)):
+        stored(folder / name, valid)
+    stored(folder / "good/invalid", _history(INVALID))
+    stored_before_hashes(folder / "good/before-hashes", valid)
+    for name, (damage, _) in NEW.items():
+        damage(stored(folder / "new" / name, valid))
+    for name, (damage, _) in OLD.items():
+        damage(stored_before_hashes(folder / "old" / name, valid))
+    for name, (damage, _) in KILLED.items():
+        damage(stored(folder / "killed" / name, valid))
+    expected = {"good/valid": ("VALID", ""), "good/invalid": ("INVALID", ""), "good/before-hashes": ("VALID", "")}
+    expected |= {f"killed/{name}": (outcome, "") for name, (_, outcome) in KILLED.items()}
+    for kind, faults in (("new", NEW), ("old", OLD), ("late", LATE)):
+        expected |= {f"{kind}/{name}": ("refused", words) for name, (_, words) in faults.items()}
+    return expected
+
+
+def _assert_as_expected(cases: dict[str, Case], expected: dict[str, tuple[str, str]]) -> None:
+    assert {name: case.outcome for name, case in cases.items()} == {name: outcome for name, (outcome, _) in expected.items()}
+    unsaid = {name: case.words for name, case in cases.items() if not re.match(expected[name][1], case.words)}
+    assert unsaid == {}
+
+
+@pytest.mark.slow
+def test_each_fault_is_refused_and_the_other_runs_judged(tmp_path: Path) -> None:
+    expected = _faulty(tmp_path / "runs")
+
+    cases = _judged(tmp_path / "runs", tmp_path / "ledger", _here, late=True)
+
+    _assert_as_expected(cases, expected)
+    assert {case.exit_code for case in cases.values() if case.outcome == "refused"} == {ExitCode.UNKNOWN}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_each_fault_is_refused_on_spark_in_the_same_words(spark: SparkSession, tmp_path: Path) -> None:
+    expected = _faulty(tmp_path / "runs")
+
+    here = _judged(tmp_path / "runs", tmp_path / "here", _here)
+    there = _judged(tmp_path / "runs", tmp_path / "there", _on(spark), late=True)
+
+    _assert_as_expected(there, expected)
+    both = [name for name in expected if not name.startswith("late/")]
+    assert [there[name].words for name in both] == [here[name].words for name in both]
+    assert judging.digest_of_table([there[name] for name in both]) == judging.digest_of_table([here[name] for name in both])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    histories = corpus() + [random_run(Rng(seed)) for seed in range(100)]
+    runs = [tmp_path / "a b+c%20é" / f"{number:03}" for number in range(len(histories))]
+    for run, history in zip(runs, histories, strict=True):
+        store.save(run, history)
+
+    here = _judged(runs[0].parent, tmp_path / "here", _here)
+    there = _judged(runs[0].parent, tmp_path / "there", _on(spark))
+
+    expected = [honest(single.judge(history), history.manifest.outcome) for history in histories]
+    assert [case.ruling.verdict for case in here.values()] == expected
+    assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
+    # The random runs must include every validity; otherwise equality proves little.
+    assert min(Counter(verdict.validity for verdict in expected[-100:]).values()) >= 3
+    assert any(verdict.cuts for verdict in expected[-100:])
