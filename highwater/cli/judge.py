@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
@@ -18,10 +19,13 @@ from highwater.runs import judging
 from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked
 from highwater.runs.judging import Case
 from pipeline.ledger import Ledger
+from pipeline.local import cores
+from pipeline.session import session
 from pipeline.storage import storage_at
-from pipeline.work import Item, Job
+from pipeline.work import Item, Job, perform
 
 _LIVE = {True: "live", False: "not live", None: "-"}
+_ITEMS_OF_A_WORKER = 4  # fewer are judged before a worker process has started
 _OUTCOMES: tuple[judging.Outcome, ...] = get_args(judging.Outcome)
 
 
@@ -96,18 +100,11 @@ def _writable(ledger: str) -> str:
 
 
 def _perform(job: Job, spark: str | None, jobs: int | None, quiet: bool, items: Sequence[Item]) -> None:
-    from pipeline.work import perform_item, perform_on_spark
-
-    with progress(len(items), quiet=quiet) as ticker:
-        if spark is None:
-            for item in items:
-                perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=1)
-                ticker.tick(item.key)
-            return
-        from pipeline.session import session
-
-        with session(spark) as started:
-            perform_on_spark(started, items, job)
+    if not items:
+        return
+    with progress(len(items), quiet=quiet) as ticker, nullcontext() if spark is None else session(spark) as started:
+        workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
+        perform(items, job, spark=started, jobs=workers, seen=lambda row: ticker.tick(row.state))
 
 
 def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode) -> dict[str, object]:

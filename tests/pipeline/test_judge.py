@@ -19,7 +19,7 @@ from history.history import History
 from history.seed import Rng
 from pipeline.ledger import Ledger
 from pipeline.storage import storage_at
-from pipeline.work import Item, Job, perform_item, perform_on_spark
+from pipeline.work import Item, Job, perform
 from tests.pipeline.faults import KILLED, LATE, NEW, OLD, stored, stored_before_hashes
 from tests.pipeline.runs import STORIES, corpus, random_run
 
@@ -33,12 +33,11 @@ def _history(name: str) -> History:
 
 
 def _here(job: Job, items: list[Item]) -> None:
-    for item in items:
-        perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=1)
+    perform(items, job)
 
 
 def _on(spark: SparkSession) -> Perform:
-    return lambda job, items: perform_on_spark(spark, items, job, per_task=8)
+    return lambda job, items: perform(items, job, spark=spark, per_task=16)
 
 
 def _judged(runs: Path, ledger: Path, perform: Perform, *, late: bool = False, again: bool = False) -> dict[str, Case]:
