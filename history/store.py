@@ -134,6 +134,7 @@ def encode_manifest(manifest: RunManifest) -> bytes:
 def load_manifest(directory: Path) -> RunManifest:
     """Read the manifest of a run folder as stored. Raises HistoryError where it is absent, foreign or of an unknown version."""
     path = directory / MANIFEST
+    _refuse_special(path)
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
     except OSError as error:
@@ -161,6 +162,8 @@ def load_run(directory: Path) -> History:
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
     operations, events = directory / OPERATIONS, directory / EVENTS
+    for path in (operations, events):
+        _refuse_special(path)
     _check_rows(directory, manifest, operations=parquet.check(operations, "operations"), events=parquet.check(events, "events"))
     _check_files(directory, manifest)
     history = History.stored(manifest, operations=operations, events=events)
@@ -193,6 +196,7 @@ def _check_files(directory: Path, manifest: RunManifest) -> None:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hex. Takes about 1 ms a MB. Raises HistoryError where the file cannot be read."""
+    _refuse_special(path)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -202,6 +206,12 @@ def sha256_of(path: Path) -> str:
 
 def _foreign_tables(directory: Path, said: str, found: str) -> HistoryError:
     return HistoryError(f"{directory}: the tables do not belong to the manifest: it says {said}, they hold {found}")
+
+
+def _refuse_special(path: Path) -> None:
+    """Raise HistoryError for a pipe, a device or a folder: opening a pipe would wait forever."""
+    if os.path.exists(path) and not os.path.isfile(path):  # unlike the methods of Path, these never raise
+        raise HistoryError(f"{path}: cannot be read: not a regular file")
 
 
 def load(path: Path) -> History:

@@ -128,28 +128,32 @@ def find(paths: Sequence[str], asked: Asked) -> list[Source]:
         return [Source(path=path, location=at, digest=digest) for (path, at), digest in zip(located, digests, strict=True)]
 
 
-def _local(text: str, asked: Asked) -> Iterator[str]:
+def _local(text: str, asked: Asked) -> list[str]:
     path = Path(text)
     if not path.is_dir():
-        if not path.exists():
+        if not os.path.lexists(path):
             raise HistoryError(f"{path}: no such file or folder")
-        yield str(path.parent if path.name in (store.OPERATIONS, store.EVENTS) else path)
-        return
-    files = list(_history_files(path)) if asked.model != LOG else []
-    yield from files
-    if not files or any(path.rglob(store.MANIFEST)):
-        yield from map(str, store.find_runs(path))
+        return [str(path.parent if path.name in (store.OPERATIONS, store.EVENTS) else path)]
+    files = _history_files(path) if asked.model != LOG else []
+    try:
+        return [*files, *map(str, store.find_runs(path))]
+    except HistoryError:
+        if not files:
+            raise
+        return files
 
 
-def _history_files(path: Path) -> Iterator[str]:
+def _history_files(path: Path) -> list[str]:
+    """The files below a folder that look like histories, except those of stored runs and of the ledger."""
+    found: list[str] = []
     for folder, folders, files in os.walk(path):
-        if store.MANIFEST in files:
-            files.clear()
-        folders[:] = sorted(name for name in folders if name != LEDGER)
-        yield from (str(Path(folder, name)) for name in sorted(files) if name.endswith(HISTORY_SUFFIXES))
+        folders[:] = [name for name in folders if name != LEDGER]
+        if store.MANIFEST not in files:
+            found += [str(Path(folder, name)) for name in files if name.endswith(HISTORY_SUFFIXES)]
+    return sorted(found)
 
 
-def _remote(uri: str) -> Iterator[str]:
+def _remote(uri: str) -> list[str]:
     try:
         names = storage_at(uri).names()
     except OSError as error:
@@ -157,7 +161,7 @@ def _remote(uri: str) -> Iterator[str]:
     runs = [name.removesuffix(store.MANIFEST).rstrip("/") for name in names if f"/{name}".endswith(f"/{store.MANIFEST}")]
     if not runs:
         raise HistoryError(f"{uri}: no run is stored here")
-    yield from (below(uri, run) if run else uri for run in runs)
+    return [below(uri, run) if run else uri for run in runs]
 
 
 def digest_of(location: str) -> str:
