@@ -100,7 +100,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """Return the requests that an administrator still found in ZooKeeper's /admin after the final reads began (LIVE-4)."""
+    """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -210,7 +210,7 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """Describe the violations of LIVE-2 (acknowledgements) and LIVE-3 (final reads) that clients observed after the bound."""
+    """Describe what clients missed after the bound B: acknowledgements (LIVE-2) or records in final reads (LIVE-3)."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):

@@ -69,7 +69,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _moving(rows: list[_Row]) -> bool:
-    """True if ZooKeeper, a broker or a disk was observed twice with different results: the partition was still changing."""
+    """True if two final observations of ZooKeeper, a broker or a disk differ: the partition was still changing."""
     looks: dict[tuple[str, str | None], list[_Row]] = {}
     for row in rows:
         if row.kind != K.LOG_ON_DISK:
@@ -103,7 +103,7 @@ def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) 
 
 
 def _writer(events: pl.DataFrame) -> str | None:
-    """The node that last wrote the partition's state to ZooKeeper; None if no row says."""
+    # The node that last wrote the partition's state to ZooKeeper; None if no row says.
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
     return None if not written.height else str(written["node"][-1])
 

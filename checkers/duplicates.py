@@ -37,7 +37,7 @@ def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
 
 
 def _allowed(done: list[Call]) -> dict[str, int | None]:
-    """How often each value may be in the log; None if it is unknown how often the client sent it."""
+    """How often each produced value may be in the log; None if it is unknown how often the client sent it."""
     allowed: dict[str, int | None] = {}
     for call in done:
         if call.f != "produce":
@@ -51,7 +51,7 @@ def _allowed(done: list[Call]) -> dict[str, int | None]:
 
 
 def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
-    """Values of an idempotent producer that are not in the order in which it sent them (one call after the other)."""
+    """Find values of an idempotent producer that are not in the log in the order in which it sent them."""
     last: dict[tuple[int, int], tuple[int, int, str]] = {}  # (process, generation) -> offset, row, value
     generations = sorted({generation for _, generation in places})
     anomalies: list[Anomaly] = []

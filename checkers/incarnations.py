@@ -31,7 +31,7 @@ _SPEAK = (
 
 
 class _Lives:
-    """The process starts and registrations of each broker in the rows read so far."""
+    """The process starts and the ZooKeeper registrations of each broker in the rows read so far."""
 
     def __init__(self) -> None:
         self.life: dict[str, tuple[int, int]] = {}  # node -> its life, and the row

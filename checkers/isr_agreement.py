@@ -34,7 +34,7 @@ _ENDS_OFFICE = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED, K.NODE_STARTED)
 
 
 class _Leading:
-    """A presumed leader: its own epoch, HW and ISR, and the row that last changed them."""
+    """A broker that believes it leads: its own epoch, HW and ISR, and the row that last changed them."""
 
     __slots__ = ("at", "epoch", "hw", "isr")
 
@@ -43,7 +43,7 @@ class _Leading:
 
 
 class _Agreement:
-    """The logs, presumed leaders and ISRs of one partition, compared after each row that affects them."""
+    """The logs, leaders and ISRs of one partition, compared after each row that affects them."""
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts

@@ -72,7 +72,7 @@ class _Logs:
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
     def _covered(self, row: EventRow) -> None:
-        """Report records below an HW that are not the committed ones: consumers could read them."""
+        """Find records below a leader's HW that differ from the committed ones: consumers could read them."""
         log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
             record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])
@@ -85,11 +85,11 @@ class _Logs:
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
     def _limit(self, epoch: int) -> int:
-        """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
+        # The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1).
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
-        """If the epoch is the first after a cut, forget the committed records from the cut's offset on."""
+        # If the epoch is the first after a cut, forget the committed records from the cut's offset on.
         for cut in self.cuts:
             if self.newest < cut.leader_epoch <= epoch:
                 del self.committed[cut.offset :]

@@ -23,7 +23,7 @@ NAME = "monotonic-hw"
 
 
 class _Seen(NamedTuple):
-    """A lower bound for later offsets, with the epoch and the row that established it."""
+    """The lowest offset that later HWs may have, with the epoch and the row that established it."""
 
     offset: int
     epoch: int
@@ -31,7 +31,7 @@ class _Seen(NamedTuple):
 
 
 def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
-    """Judge the HW rows of brokers, separately for each node, process, epoch and role."""
+    """Judge the high watermarks that brokers recorded, separately for each node, process, epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
     for row in event_rows(events):
@@ -50,7 +50,7 @@ def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
 
 
 class _Consumer:
-    """What one consumer knows of one partition: the end offset, and the newest epoch that answered it."""
+    """What one consumer knows of a partition: its end offset, and the newest leader epoch that answered."""
 
     def __init__(self, process: int, key: str, cuts: tuple[Cut, ...]) -> None:
         self.process, self.key, self.cuts = process, key, cuts
@@ -69,7 +69,7 @@ class _Consumer:
             self._refused(call)
 
     def _floor(self, epoch: int | None) -> int:
-        """The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between."""
+        # The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between.
         if self.end is None:
             return 0
         known = self.end.epoch

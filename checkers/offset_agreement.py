@@ -21,7 +21,7 @@ NAME = "offset-agreement"
 
 
 class _Offsets:
-    """The value observed at each offset of one partition, separately for each generation (between excused losses)."""
+    # The value observed at each offset of one partition, separately for each generation (between excused losses).
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts

@@ -23,7 +23,7 @@ NAME = "progress"
 
 
 def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
-    """Return start and end (ns) of each period of the run in which no fault was in force."""
+    """The start and end (ns) of each period of a run in which no fault was active."""
     in_force: set[str] = set()
     since: int | None = None
     calms: list[tuple[int, int]] = []

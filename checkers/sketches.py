@@ -62,7 +62,6 @@ def sketch(checker: str, *lines: str) -> list[str]:
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    """The columns of each row, as text."""
     open_calls: set[object] = set()
     for line in lines:
         first, *rest = line.split()
@@ -93,7 +92,6 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
-    """The manifest of a completed run that lasts one hour."""
     promise = Promise(
         topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,

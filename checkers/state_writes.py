@@ -26,7 +26,7 @@ SLACK_NS = 2_000_000
 
 
 class _Controllers:
-    """Which brokers can have been controller at each time. One that resigned counts until another is elected."""
+    """The brokers that can have been controller at each time. One that resigned counts until another is elected."""
 
     def __init__(self, rows: list[EventRow], late: set[int]) -> None:
         elected = [(row.time_ns - SLACK_NS, row.node, row.at) for row in rows if row.kind == K.CONTROLLER_ELECTED]
@@ -115,7 +115,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _late(events: pl.DataFrame) -> set[int]:
-    """Rows of controller elections that were noted after an election with a higher controller epoch."""
+    """Rows of controller elections that were recorded after an election with a higher controller epoch."""
     epochs = (
         events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED)).select("index", "controller_epoch").drop_nulls().sort("index")
     )

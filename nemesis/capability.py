@@ -133,7 +133,7 @@ def _simulated(fault: AnyFault) -> str:
 
 
 def _of_processes(fault: AnyFault) -> Ability:
-    """Processes of one host: signals, and proxies through which all their connections go."""
+    """How the process backend performs faults on one host: by signals, and by proxies that carry all connections."""
     match fault:
         case Pause():
             return Can("SIGSTOP, then SIGCONT")

@@ -98,7 +98,7 @@ def _parameters(fault: type[Struct]) -> Iterator[str]:
 
 
 def _words(annotation: object) -> str:
-    """A type in words: its values for a Literal."""
+    """Describe the type of a fault's parameter; for a Literal list its values."""
     if get_origin(annotation) is Literal:
         return ", ".join(str(value) for value in get_args(annotation))
     if get_origin(annotation) is tuple:

@@ -17,7 +17,7 @@ class UnknownKindError(ValueError):
 
 
 def _in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    """By family; within a family as written. Schedules are drawn from this order: another one gives other schedules."""
+    # By family; within a family as written. Schedules are drawn from this order: another one gives other schedules.
     return tuple(sorted(kinds, key=lambda entry: FAMILIES.index(entry.family)))
 
 

@@ -105,7 +105,7 @@ def _same_means(one: AnyFault, other: AnyFault) -> bool:
 
 
 def _surely_meet(one: AnyTarget, other: AnyTarget) -> bool:
-    """Whether two targets have a common broker in every run. Roles may move between two windows, so backends handle those."""
+    """Whether two targets name a common broker in every run. Roles may move between windows: backends handle those."""
     if isinstance(one, Everyone) or isinstance(other, Everyone):
         return isinstance(one, Named | Everyone) and isinstance(other, Named | Everyone)
     return isinstance(one, Named) and isinstance(other, Named) and any(broker in other.brokers for broker in one.brokers)
@@ -121,7 +121,7 @@ def _times(window: Window, shape: Shape) -> Iterator[str]:
 
 
 def _slowest_ppm(windows: Sequence[Window], at_ms: int) -> int:
-    """The drift of a clock that all windows open at this time slow down, ppm."""
+    """The drift, in ppm, of a clock that is slowed down by all fault windows open at this time."""
     faults = [window.fault for window in windows if window.at_ms <= at_ms < window.until_ms]
     return sum(min(0, fault.ppm) for fault in faults if isinstance(fault, ClockDrift))
 

@@ -138,8 +138,6 @@ def _compose(text: str, source: str) -> yaml.Node:
 
 
 class _Mark(Protocol):
-    """PyYAML has two classes of marks."""
-
     line: int
 
 
@@ -148,7 +146,7 @@ def _line(mark: _Mark | None) -> int:
 
 
 def _value(node: yaml.Node, source: str) -> Any:
-    """The plain value of a node. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
+    """Convert a YAML node to plain values. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
     where = f"{source}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, source) for item in node.value]
@@ -172,7 +170,7 @@ def _value(node: yaml.Node, source: str) -> Any:
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
-    """The line and node of a member; for a mapping, the line of the key."""
+    """The line and node of a member of a YAML sequence or mapping; for a mapping, the line of the key."""
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             if key_node.value == step:
@@ -192,7 +190,7 @@ _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
 def _explained(message: str) -> tuple[Path, str]:
-    """msgspec's message as (path of the value, a sentence without msgspec's terms)."""
+    """Split msgspec's error message into the path of the wrong value and a sentence without msgspec's terms."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional
     said, trail = match["said"], match["path"] or ""
@@ -211,7 +209,7 @@ def _explained(message: str) -> tuple[Path, str]:
 
 
 def _unknown(path: Path, value: str) -> str:
-    """The complaint about an unknown value; for the tag of a fault or target, with the known tags."""
+    """Format the error for an unknown value; for the tag of a fault or target, list the known tags."""
     unions: dict[str | int, UnionType] = {"fault": AnyFault, "target": AnyTarget}
     union = unions.get(path[-1]) if path else None
     if union is None:

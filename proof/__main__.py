@@ -72,7 +72,7 @@ class Row(NamedTuple):
 
 
 def _shown(wrong: list[str]) -> int:
-    """Write the shortest disagreement to stderr; return the number of disagreements."""
+    """Print the shortest history on which judge and definition disagree; return the number of disagreements."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
     return len(wrong)

@@ -93,7 +93,7 @@ def monotonic_hw(operations: Operations, events: Events) -> set[str]:
 
 
 def _hints(operations: Operations) -> Iterator[str]:
-    """The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale."""
+    # The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale.
     for process in {row.process for row in operations}:
         said = [call.answer[0] for call in calls(operations, "poll") if call.ok and call.asked[0].process == process]
         told = [row for row in said if row.hw is not None and row.leader_epoch is not None]
@@ -106,7 +106,7 @@ def _hints(operations: Operations) -> Iterator[str]:
 
 
 def _ends(operations: Operations) -> Iterator[str]:
-    """The end offset is never below the one that the same process knew from the same or an older epoch."""
+    """VIS-2: an end offset is never below one that the same client knew from the same or an older epoch."""
     for process in {row.process for row in operations}:
         known: tuple[int, int] | None = None  # end and epoch
         mine = [c for f in ("poll", "latest") for c in calls(operations, f) if c.answer and c.asked[0].process == process]
@@ -192,7 +192,7 @@ def committed_offsets(operations: Operations, events: Events) -> set[str]:
 
 
 def _known_end(operations: Operations, commit: Call) -> int | None:
-    """The highest position that the process knew of; None if it neither polled nor asked for the end."""
+    """The highest offset that a client knew of from polls and end offsets; None if it had neither."""
     told = [call for f in ("poll", "latest", "committed") for call in calls(operations, f) if call.ok]
     mine = [call for call in told if call.asked[0].process == commit.asked[0].process]
     before = [call for call in mine if call.answer[0].index < commit.asked[0].index]

@@ -70,12 +70,12 @@ def prove(count: int) -> Tally:
 
 
 def _is_sound(history: Paired) -> bool:
-    """Whether the only anomalies are cycles; others would put the version order in doubt."""
+    """Whether the only anomalies of a history are cycles; others would put the version order in doubt."""
     return all(one.kind in _NAMES | {"lost-update"} for one in judge("list-append", history).anomalies)
 
 
 def _is_in_turns(history: Paired) -> bool:
-    """Whether no transaction appended to a key between two appends of another: then each has one place in the order."""
+    # Whether no transaction appended to a key between two appends of another: then each has one place in the order.
     keys = {m[1] for call in history.calls for m in micros(call)}
     orders = [[call.index for call in _order(history.calls, key)] for key in keys]
     return all(len(set(order)) == len(order) for order in orders)

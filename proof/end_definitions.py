@@ -37,7 +37,7 @@ def _reign(row: ClusterEvent) -> tuple[str | None, int | None]:
 
 
 def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
-    """One log on each assigned replica, equal to the leader's, and none elsewhere."""
+    """LIVE-2: one log on each assigned replica, equal to the leader's, and none elsewhere."""
     mine = [row for row in logs if row.node == node]
     found = {f"log-id {node} {row.dir}" for row in mine if row.topic_id not in (None, state.topic_id)}
     if node not in (state.replicas or ()):
@@ -66,7 +66,7 @@ def cluster(case: Case) -> set[str]:
 
 
 def _cluster_lacks(rows: Events) -> set[str]:
-    """The brokers without a live registration, and whether the last elected controller has gone or resigned."""
+    """LIVE-1: brokers without a live registration; no controller, or the last elected one has gone or resigned."""
     found = {f"unregistered {node}" for node in BROKERS if not _is_there(rows, node)}
     elected = [row for row in rows if row.kind is K.CONTROLLER_ELECTED]
     if not elected:
@@ -84,6 +84,6 @@ def _is_there(rows: Events, node: str) -> bool:
 
 
 def _had(rows: Events, ended: ClusterEvent) -> bool:
-    """Whether the ended session was the broker's current one."""
+    """Whether the session that ended was the broker's current one."""
     made = [row for row in rows if row.kind is K.REGISTERED and row.node == ended.node and row.index < ended.index]
     return bool(made) and made[-1].incarnation == ended.incarnation

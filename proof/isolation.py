@@ -77,7 +77,7 @@ def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
 
 
 def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, writes: str) -> bool:
-    """Whether the order can be completed; `seen`: the places that each of the first transactions sees."""
+    # Whether the order can be completed; `seen`: the places that each of the first transactions sees.
     at = len(seen)
     if at == len(order):
         return True
@@ -172,7 +172,7 @@ def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, writes: s
 
 
 def _mixed(order: Sequence[Call], key: Hashable, writes: str) -> Iterator[tuple[Value, ...]]:
-    """The lists that the writers may have left, with each writer's values in any order."""
+    # The lists that the writers may have left, with each writer's values in any order.
     for parts in product(*(permutations(written(call, key, writes)) for call in order)):
         yield tuple(value for part in parts for value in part)
 
@@ -182,10 +182,9 @@ def _reads(call: Call, key: Hashable, writes: str) -> list[Any]:
 
 
 def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: str) -> list[int] | None:
-    """For each read of another's version: how many writers of the order come before. None if a read fits no version.
-
-    After its own writes a transaction may see any stage of these.
-    """
+    # For each read of another's version: how many writers of the order come before. None if a read fits no version.
+    #
+    # After its own writes a transaction may see any stage of these.
     states = [_version(order[:count], key, writes) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
     found: list[int] = []

@@ -70,7 +70,7 @@ def _states(rows: Events) -> list[ClusterEvent]:
 
 
 def _lacks(rows: Events) -> Iterator[str]:
-    """Violations of: a leader, a full ISR, and each replica acting in ZooKeeper's epoch."""
+    """What a partition lacks of: a leader, a full ISR, and replicas that all act in the leader epoch of ZooKeeper."""
     state = _states(rows)[-1]
     if state.leader is None:
         yield "offline"
@@ -88,7 +88,7 @@ def _assigned(rows: Events) -> tuple[str, ...]:
 
 
 def _logs(rows: Events) -> Iterator[str]:
-    """Violations of: logs equal on all replicas and committed to the end."""
+    """LIVE-2: the logs of all replicas are equal, and committed to their end."""
     leader = _states(rows)[-1].leader
     if leader is None:
         return
@@ -105,7 +105,7 @@ def _logs(rows: Events) -> Iterator[str]:
 
 
 def _is_emptied(case: Case, rows: Events) -> bool:
-    """Whether the partition is offline and every counted-on replica was emptied and has not rejoined."""
+    # Whether the partition is offline and every counted-on replica was emptied and has not rejoined.
     counted = counted_on(rows, rows[-1].index, case.m)
     swapped = [row for row in rows if row.kind is K.WOUND and row.detail == "swapped"]
     emptied = {one.node for one in swapped if not any(is_whole(rows, one, row) for row in rows)}
@@ -113,7 +113,7 @@ def _is_emptied(case: Case, rows: Events) -> bool:
 
 
 def _unread(case: Case) -> set[str]:
-    """Whether final readers missed an offset that was acknowledged or read before they began."""
+    """LIVE-3: final readers missed an offset that was acknowledged or read before they began."""
     final = case.final_reads_at_ns
     if final is None:
         return set()

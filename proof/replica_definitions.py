@@ -49,7 +49,7 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
 
 
 def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Each presumed leader with its high watermark and its ISR."""
+    """Each broker that believes it leads the partition, with its high watermark and its ISR."""
     for node in sorted({str(row.node) for row in events if row.kind is K.BECAME_LEADER}):
         office = [row for row in events if row.kind is K.BECAME_LEADER and row.node == node][-1]
         said = [
@@ -100,7 +100,7 @@ def log_matching(operations: Operations, events: Events) -> set[str]:
 
 
 def _committed(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
-    """The first record at the offset that the HW of a leader covered; None if there is none."""
+    """The first record at an offset that the HW of a leader covered; None if there is none."""
     for row in events:
         if row.index < before and row.kind is K.HW and row.detail == "leader" and (row.hw or 0) > offset:
             records = records_at(events, str(row.node), row.index)
@@ -157,13 +157,13 @@ def fencing(case: Case) -> set[str]:
 
 
 def _fence_of(events: Events, node: str | None) -> int:
-    """The row of the fence that is in force at the end of these events."""
+    """The row with which a broker was fenced, if it still is at the end of these events."""
     lifted = max((row.index for row in events if row.node == node and row.kind is K.UNFENCED), default=-1)
     return min(row.index for row in events if row.node == node and row.kind is K.FENCED and row.index > lifted)
 
 
 def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
-    """Whether all other members of the ISR that the leader knew had reached the new HW before the fence."""
+    # Whether all other members of the ISR that the leader knew had reached the new HW before the fence.
     told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
     fence = _fence_of(events, rise.node)
     reached = {
@@ -179,7 +179,7 @@ def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
 
 
 def _finishes_a_change(events: Events, node: str | None) -> bool:
-    """Whether the node's last completed ISR change was sent before the fence and ended behind it."""
+    # Whether the node's last completed ISR change was sent before the fence and ended behind it.
     mine = [row for row in events if row.node == node]
     fence = _fence_of(events, node)
     changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]

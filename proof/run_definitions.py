@@ -45,7 +45,7 @@ def incarnations(operations: Operations, events: Events) -> set[str]:
 
 
 def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
-    """Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp."""
+    # Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp.
     node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
     if stamp == -1:
         return True
@@ -74,10 +74,9 @@ def deletion(operations: Operations, events: Events) -> set[str]:
 
 
 def _asked_to_go(before: Events) -> list[ClusterEvent]:
-    """Return the requests to delete the topic since it was last created.
-
-    A creation is a first state (zk_version 0) after an earlier state.
-    """
+    # Return the requests to delete the topic since it was last created.
+    #
+    # A creation is a first state (zk_version 0) after an earlier state.
     asked: list[ClusterEvent] = []
     written = False
     for row in before:

@@ -46,8 +46,6 @@ def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
 
 
 def _arrangements(size: int) -> Iterator[Spans]:
-    """All sequences of invocations and returns; calls are numbered by invocation."""
-
     def grow(position: int, spans: tuple[tuple[int, int], ...], running: tuple[int, ...]) -> Iterator[Spans]:
         if position == 2 * size:
             yield spans

@@ -71,7 +71,7 @@ def _at_once(values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Pa
 
 
 def _scheduled(rng: Rng, values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
-    """The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process."""
+    # The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process.
     spans = []
     clock = 0
     for value in values:

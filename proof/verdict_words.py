@@ -45,7 +45,7 @@ _PATTERNS = tuple(
 
 
 class _Told(str):
-    """A word of a reason; the format `:r` turns a row index into one within its partition."""
+    # A word of a reason; the format `:r` turns a row index into one within its partition.
 
     def __format__(self, how: str) -> str:
         return str(int(self) % ROOM) if how == "r" else str(self)

@@ -251,7 +251,7 @@ class Node:
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:
-        """The ZooKeeper session begins, is disconnected, is connected again, or has expired."""
+        """React to the ZooKeeper session: it begins, is disconnected, is connected again, or has expired."""
         state = self.state
         match event.state:
             case "connected":

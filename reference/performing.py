@@ -47,6 +47,6 @@ def _is_left_out(effect: AnyEffect, failed: dict[int, str], withheld: set[TopicP
 
 
 def _withhold(effect: AnyEffect, withheld: set[TopicPartition]) -> None:
-    """Skip notes about this replica too: if its creation failed, no directory lists it."""
+    # Skip notes about this replica too: if its creation failed, no directory lists it.
     if isinstance(effect, OnReplica):
         withheld.add(effect.tp)

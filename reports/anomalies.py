@@ -72,7 +72,7 @@ def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]
 
 
 def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story."""
+    # Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story.
     nth: Counter[str] = Counter()
     ranked = []
     for anomaly in found:
@@ -104,7 +104,7 @@ def views_of(
 
 
 def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int) -> AnomalyView:
-    """The view without its story and its scale."""
+    # The view without its story and its scale.
     track = next((track for track in tracks if track.key == anomaly.key), None)
     place = _place(history, anomaly, track)
     if track is None and place is not None:
@@ -132,7 +132,7 @@ def _story(history: History, view: AnomalyView) -> tuple[Line, ...]:
 
 
 def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
-    """The time span of the witnesses with a margin."""
+    """The time span to draw around an anomaly: from its first witness to its last, with a margin."""
     if not witnesses:
         return None
     times = [line.time_ns for line in witnesses]
@@ -140,7 +140,7 @@ def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
 
 
 def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
-    """Cut a long story in its middle. The first and last lines stay, and so do the witnesses."""
+    """Shorten the account of an anomaly in its middle; the first and last lines stay, and so do its witnesses."""
     if len(story) <= STORY_MAX:
         return story
     head, tail = STORY_MAX * 2 // 3, STORY_MAX // 3
@@ -153,7 +153,7 @@ def _line(row: Operation | ClusterEvent) -> Line:
 
 
 def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
-    """The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses."""
+    # The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses.
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
         return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
@@ -165,7 +165,7 @@ def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> 
 
 
 def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
-    """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
+    # The story of an anomaly without an offset: its witnesses and the control events shortly before and between them.
     times = [line.time_ns for line in view.witnesses]
     first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
     pointed = frozenset(view.anomaly.witness)

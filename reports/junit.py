@@ -38,7 +38,7 @@ def junit_xml(rows: Sequence[RunRow], *, suite: str) -> str:
 
 
 def _outcome(row: RunRow) -> tuple[str, str, str] | None:
-    """Element, counter and message; None for a run that passed."""
+    """The JUnit element (failure, error, skipped) and message for a judged run; None for a run that passed."""
     if row.validity is None:
         return ("error", "errors", f"the harness failed: {row.error}")
     if row.validity is Validity.INVALID:

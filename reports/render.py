@@ -68,14 +68,14 @@ def render_campaign(page: CampaignPage) -> str:
 
 
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
-    """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
+    # Which part of the page says more about a partition; "" for one without anomalies and excused losses.
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
 
 
 def _flags(page: RunPage) -> list[Pointer]:
-    """The time at which each anomaly became apparent: that of its last witness."""
+    """The time to mark for each anomaly in a figure: that of its last witness."""
     return [
         Pointer(time_ns=max(line.time_ns for line in view.witnesses), words=f"anomaly {view.number}, {view.anomaly.kind}")
         for view in page.anomalies

@@ -66,7 +66,7 @@ class PartitionTrack:
 
 @dataclass(slots=True)
 class _Replica:
-    """The track of one replica while the events are read."""
+    """The states of one replica over time, collected while the events of a run are read."""
 
     node: str
     leo: list[Point] = field(default_factory=list)

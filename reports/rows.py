@@ -169,7 +169,6 @@ def _names(nodes: tuple[str, ...] | None) -> str:
 
 
 def _event_words(row: ClusterEvent) -> str:
-    """One sentence for an event. Three tables by theme hold the sentences."""
     return _node_words(row) or _state_words(row) or _replica_words(row) or _harness_words(row)
 
 

@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(slots=True)
 class _Copies:
-    """The nodes that hold the offset, and those whose HW covers it, while the events are read in order."""
+    """The brokers that hold the record at one offset, and those whose HW covers it, while events are read in order."""
 
     offset: int
     births: list[int] = field(default_factory=list)  # indices of appends at times when no node held the offset
@@ -110,7 +110,7 @@ def witness_rows(history: History, index: int, offset: int | None) -> tuple[Oper
 
 
 def _speaks_of(row: Operation, place: Place) -> bool:
-    """Whether a client was told of the record at this place."""
+    """Whether an operation told a client of the record at this offset."""
     return row.type is OpType.OK and row.offset == place.offset and row.f != "latest" and _same_partition(row, place)
 
 
@@ -119,7 +119,7 @@ def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
 
 
 def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
-    """The state before the first line, then every election of the partition, and every start and stop of its replicas."""
+    # The state before the first line, then every election of the partition, and every start and stop of its replicas.
     # The writer of a partition's state need not hold a replica: the controller writes it too.
     replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
     found: list[ClusterEvent] = []

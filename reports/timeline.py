@@ -140,7 +140,7 @@ def _label(window: FaultWindow) -> str:
 
 
 def _label_end(window: FaultWindow, scale: TimeScale) -> int:
-    """The right end of the bar, or of the label beside a bar that is too short for it."""
+    # The right end of the bar, or of the label beside a bar that is too short for it.
     end = max(scale.x(window.end_ns), scale.x(window.start_ns) + 1)
     return end if _fits(window, scale) else end + _PX * len(_label(window)) + 8
 

@@ -150,13 +150,13 @@ class Administrator:
         return Invocation(f=f, topic=partition.topic, partition=partition.partition, assignment=(tuple(replicas),))
 
     def _request(self, partition: PartitionName, replicas: tuple[int, ...]) -> Invocation:
-        """R-247: to be able to cancel, the client records the replicas that the partition had."""
+        """R-247: request a reassignment; the client records the partition's replicas, to be able to cancel it."""
         self._moved = (partition, self._written_down[partition])
         self._written_down[partition] = replicas
         return Invocation(f="reassign-request", topic=partition.topic, partition=partition.partition, assignment=(replicas,))
 
     def _back(self) -> Invocation | None:
-        """The command that rolls moves back; None under proposal B before any request was made."""
+        """The admin command that rolls moves back; None under proposal B of KIP-236 before any request was made."""
         if self._parameters.by_requests:
             return None if self._moved is None else self._request(*self._moved)
         return self._allow() if self._cancelled else self._cancel()
@@ -169,7 +169,7 @@ class Administrator:
         return Invocation(f="allow-reassignments")
 
     def _end(self, now_ms: int) -> Invocation | Sleep | Done:
-        """End removals and cancellations, so that nothing waits for an administrator."""
+        """End the open partition removals and cancellations, so that nothing waits for an administrator at the end."""
         if self._removing is not None and self._due_ms <= now_ms:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
             return self._removing

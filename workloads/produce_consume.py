@@ -146,7 +146,7 @@ class Consumer:
         return self._open
 
     def _read(self, partition: PartitionName) -> Invocation:
-        """A poll at the current position, or sometimes at a drawn one (R-036, R-136)."""
+        """A poll at the consumer's position, or sometimes at a randomly drawn offset (R-036, R-136)."""
         position = self._positions[self._turn]
         one_in = self._seek_one_in
         seeks = position is not None and one_in > 0 and self._draws.ratio(f"workload seek {self._name}", 1, one_in)

@@ -40,7 +40,7 @@ def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, 
 
 
 def _subject(step: Step, ground: Ground) -> Iterator[str]:
-    """Complaints about the topic and the partition of a step."""
+    """Errors in the topic and the partition that a step of an administrator's script names."""
     if step.do in _OF_NOTHING:
         if step.topic or step.partition:
             yield "it concerns all pending reassignments, so topic and partition must be left out"
@@ -56,7 +56,7 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
 
 
 def _replicas(step: Step, ground: Ground) -> Iterator[str]:
-    """Complaints about the replicas of a step."""
+    """Errors in the replicas that a step of an administrator's script names."""
     wanted = 1 if step.do in (*_MOVES, "add-partition") else 0
     copies = None
     if step.do == "create-topic":

@@ -129,7 +129,7 @@ class RwRegister:
                 yield Found("lost-update", key, words, (over[0], over[1]))
 
     def _order_versions(self) -> Iterator[Found]:
-        """Infer the order of versions; keys whose inferred order has a cycle are reported and have no order."""
+        """Infer the order of each key's versions; report keys whose inferred order has a cycle."""
         table = self._table
         pairs = {pair for pair in self._before() if pair[0] != pair[1]}
         versions = sorted({version for pair in pairs for version in pair})
@@ -162,10 +162,9 @@ class RwRegister:
             yield from self._in_time(one_process=True)
 
     def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
-        """Pairs of a version left by a transaction and a version found by one invoked after it returned.
-
-        Pairs that follow from others by transitivity are left out.
-        """
+        # Pairs of a version left by a transaction and a version found by one invoked after it returned.
+        #
+        # Pairs that follow from others by transitivity are left out.
         table = self._table
         start, end, process = table.start.tolist(), table.end.tolist(), table.process.tolist()
         points: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -192,7 +191,7 @@ class RwRegister:
                     frontier[transaction] = left
 
     def _found(self, transaction: int, key: int) -> _Version | None:
-        """The version that the transaction found; if that is not known, the version that it left."""
+        # The version that the transaction found; if that is not known, the version that it left.
         for value in (self._outer.get((transaction, key)), self._last.get((transaction, key))):
             if value is not None and (key, value) in self._left:
                 return key, value

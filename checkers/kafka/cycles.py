@@ -64,10 +64,9 @@ def _read(logs: Logs) -> list[tuple[Op, Op]]:
 
 
 def _followed(logs: Logs) -> list[tuple[Op, Op]]:
-    """Pairs of operations that wrote neighbouring values of a log.
-
-    Values at several offsets, and offsets with several values, give no order.
-    """
+    # Pairs of operations that wrote neighbouring values of a log.
+    #
+    # Values at several offsets, and offsets with several values, give no order.
     found: list[tuple[Op, Op]] = []
     for log in logs.keys.values():
         before: Op | None = None

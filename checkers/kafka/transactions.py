@@ -129,7 +129,7 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
 
 
 def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    """Yield the records of a poll. A map inside a value is stored as a tuple of pairs (`history.foreign.edn`)."""
+    # Yield the records of a poll. A map inside a value is stored as a tuple of pairs (`history.foreign.edn`).
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):

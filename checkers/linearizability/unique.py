@@ -65,7 +65,7 @@ def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
 
 
 def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call]) -> Stuck:
-    """The shortest prefix of the history without an order; its last returned call is the impossible one."""
+    # The shortest prefix of the history without an order; its last returned call is the impossible one.
 
     def has_order(prefix: Sequence[Call]) -> bool | None:
         try:
@@ -89,7 +89,7 @@ def _end(call: Call) -> int:
 
 
 def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | None:
-    """Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered."""
+    # Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered.
     if not calls:
         return None
     rank = np.asarray(ranks, dtype=np.int64)
@@ -166,7 +166,7 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
 
 
 def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
-    """Map each rank to the latest invocation of the calls up to that rank."""
+    # Map each rank to the latest invocation of the calls up to that rank.
     found: dict[int, int] = {}
     latest = _BEFORE_ALL
     for at in sorted(range(len(chain)), key=ranks.__getitem__):
@@ -176,7 +176,7 @@ def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
 
 
 def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
-    """Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any."""
+    # Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any.
     appends: dict[int, Call] = {}
     lost: dict[Hashable, list[Call]] = {}  # appends without an answered offset, by value
     for call in calls:
@@ -275,10 +275,9 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
 def _zones(
     values: list[Hashable], first_end: dict[Hashable, int], last_start: dict[Hashable, int], speaker: dict[Hashable, Call]
 ) -> Conflict | None:
-    """Find zones of two values that overlap impossibly.
-
-    During a forward zone (first return to last invocation) the register holds the zone's value.
-    """
+    # Find zones of two values that overlap impossibly.
+    #
+    # During a forward zone (first return to last invocation) the register holds the zone's value.
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
@@ -328,7 +327,7 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
-    """Find a value that was certainly enqueued after another one and certainly dequeued before it."""
+    """Find in a queue a value that was certainly enqueued after another one and certainly dequeued before it."""
     by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
     ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
     out = np.asarray([dequeued[v].start if v in dequeued else _FOREVER for v in by_end], dtype=np.int64)

@@ -71,7 +71,7 @@ class ExploreBackend:
 
 
 class _Scribe:
-    """Records the history of an explored path."""
+    """Records the history of an explored schedule while its actions are performed."""
 
     def __init__(self, plan: Plan) -> None:
         self.now_ns = 0
@@ -155,7 +155,7 @@ class _Scribe:
 
 
 def _faults(spent: Spent) -> tuple[FaultCount, ...]:
-    """The faults of the path, named as the kinds of nemesis."""
+    """The faults in an explored schedule, as fault kinds of the nemesis."""
     counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses))
     return tuple(FaultCount(kind=kind, begun=count, acted=count) for kind, count in counts if count)
 

@@ -49,7 +49,7 @@ def _order(flight: Flight) -> tuple[int, int, str, bytes]:
 
 
 def _flight(rules: Rules, flight: Flight, waiting: tuple[Waiting, ...], version: int) -> Flight | None:
-    """The message in canonical form; None for a reply that its receiver ignores."""
+    """A message in flight, in canonical form; None for a reply that its receiver ignores."""
     reply = isinstance(flight.message, FetchReply | EpochEndReply)
     message = renamed_message(flight.message, waiting[flight.to if reply else flight.source], version)
     if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not rules.epoch_end_recheck):

@@ -189,7 +189,6 @@ def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...],
 
 
 def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
-    """None if the reply would be ignored."""
     correlation = _new(fetch.correlation, waiting[names[fetch.source]])
     return None if correlation == STALE else replace(fetch, correlation=correlation)
 
@@ -232,6 +231,6 @@ def _new_version(found: int, present: int) -> ZkVersion:
 
 
 def _disarm(core: Core) -> None:
-    """Arm the `park` timer for the first deadline of the parked fetches; parked produces never time out here."""
+    # Arm the `park` timer for the first deadline of the parked fetches; parked produces never time out here.
     deadlines = [fetch.deadline_ms for partition in core.broker.partitions.values() for fetch in partition.fetches]
     core.broker.park_armed_ms = min(deadlines, default=None)

@@ -101,7 +101,7 @@ class Model:
                     yield fire, after
 
     def _actions(self, state: State) -> Iterator[AnyAction]:
-        """All possible actions except timers."""
+        """All possible actions but the firing of timers."""
         bounds, spent = self.bounds, state.spent
         seen: list[Flight] = []
         for position, flight in enumerate(state.network):
@@ -148,7 +148,7 @@ class Model:
         return after if self._changes(state, after) else None
 
     def _machine_stays(self, host: Host, index: int, timer: str) -> bool:
-        """Whether the machine only arms its timer again; a cheap check that decides most cases."""
+        # Whether the machine only arms its timer again; a cheap check that decides most cases.
         try:
             core, effects = self._machines.handle(index, host.core, TimerFired(timer))
         except AssertionError:
@@ -184,7 +184,7 @@ class Model:
         return f"b{index + 1}" in parked
 
     def _changes(self, state: State, after: State) -> bool:
-        """Whether the state differs after the messages of the timer have arrived."""
+        # Whether the state differs after the messages of the timer have arrived.
         for _ in range(_ROUND_TRIPS_MAX):
             if _same(after, state):
                 return False
@@ -219,7 +219,7 @@ class Model:
 
 
 def _deliver(network: tuple[Flight, ...] | list[Flight], position: int) -> Deliver:
-    """The action that delivers the message at this position."""
+    """The action that delivers the message at this position in the network."""
     flight = network[position]
     kind = type(flight.message).__name__
     alike = [f for f in network if f.source == flight.source and f.to == flight.to and type(f.message).__name__ == kind]

@@ -51,7 +51,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class _Parts:
-    """Numbers the parts of states in the order of their discovery."""
+    # Numbers the parts of states in the order of their discovery.
 
     def __init__(self) -> None:
         self._numbers: dict[object, int] = {}
@@ -126,7 +126,7 @@ class Search:
         return self._result("exhausted", depth, 0)
 
     def _expand(self, key: Key, following: list[Key]) -> str:
-        """Add all successors; the first violation, or an empty string."""
+        # Add all successors; the first violation, or an empty string.
         state = self._parts.state(key)
         parent = self._numbers[key]
         for action, after in self._model.successors(state):

@@ -26,7 +26,7 @@ def tell(model: Model, path: Path) -> tuple[str, ...]:
 
 
 class _Listener:
-    """Collects the clauses for one action."""
+    # Collects the clauses for one action.
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -238,7 +238,7 @@ class Transition:
         self._todo.append((index, event))
 
     def _settle(self) -> None:
-        """Deliver queued events to the brokers until no event is left."""
+        """Deliver the queued events to the brokers until no event is left."""
         for _ in range(STEP_EVENTS_MAX):
             if not self._todo:
                 return

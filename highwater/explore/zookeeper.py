@@ -96,7 +96,7 @@ def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
 
 
 def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
-    """`zxid` counts registrations: `before` is the former count, and a node with a greater czxid is new."""
+    # `zxid` counts registrations: `before` is the former count, and a node with a greater czxid is new.
     fresh = [node for path, node in zk.nodes.items() if path.startswith(_REGISTRATIONS) and node.czxid > before]
     assert len(fresh) <= 1, "one request registers at most one broker"
     for path, node in zk.nodes.items():

@@ -160,7 +160,7 @@ class CommitRows:
             yield self._state_row(state, writer)
 
     def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
-        """A row for each partition whose replicas differ from those last recorded."""
+        """Rows for the partitions whose assigned replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
         self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
         for tp, replicas in listed.items():
@@ -169,7 +169,7 @@ class CommitRows:
                 yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
     def _carry_out_order(self, state: PartitionState) -> Iterator[Row]:
-        """Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation."""
+        # Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation.
         tp, leader = state.tp, state.leader
         before = self._standing.get(tp)
         self._standing[tp] = state
@@ -193,7 +193,7 @@ class CommitRows:
         }
 
     def _end_topics(self, path: str, data: bytes | None) -> Iterator[Row]:
-        """Rows for the partitions whose promises end with this commit; `data` is what was written, None for a deletion."""
+        """Rows for partitions that are deleted with this commit; `data` is what was written, None for a deleted znode."""
         taken = None if data is None else removed(path)
         if taken is not None and self._topics.of(taken) is not None:
             yield EventKind.TOPIC_DELETED, self._partition(taken)

@@ -75,7 +75,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
 
 
 def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
-    """A topic for administrators; `replicas` also has the brokers of partitions that may be added."""
+    # A topic for administrators; `replicas` also has the brokers of partitions that may be added.
     count = topic.partitions + room
     return TopicShape(
         topic.name,

@@ -83,7 +83,7 @@ def calls(history: History) -> Paired:
 
 
 class _Keys:
-    """Names of partitions. Refuses a topic that was deleted and created again, since rows do not always hold the topic id."""
+    """Numbers partitions as Jepsen's keys. Refuses a topic that was deleted and created again: rows may lack its id."""
 
     def __init__(self, history: History) -> None:
         ids: dict[str | None, set[str]] = {}

@@ -121,7 +121,7 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
 
 
 def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:
-    """True for a greater epoch (R-080), or the same while idle (restart, lost session); never below that of the last record."""
+    """True if a command's leader epoch must be obeyed: greater than ours (R-080), or equal while the replica has no role."""
     if turn.config.variant.startup_epoch_floor and state.leader_epoch < last_record_epoch(partition.log):
         return False
     if isinstance(partition.role, Idle) and not turn.config.variant.epoch_before_transition:
@@ -214,7 +214,7 @@ def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
 
 
 def _bury(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> None:
-    """Remember a deletion. It overtakes commands of earlier epochs (R-237), and all commands for a deleted topic (R-149)."""
+    """Remember that a replica was deleted, so that late commands of earlier epochs (R-237) or topics (R-149) are refused."""
     broker.buried.pop(stop.tp, None)
     if turn.config.variant.stop_replica_epoch:
         broker.buried = dict(sorted([*broker.buried.items(), (stop.tp, Burial(stop, sent))]))

@@ -40,7 +40,6 @@ def send_due(turn: Turn, broker: Broker) -> None:
 
 
 def _waits(broker: Broker, asked: IsrAsked) -> bool:
-    """True if a partition still waits for the answer to this request."""
     roles = (broker.partitions[tp].role for tp in asked.tps if tp in broker.partitions)
     return any(isinstance(r, Leader) and r.change is not None and r.change.request == asked.correlation for r in roles)
 

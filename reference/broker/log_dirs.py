@@ -70,7 +70,7 @@ def ends_the_process(turn: Turn, broker: Broker) -> bool:
 
 
 def _go_offline(turn: Turn, broker: Broker, partition: Partition) -> None:
-    """R-293, R-295: the replica resigns and its fetcher stops; other partitions have fetchers of their own."""
+    """R-293, R-295: the replica in a failed directory resigns its role, and its fetcher stops; other replicas go on."""
     follower.resign(turn, partition, ErrorCode.KAFKA_STORAGE_ERROR)
     del broker.partitions[partition.tp]
     _remember(broker, partition.tp, partition.log.topic_id)

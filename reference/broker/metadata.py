@@ -32,7 +32,7 @@ def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
 
 
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
-    """True for a late copy: it would remove topics created since. Each controller numbers its requests."""
+    """True for a delayed copy of an UpdateMetadata, which would remove newer topics. Each controller numbers its requests."""
     variant = turn.config.variant
     order = (command.controller_epoch, command.number)
     if variant.controller_epoch and variant.controller_epoch_persist and order < broker.metadata_order:

@@ -107,7 +107,7 @@ class Admin(Machine):
         return []  # requests in flight are answered Unknown; new ones wait for the connection
 
     def _forget(self) -> Outputs:
-        """The session or the answer is lost: a request in flight may have been performed."""
+        # The session or the answer is lost: a request in flight may have been performed.
         if self.step == "asking" and self.asked:
             assert self.command is not None
             assert not isinstance(self.command, ListPending)
@@ -119,7 +119,7 @@ class Admin(Machine):
         return []
 
     def _go_on(self) -> Outputs:
-        """Send the request to ZooKeeper for the current step."""
+        """Send ZooKeeper the request for the next step of the administrator's command."""
         command = self.command
         assert command is not None
         if isinstance(command, ListPending):

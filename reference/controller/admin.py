@@ -44,7 +44,7 @@ def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
 
 
 def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]]:
-    """In the order of V3 §D; the mapping has another order after a clone."""
+    # In the order of V3 §D; the mapping has another order after a clone.
     return [(kind, controller.admin[kind]) for kind in ADMIN_KINDS if kind in controller.admin]
 
 
@@ -150,7 +150,7 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
 
 
 def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:
-    """Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced."""
+    # Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced.
     changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
     if all(change.step == "asking" and kind == "preferred" for change in changes):
         procedure.step = "ready"

@@ -72,7 +72,7 @@ def tell_metadata(controller: Controller, state: PartitionState) -> None:
 
 
 def _queue_metadata(channel: Channel, state: PartitionState) -> None:
-    """Queue one state, unless a full update is due, which takes every state when it is sent."""
+    """Queue metadata of one partition for a broker, unless a full update, which has all partitions, is due anyway."""
     if not channel.metadata_full:
         channel.metadata[state.tp] = state
     channel.metadata_due = True
@@ -210,13 +210,13 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
 
 
 def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
-    """R-304, R-311: the offline replicas at the moment of sending."""
+    """R-304, R-311: add to a state the replicas that are offline at the moment of sending."""
     offline = offline_replicas(controller, state.tp, state.replicas)
     return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
-    """Queue the request in flight again; newer queued states win."""
+    """Queue an unanswered control request again; newer queued states of a partition replace its own."""
     match channel.in_flight:
         case StopReplica(partitions=partitions):
             channel.stops = {stop.tp: stop for stop in partitions} | channel.stops

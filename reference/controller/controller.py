@@ -108,7 +108,7 @@ def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: 
 
 
 def _proceed(turn: Turn, controller: Controller) -> None:
-    """Take every procedure as far as it goes: what it waited for may have happened."""
+    """Let every procedure of the controller go on: what it waited for may have happened."""
     reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)

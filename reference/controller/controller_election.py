@@ -49,13 +49,13 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def _seen(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """Heartbeats and ISR changes go to this controller (R-185, R-192). An older protocol sends it nothing (R-205)."""
+    """Tell this broker who is controller: heartbeats and ISR changes go there (R-185, R-192); an older protocol: none (R-205)."""
     if sends_heartbeats(turn.config) or asks_controller(turn.config):
         controller.elected = broker
 
 
 def _ours_already(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    """An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet."""
+    # An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet.
     variant = turn.config.variant
     controller.epoch = ControllerEpoch(known if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)

@@ -53,7 +53,7 @@ def _error(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tu
 
 
 def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> None:
-    """R-190: adopt a higher registration in memory, as valid."""
+    """R-190: take over in memory, as valid, a registration newer than the one that the controller has read."""
     others = tuple(live for live in controller.live if live.broker != request.broker)
     adopted = LiveBroker(request.broker, request.incarnation)
     broker_change.on_broker_change(turn, controller, tuple(sorted((*others, adopted))))

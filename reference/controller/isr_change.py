@@ -42,7 +42,7 @@ def _error(turn: Turn, controller: Controller, asked: IsrChange) -> tuple[ErrorC
 
 
 def _judge_from_memory(turn: Turn, controller: Controller, request: IsrRequest) -> None:
-    """B-55: refuse by the state in memory, which may be older than that of a later controller."""
+    """B-55: judge a proposed ISR by the state in memory, which may be older than that of a later controller."""
     for place, change in enumerate(request.asked.changes):
         known = controller.states.get(change.tp)
         if known is None:

@@ -72,7 +72,7 @@ def as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
 
 
 def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
-    """The present leader if it is alive, else the first of `alive` in the order of the assignment."""
+    """Select the present leader if it is alive, else the first of the live replicas in the order of the assignment."""
     ids = {m.broker: m for m in alive}
     if state.leader is not None and state.leader in ids:
         member = ids[state.leader]
@@ -133,7 +133,7 @@ def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, top
 
 
 def _greatest(live: Live, ends: Ends) -> Elect | None:
-    """The greatest (last epoch, log end offset); among equals the broker with the least id."""
+    """Select the log with the greatest (last epoch, log end offset); among equals the broker with the least id."""
     ranks = [(end.last_epoch, end.leo, -broker) for broker, end in ends if broker in live]
     if not ranks:
         return None

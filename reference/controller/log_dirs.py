@@ -83,7 +83,7 @@ def _broker_of(answer: AnyAnswer) -> BrokerId | None:
 
 
 def _query(turn: Turn, controller: Controller) -> None:
-    """R-300: LeaderAndIsr to that broker, to query the state of all partitions that it should hold."""
+    """R-300: send LeaderAndIsr to a broker whose directory failed; its answer says which of its replicas are offline."""
     if turn.config.variant.notification_requery:
         for broker in controller.dir_events.brokers:
             channel.tell_everything(controller, broker, init=False)

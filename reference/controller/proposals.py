@@ -63,7 +63,7 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
 
 
 def _eligibility(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
-    """A new member must be in service, under the registration with which it caught up (B-35, B-36, B-37)."""
+    """A broker may join the ISR only in service and with the registration under which it caught up (B-35, B-36, B-37)."""
     variant = turn.config.variant
     live, stopping = electable(controller, proposal.tp), leaving(controller)
     for member in proposal.isr:

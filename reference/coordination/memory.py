@@ -213,7 +213,7 @@ class MemoryZooKeeper(Struct):
         return tuple(answers)
 
     def _saved(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
-        """Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown."""
+        # Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown.
         nodes: dict[str, Znode | None] = {}
         owners = {session}
         for op in ops:

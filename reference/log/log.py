@@ -114,7 +114,7 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
 
 
 def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
-    """The records of a batch in start <= offset < end, with their own sequences."""
+    """The part of a batch with start <= offset < end; its records keep their producer sequences."""
     assert not isinstance(batch.values, bytes), "a sealed batch is never divided"
     skipped = start - batch.base_offset
     return replace(

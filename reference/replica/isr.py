@@ -87,7 +87,7 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
 
 
 def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
-    """Start a change to the ISR `wanted` (C-08)."""
+    """C-08: start a change of the partition's ISR to `wanted`, through the controller or ZooKeeper."""
     elr = eligible.after(turn.config.variant, isr=leader.isr, elr=leader.elr, wanted=wanted, min_isr=partition.min_isr)
     asks = asks_controller(turn.config)
     leader.change = IsrChange(wanted=wanted, elr=elr, request=0 if asks else turn.zk_id())
@@ -115,10 +115,9 @@ def _note(
 
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
-    """Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
-
-    Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
-    """
+    # Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
+    #
+    # Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
     me = turn.config.broker
     state = PartitionState(
         tp=partition.tp,

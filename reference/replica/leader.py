@@ -193,7 +193,7 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
 
 
 def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
-    """The result of `producers.check`; NONE for a produce without a producer id."""
+    # The result of `producers.check`; NONE for a produce without a producer id.
     variant = turn.config.variant
     if produce.producer_id == NO_PRODUCER_ID or not variant.idempotence:
         return ErrorCode.NONE

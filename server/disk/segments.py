@@ -267,7 +267,7 @@ def _end(header: BatchHeader) -> int:
 
 
 def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
-    """The header bytes and fields of the batches in a file, up to the first that is incomplete, corrupt or does not follow."""
+    """Read the headers of the batches in a segment, up to the first that is incomplete, corrupt or out of sequence."""
     at = 0
     while size - at >= HEADER_BYTES:
         header = file.read(HEADER_BYTES)
@@ -307,7 +307,7 @@ def headers_in(folder: Path) -> list[bytes]:
 
 
 def _segments_in(folder: Path) -> list[Path]:
-    """The segments of a log, by first offset. OSError if the first is missing: there is no retention that could delete it."""
+    """The segment files of a log, by first offset. OSError if the first is missing: without retention nothing deletes it."""
     found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
     if found and found[0].name != segment_name(0):
         raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))

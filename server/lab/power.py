@@ -46,7 +46,7 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 class _File(Struct):
-    """What the ledger says of one segment: its first `durable` bytes were synced, then `cuts` followed."""
+    # What the ledger says of one segment: its first `durable` bytes were synced, then `cuts` followed.
 
     durable: int = 0
     cuts: list[Cut] = []
@@ -54,7 +54,7 @@ class _File(Struct):
 
 
 class _Book(Struct):
-    """The current state of all entries of a ledger."""
+    # The current state of all entries of a ledger.
 
     files: dict[tuple[int, str], _File] = {}
     renames: list[Renamed] = []
@@ -117,7 +117,7 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
 
 
 def _cut_back(path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss) -> None:
-    """Undo the last changes of a segment since it was synced, as many as `chance` draws."""
+    """Undo the last changes of a segment since its last fsync, as many as `chance` draws."""
     survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
     undone = known.cuts[survive:]
     data = path.read_bytes()
@@ -144,7 +144,7 @@ def _bytes_at(path: Path, cut: Cut) -> bytes:
 
 
 def _ends(data: bytes) -> list[int]:
-    """0 and the position at which each batch ends."""
+    """The positions in a segment file at which a power loss may cut: 0 and the end of each batch."""
     ends = [0]
     while ends[-1] < len(data):
         try:

@@ -89,7 +89,7 @@ class Administration:
                     assert_never(task)
 
     async def _again(self, deadline_s: float, *commands: Command) -> ErrorCode:
-        """Run the commands in turn, until one is not refused with REASSIGNMENT_IN_PROGRESS or the time is up."""
+        """Repeat a reassignment's commands until they are not refused with REASSIGNMENT_IN_PROGRESS or the time is up."""
         while True:
             left_ms = int((deadline_s - self._loop.time()) * 1000)
             for command in commands:
@@ -112,7 +112,7 @@ class Administration:
         return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(found[tp] for tp in sorted(found))
 
     async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
-        """Roll back, wait until no move is pending, then delete the cancel znode, which blocks reassignments (R-233, R-239)."""
+        """Roll back all moves, wait for the end, then delete the cancel znode, which blocks new moves (R-233, R-239)."""
         error = await self._run(CancelReassignments(id=1))
         if error is not ErrorCode.NONE:
             answer(Done(task.correlation, error))

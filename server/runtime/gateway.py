@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
     # --- after each input --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop."""
+        # Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop.
         if self._settling or self._transport is None:
             return
         self._settling = True
@@ -245,7 +245,7 @@ class _Connection(asyncio.Protocol):
             self._gateway.node.received(self._address, ask)
 
     def _account(self) -> None:
-        """Update the count of held bytes; abort above the limit, else pause or resume reading."""
+        """Update the bytes that this connection holds: above the limit abort it, else pause or resume reading."""
         transport = self._transport
         if transport is None or self._address is None:
             return
@@ -263,7 +263,7 @@ class _Connection(asyncio.Protocol):
                 transport.pause_reading()
 
     def _fell_silent(self) -> None:
-        """Abort a connection that is idle for `idle_ms`."""
+        """Abort a client connection that was idle for `idle_ms`."""
         self._over = True
         if self._transport is not None:
             # Not close(): it waits for unsent bytes, and a client that does not read would keep the connection open.

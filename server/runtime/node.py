@@ -244,7 +244,7 @@ class Host:
                 assert_never(effect)
 
     def _whole(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        """Replace the header of each batch of the current event by the whole batch."""
+        # Replace the header of each batch of the current event by the whole batch.
         return tuple(replace(batch, values=self._records.get(batch.values, batch.values)) for batch in batches)
 
     def _send(self, to: Address, message: AnyMessage) -> None:
@@ -302,7 +302,7 @@ def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes
 
 
 def _where(error: AssertionError) -> str:
-    """The assertion in one line: module:line and message."""
+    """Format a failed assertion in one line: module:line and message."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

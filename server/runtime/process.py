@@ -52,7 +52,7 @@ async def run(settings: NodeSettings, boot: Boot) -> int:
 
 
 class _Process:
-    """The parts of a node, and the calls from one part to another."""
+    """The parts of a broker process (listeners, ZooKeeper session, disk, machine), and the calls from one to another."""
 
     def __init__(self, settings: NodeSettings, boot: Boot) -> None:
         loop = asyncio.get_running_loop()
@@ -228,7 +228,7 @@ def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
 
 
 def _trouble(path: Path) -> str | None:
-    """The file system's error on listing or writing to this directory; None if both work."""
+    """The file system's error on listing a log directory or writing to it; None if both work."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         next(path.iterdir(), None)
@@ -264,5 +264,5 @@ def _facing(settings: NodeSettings, listener: Listener) -> Facing:
 
 
 def _sizes(path: Path) -> tuple[tuple[TopicPartition, int], ...]:
-    """Bytes of all files of each log in a directory."""
+    """The bytes that each log in a log directory takes on disk."""
     return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in replica_folders(path))

@@ -163,7 +163,7 @@ class Transport:
 
 
 class _Open(dict[int, tuple[NodeRequest, int]]):
-    """Unanswered requests with their API versions, by correlation id, the oldest first."""
+    # Unanswered requests with their API versions, by correlation id, the oldest first.
 
     def add(self, request: NodeRequest, version: int) -> None:
         self.pop(request.correlation, None)

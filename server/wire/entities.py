@@ -135,7 +135,7 @@ def _name(field: Field[object]) -> str:
 
 
 def _bare(kind: object) -> object:
-    """X for "X | None"."""
+    """Strip None from a type: X for "X | None"."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return next(part for part in typing.get_args(kind) if part is not types.NoneType)
     return kind
@@ -146,7 +146,7 @@ def _is_nullable(kind: object) -> bool:
 
 
 def _element(kind: object) -> object:
-    """X for "tuple[X, ...] | None"; X for X."""
+    """The element type of a tuple: X for "tuple[X, ...] | None"; X for X."""
     bare = _bare(kind)
     return _bare(typing.get_args(bare)[0]) if typing.get_origin(bare) is tuple else bare
 
@@ -160,7 +160,7 @@ def _is_array(field: Field[object]) -> bool:
 
 @cache
 def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
-    """A reader for one entity; if `into` is None it skips the entity."""
+    # A reader for one entity; if `into` is None it skips the entity.
     known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
     plain: list[tuple[str | None, _Read]] = []
@@ -286,7 +286,7 @@ def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> _Write:
 
 
 def _default(field: Field[object]) -> object:
-    """The value to encode for a field that the Struct lacks."""
+    """The value to encode for a schema field that the Struct lacks."""
     kind = field.metadata.get("kafka_type")
     if kind in _TIMES:
         seconds = getattr(field.default, "total_seconds", None)  # of a timedelta

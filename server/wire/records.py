@@ -171,13 +171,12 @@ def sealed(
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """One record: attributes, timestamp delta, offset delta, null key, value, no headers."""
+    """Encode one record: attributes, timestamp delta, offset delta, null key, value, no headers."""
     body = b"\0" + _zigzag(0) + _zigzag(index) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
     return _zigzag(len(body)) + body
 
 
 def _zigzag(number: int) -> bytes:
-    """A signed number as a zigzag varint."""
     rest = number * 2 if number >= 0 else -number * 2 - 1
     groups = bytearray()
     while rest >= 0x80:

@@ -59,7 +59,7 @@ OWN_TAGS = (
 
 
 def _extended(schema: type, *fields: tuple[int, str, str]) -> type:
-    """A schema of kio with additional tagged fields."""
+    """Add our own tagged fields to one of Kafka's request schemas (as kio generates them)."""
     more = [(name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields]
     return dataclasses.make_dataclass(schema.__name__, more, bases=(schema,), kw_only=True, frozen=True)
 

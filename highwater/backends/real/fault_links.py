@@ -85,7 +85,7 @@ class LinkFaults:
         return await self._apply(pairs), pairs
 
     def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
-        """Count hits only on links that no other open window affects."""
+        """Probe whether a fault hit messages: counts only links that no other open fault window affects."""
         alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
         if not alone:
             return _not_told_apart
@@ -93,7 +93,7 @@ class LinkFaults:
         return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
 
     def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
-        """A probe that looks until something is counted, or until the window closes: the effect depends on traffic."""
+        # A probe that looks until something is counted, or until the window closes: the effect depends on traffic.
         self._watched.add(window_id)
 
         async def probe() -> Proof:
@@ -131,7 +131,7 @@ class LinkFaults:
                 assert_never(fault)
 
     def _expanded(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-        """Replace ZooKeeper by its servers, and drop the link between clients and ZooKeeper, which no fault touches."""
+        """Replace ZooKeeper by its servers, and leave out the link between clients and ZooKeeper, which no fault touches."""
         found: dict[Pair, None] = {}
         for source, target in pairs:
             if {source, target} == {CLIENTS, ZOOKEEPER}:

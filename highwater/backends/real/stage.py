@@ -153,7 +153,7 @@ class Stage:
         self._broken = f"{context['message']}: {context.get('exception')!r}"
 
     async def _rest(self, faults: Faults, phases: Phases) -> None:
-        """The quiet phase, then tell the consumers to read every partition to its end."""
+        """Let the quiet phase pass, then tell the consumers to read every partition to its end."""
         self._healed_at_ns = self._now_ns()
         phases.enter("quiet")
         await self._pass_time(self._plan.quiet_ms / 1000, faults)
@@ -162,7 +162,7 @@ class Stage:
         phases.enter("final")
 
     async def _gather(self, faults: Faults) -> None:
-        """Wait until every broker's metadata lists all brokers.
+        """Wait until the metadata of every broker lists all brokers.
 
         If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
@@ -192,7 +192,7 @@ class Stage:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
     async def _pass_time(self, seconds: float, faults: Faults) -> None:
-        """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
+        # Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError.
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
             await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
@@ -271,7 +271,7 @@ class Stage:
 
 
 def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
-    """The first HarnessError in an exception group, which may be nested."""
+    """Find the first HarnessError in an exception group, which may be nested."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

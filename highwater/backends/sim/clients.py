@@ -76,7 +76,7 @@ class ClientHost:
         self.take(self.address, TimerFired(name))
 
     def _go_on(self) -> None:
-        """Ask the workload process for the next operation."""
+        """Ask the workload process of this client for its next operation."""
         if self._attempts.open is not None:
             return
         now_ms = (self._sim.scheduler.now - self._zero_ns) // MS

@@ -38,7 +38,7 @@ class Refusal:
 
 
 class _Log:
-    """One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation."""
+    # One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation.
 
     __slots__ = ("batches", "born", "journal", "number", "topic_id")
 
@@ -236,7 +236,7 @@ def _undo(log: _Log, survive: int, *, torn: bool) -> None:
 
 
 def _first_difference(before: list[Batch], after: list[Batch]) -> int | None:
-    """The first offset whose record in `before` is missing or different in `after`."""
+    """The first offset whose record in log `before` is missing or different in log `after`."""
     for old, new in zip(before, after, strict=False):
         if old != new:
             return old.base_offset

@@ -12,7 +12,7 @@ from reference.types import Address
 
 
 class _Wrong:
-    """The drifts and offsets of one node's clocks, by open window."""
+    """The drifts and offsets of one node's clocks, by open fault window."""
 
     __slots__ = ("drifts_ppm", "jumps_ns")
 

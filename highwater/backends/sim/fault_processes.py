@@ -84,7 +84,7 @@ class ProcessFaults:
         self._sim.scheduler.after(wait_ms * MS, self.let_run, node)
 
     def _strike(self, node: NodeHost, acting: Acting, blow: "partial[None]") -> None:
-        """Hold the process down; `blow` ends it, at once or within a few milliseconds."""
+        """Keep a broker process down; `blow` ends it, at once or within a few milliseconds."""
         self.holds(node).down += 1
         acting.count += 1
         node.ambush(blow)
@@ -100,20 +100,20 @@ class ProcessFaults:
             node.resume()
 
     def _end_shutdown(self, node: NodeHost, life: int) -> None:
-        """A process that has not exited by itself is killed."""
+        """Kill a broker process that was told to shut down and has not exited by itself."""
         if node.life == life:
             node.stop("crash")
         self.let_run(node)
 
     def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
-        """The process came to the effect at which it is to be killed."""
+        """Kill a broker process at its crash point (fault `crash-at`)."""
         self.holds(node).down += 1
         acting.count += 1
         node.stop("crash")
         opened.undo.append(partial(self.let_run, node))
 
     def _bounce(self, node: NodeHost) -> None:
-        """The process is restarted before the controller answers the watch on its registration: B-47, KAFKA-1120."""
+        """Restart a broker before the controller has seen its registration disappear (B-47, KAFKA-1120)."""
         session = self._server.session_of(node.address)
         node.stop("crash")
         if session:

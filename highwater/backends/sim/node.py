@@ -224,7 +224,7 @@ class NodeHost:
                 self._handle(failed, failures + 1)
 
     def _attempt(self, effect: AnyEffect) -> str | None:
-        """Perform an effect unless a trap ends the process before it. Returns the error where a directory refuses."""
+        """Perform an effect unless a crash point ends the process before it; returns a log directory's error."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
             trap.strike()
@@ -235,7 +235,7 @@ class NodeHost:
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
-        """Perform an effect. Returns the error where a directory refuses."""
+        # Perform an effect. Returns the error where a directory refuses.
         match effect:
             case Send():
                 self._sim.transport.send(self, effect.to, effect.message)
@@ -280,7 +280,7 @@ class NodeHost:
 
 
 def _words(error: AssertionError) -> str:
-    """The assertion with its module and line, without a file path."""
+    """Format a failed assertion with its module and line, without a file path."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -108,7 +108,7 @@ class World:
             self._run_for(SLICE_MS)
 
     def _look_at_the_end(self) -> None:
-        """Record the end state of ZooKeeper, the brokers and the disks."""
+        """Record the final state of ZooKeeper, of the brokers' metadata and of the disks."""
         recorder, tree = self.sim.recorder, self.server.tree
         for correlation, node in enumerate(self.nodes.values()):
             self.observer.ask(node.address, correlation)

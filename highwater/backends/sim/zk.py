@@ -108,7 +108,7 @@ class ZkServer:
                 raise AssertionError(payload)
 
     def _alive(self, line: Line) -> bool:
-        """True where the session lives and uses this connection; also renews the session."""
+        """Renew a session; True if it lives and this is its connection."""
         return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
 
     def _greet(self, line: Line, hello: Hello) -> None:

@@ -154,7 +154,7 @@ class ZkClient:
             self._disconnected()
 
     def _disconnected(self) -> None:
-        """Give up the current connection; requests sent or queued on it are answered Unknown."""
+        """Give up the connection to ZooKeeper; requests sent or queued on it are answered Unknown."""
         connection, was, self._state = self._connection, self._state, "dialing"
         assert connection is not None
         self._connection = None

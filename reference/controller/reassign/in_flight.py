@@ -47,7 +47,7 @@ def _refusal(
     *,
     legacy: bool,
 ) -> str:
-    """Why a request is ignored (R-251, R-253, KAFKA-2234); empty if it is not."""
+    """Why a reassignment request is ignored (R-251, R-253, KAFKA-2234); empty if it is carried out."""
     min_isr = min_isr_of(turn.config, topic_of(tp))
     if not assigned:
         return "no such partition"

@@ -109,7 +109,7 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
 
 
 def _begin_again(controller: Controller, move: Move) -> None:
-    """A precondition does not hold any more, because a broker died meanwhile."""
+    # A precondition does not hold any more, because a broker died meanwhile.
     move.step = "widening"
     controller.agent.again = True
 

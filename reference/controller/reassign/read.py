@@ -105,7 +105,7 @@ def _entries_of_v3(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """The next reads: requests and topics of entries in flight, then the entries; empty when all are known."""
+    # The next reads: requests and topics of entries in flight, then the entries; empty when all are known.
     match agent.step:
         case "listing":
             agent.step = "topics"

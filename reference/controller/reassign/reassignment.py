@@ -88,7 +88,7 @@ def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None
 
 
 def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §F on_wakeup()."""
+    """V3 §F on_wakeup(): one round of the reassignment agent."""
     agent = controller.agent
     ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
     agent.step, agent.asked = "idle", ()
@@ -104,11 +104,10 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Read again what was written, or what another client wrote first.
-
-    R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
-    write after the other; another controller is kept out by the epoch that each write checks.
-    """
+    # Read again what was written, or what another client wrote first.
+    #
+    # R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
+    # write after the other; another controller is kept out by the epoch that each write checks.
     if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         controller.agent.step = "idle"
         controller.agent.again = True

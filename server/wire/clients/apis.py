@@ -66,8 +66,6 @@ class _Api(Struct, frozen=True):
 
 
 def _api(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: Callable[..., Exchange]) -> _Api:
-    """One row of the table; `exchange` takes a request of type `kind`."""
-
     def start(call: Call, frame: bytes, at: int) -> Exchange:
         return exchange(call, read_request(key, call.version, kind, frame, at))
 

@@ -87,7 +87,7 @@ class FetchResponse(Struct, frozen=True):
 
 
 class _Read:
-    """The state of one partition of a fetch."""
+    """The state of one partition while a client's Fetch request is being answered."""
 
     __slots__ = ("asked", "batches", "error", "hw", "is_open", "over", "start", "tp")
 
@@ -178,7 +178,7 @@ def _is_enough(request: FetchRequest, reads: list[_Read]) -> bool:
 
 
 def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Read]]]) -> FetchResponse:
-    """KIP-74: partitions in the order of the request until the limit of bytes; the first batch of all is sent even if larger."""
+    """KIP-74: fill a Fetch response in the request's order up to its byte limit; the first batch is sent even if larger."""
     left = min(max(request.max_bytes, 0), call.facing.response_bytes_max)
     is_first = True
     topics = []

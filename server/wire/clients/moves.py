@@ -206,7 +206,7 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
 
 
 def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartition:
-    """KIP-455: while a reassignment is pending, the replicas are the original and the target ones together."""
+    """KIP-455: while a reassignment is pending, list the original and the target replicas together."""
     before = move.original or (() if state is None else state.replicas)
     adding = tuple(broker for broker in move.replicas if broker not in before)
     removing = tuple(broker for broker in before if broker not in move.replicas)

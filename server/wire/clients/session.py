@@ -24,7 +24,7 @@ from server.wire.versions import API_VERSIONS
 
 
 class _Slot:
-    """A request in progress; `response` is None until it is answered, b"" if the client wants no response."""
+    """A client's request in progress; `response` is None until it is answered, b"" if the client wants no response."""
 
     __slots__ = ("call", "exchange", "header", "response")
 

@@ -110,7 +110,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
 
 
 def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assignment:
-    """The replicas of each partition; _RefusedError with the code that Kafka would answer."""
+    """The replicas of each partition of a topic to create; _RefusedError with the code that Kafka would answer."""
     live = live_brokers(call.facing, known)
     if not is_topic_name(topic.name):
         raise _RefusedError(EdgeError.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
@@ -163,7 +163,7 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
 
 
 def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
-    """True if the time is up; else wait for LOOK_AGAIN_MS and return False."""
+    # True if the time is up; else wait for LOOK_AGAIN_MS and return False.
     if call.now_ms >= deadline_ms:
         return True
     yield from pause(call, LOOK_AGAIN_MS)

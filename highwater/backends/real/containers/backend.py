@@ -65,7 +65,7 @@ def missing_for(engine: Engine, plan: Plan) -> str | None:
 
 
 def _of_agent(fault: AnyFault) -> str | None:
-    """The name in `agent` of the feature that a fault needs; None if it needs none."""
+    """The feature of the network agent that a fault needs; None if it needs none."""
     return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 

@@ -180,7 +180,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _collect_node(site: Path) -> None:
-    """Collect a broker's packages and their dependencies: the installed ones, or pip's if this is not the image's Python."""
+    # Collect a broker's packages and their dependencies: the installed ones, or pip's if this is not the image's Python.
     for package in PACKAGES:
         shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
     wanted = _requirements()
@@ -203,7 +203,7 @@ def _requirements() -> list[str]:
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:
-    """The names of all distributions that these requirements install, directly or not."""
+    """The names of all Python distributions that these requirements install, directly or not."""
     found: set[str] = set()
     open_ones = [Requirement(text) for text in wanted]
     while open_ones:

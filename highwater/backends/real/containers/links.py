@@ -66,7 +66,7 @@ class AgentClient:
         return answer["ok"]
 
     async def _line(self, request: bytes) -> bytes:
-        """One request and answer. After an error the connection is dropped, for its next line would answer the old request."""
+        # One request and answer. After an error the connection is dropped, for its next line would answer the old request.
         if self._streams is None:
             await self.open()
         assert self._streams is not None
@@ -175,7 +175,7 @@ class ContainerLinks:
         return Proof(not wrong, text)
 
     async def _look_at(self, pair: Pair, condition: LinkCondition) -> Proof:
-        """Send datagrams from the link's first place and ask the second which of them came."""
+        """Send probe datagrams from one end of a link, and ask the other end which of them came."""
         source, target = pair
         token = f"{self._me}-{next(self._tokens)}"
         lost = condition.loss_per_mille and not condition.held

@@ -123,7 +123,7 @@ class FakeClock:
             self._write()
 
     def _write(self) -> None:
-        """Write the offset to a new file and rename it: the library may read at any moment."""
+        """Write the offset for libfaketime to a new file and rename it: the library may read it at any moment."""
         offset_ns = _wanted_ns(self._condition, time.monotonic_ns() - self._since_ns)
         aside = self._file.with_suffix(".new")
         aside.write_text(f"{offset_ns / 1e9:+.6f}\n")
@@ -135,10 +135,9 @@ def _wanted_ns(condition: ClockCondition, since_ns: int) -> int:
 
 
 def _is_near(off_ns: int, condition: ClockCondition, since_ns: int) -> bool:
-    """Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
-
-    An error within the measuring tolerance VISIBLE_NS does not count as one.
-    """
+    # Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
+    #
+    # An error within the measuring tolerance VISIBLE_NS does not count as one.
     if condition == RIGHT:
         return abs(off_ns) < NEAR_NS
     wrongs = [_wanted_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]

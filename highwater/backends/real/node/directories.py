@@ -128,7 +128,7 @@ class LogDirs:
             os.chown(path, self._user, self._user)
 
     def _try(self, path: Path, wanted: int) -> Proof:
-        """Write a file as the broker's user; `wanted` is the errno that has to result, 0 for success."""
+        """Write a file in a log directory as the broker's user; `wanted` is the expected errno, 0 for success."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
         found = subprocess.run(
             [*(unprivileged_prefix(self._user) or []), "sh", "-c", script, "sh", str(path)],
@@ -155,7 +155,7 @@ def _take_file(path: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    """Write a ballast file until no byte fits."""
+    """Fill a file system with a file until no byte fits."""
     with (folder / _BALLAST).open("wb", buffering=0) as ballast:
         piece = bytes(SMALL_BYTES // 64)
         while piece:

@@ -172,7 +172,7 @@ class NodeFolder:
         return probe
 
     def _noted_broken(self, dir_: int, read: int) -> bool:
-        """Whether a DIR_FAILED note for `dir_` follows note `read`.
+        """Whether the broker noted the failure of log directory `dir_` after its note number `read`.
 
         A broker halts when its last directory fails (KIP-112) and cannot be asked for its counts then.
         """
@@ -196,7 +196,7 @@ class NodeFolder:
                 await asyncio.sleep(LOOK_S)
 
     async def _told(self, dir_: int) -> Counts | None:
-        """Send the fault of a directory to the process; returns its counts so far, None if no process listens."""
+        """Send a log directory's fault to the broker process; returns its counts, None if no process listens."""
         return await self._ask(SetDir(dir_, self._dir_faults[dir_]), dir_)
 
     async def _counts(self, dir_: int) -> Counts | None:

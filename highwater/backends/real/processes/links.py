@@ -123,12 +123,11 @@ class ProxyLinks:
 
 
 def _few(details: list[str]) -> list[str]:
-    """The first two details, and the number of the others."""
     return details if len(details) <= 2 else [*details[:2], f"{len(details) - 2} more links alike"]
 
 
 class _End(asyncio.Protocol):
-    """One end of a standing connection, over which words of 8 bytes are sent."""
+    """One end of the TCP connection over which probes of a link send words of 8 bytes."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -163,7 +162,7 @@ class _End(asyncio.Protocol):
 
 
 class _Far(_End):
-    """The end at the harness's listener; the first word is the number of its wire."""
+    # The end at the harness's listener; the first word is the number of its wire.
 
     def __init__(self, introduced: Callable[[int, "_Far"], None]) -> None:
         super().__init__()
@@ -179,7 +178,7 @@ class _Far(_End):
 
 
 class _Beat:
-    """The standing connection of one wire, over which probes send words."""
+    """The TCP connection that stays open over one link, so that probes can measure the link's delay."""
 
     def __init__(self, number: int, proxy: Proxy, where: HostPort) -> None:
         self.number = number

@@ -106,11 +106,11 @@ class NodeProcess(NodeFolder):
         return self._probe(RUNNING)
 
     def _ends(self) -> Probe:
-        """A probe for the end of the current process; an earlier end would prove nothing about this fault."""
+        """A probe for the end of the broker's current process; an earlier process's end would prove nothing about the fault."""
         return partial(gone, self._process if self._runs() else None)
 
     def _probe(self, state: str = RUNNING + STOPPED) -> Probe:
-        """A probe for the current process being in one of these kernel states."""
+        """A probe that the broker's current process is in one of these kernel states."""
         process = self._process or self._last
 
         async def probe() -> Proof:

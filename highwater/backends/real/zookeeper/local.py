@@ -78,7 +78,7 @@ def server_jars() -> list[Path]:
 
 
 def _dying_with_us() -> list[str]:
-    """A command prefix with which the kernel kills the server when this thread ends, by SIGKILL too; empty without setpriv."""
+    """A command prefix that makes the kernel kill the server when the harness dies; empty without setpriv."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
@@ -258,7 +258,7 @@ class LocalZooKeeper:
             server.kill()
 
     def _start(self, folder: Path) -> bool:
-        """Start all servers on fresh ports; False if one died, as when another process took its port, or they do not serve."""
+        """Start all servers on fresh ports; False if one died (its port was taken) or they do not serve clients."""
         ports = [Ports(free_port(), free_port(), free_port()) for _ in range(self._count)]
         self.servers = tuple(Server(number, folder / f"z{number}", ports) for number in range(1, self._count + 1))
         for server in self.servers:
