@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups: `committed` answers the position that was committed last.
+"""Checker of committed offsets of consumer groups: `committed` answers the offset that the group committed last.
 
 A `commit` names a group and the next position to read; `committed` asks for it. For each group and partition this is a register
 whose last write wins, judged in real time. An answer must be a position that a member of the group committed, or may have

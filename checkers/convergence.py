@@ -1,4 +1,4 @@
-"""After healing, a run comes to rest in one state: ZooKeeper, the brokers' metadata for clients, and the logs on disk agree.
+"""Checker of convergence: after the faults, ZooKeeper, the brokers' metadata for clients and the logs on disk agree.
 
 Part of liveness (docs/promise.md §6, LIVE-1, LIVE-2, LIVE-4): a partition that has not converged in the quiet time is *not live*,
 never INVALID; a lost record is reported by the ledger. The checker reads the rows that the harness records at the very end, from
@@ -46,7 +46,7 @@ class _Row(NamedTuple):
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge whether one partition converged. Finds nothing if the harness recorded no final observations."""
+    """Judge whether one partition converged after the faults. Finds nothing if the harness recorded no final observations."""
     ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
     if deadline_ns(facts) is None or not ends.height:
         return Findings()

@@ -1,4 +1,4 @@
-"""Count how often each value is in the log, and compare with how often it was sent (docs/promise.md ORD-3, ORD-4).
+"""Checker of duplicates: how often each value is in the log against how often it was sent (docs/promise.md ORD-3, ORD-4).
 
 A value of an idempotent producer is in the log at most once, and its values are in the order in which it sent them, across
 failovers. Any other value may be there once for each attempt that was sent; values that are there more than once are counted. The
@@ -73,7 +73,7 @@ def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition; the count `duplicates` is the number of values that were read at two or more offsets."""
+    """Find duplicates in one partition's log; the count `duplicates` is the number of values read at two or more offsets."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))

@@ -1,4 +1,4 @@
-"""A fenced broker accepts nothing (R-186, B-43): no append as leader, no rise of its HW, no answer to a client.
+"""Checker of fencing: a fenced broker appends nothing as leader, raises no HW and answers no client (R-186, B-43).
 
 The fence lasts from the broker's FENCED note to its UNFENCED note, or to the end of its process. When the fence begins, the
 broker answers waiting requests with an error, so a successful answer during the fence belongs to a request sent before it. Two

@@ -14,7 +14,7 @@ from history.event import EventKind as K
 
 
 class Life(NamedTuple):
-    """The rows of one topic, by topic id, for one partition; several topics may have had the name one after the other."""
+    """The rows of one topic, by topic id, for one partition; several topics may have had the same name in turn."""
 
     topic_id: str  # "" if the rows name none
     deleted: bool

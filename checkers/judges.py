@@ -10,7 +10,7 @@ from checkers.linearizability.registry import NAMES, model_named
 
 
 class Judge(Struct, frozen=True, kw_only=True):
-    """The description of one judge, with the fields of `checkers.checker.Checker`. `group`: what is judged separately."""
+    """The description of one judge of foreign histories, for docs/properties.md. `group`: what is judged separately."""
 
     name: str
     claim: str

@@ -1,4 +1,4 @@
-"""The ledger of one partition: promised records, copies that the harness destroyed, missing records and the cause of each loss.
+"""Bookkeeping of durability in one partition: promised records, destroyed copies, missing records and why each was lost.
 
 The state of `checkers.acked_loss`, whose docstring gives the rules and why they are sound. It takes rows in order of their index.
 Every promised record ends as kept, excused with its wound, lost, or unjudged.
@@ -46,7 +46,7 @@ class _Ghosts:
 
 
 def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
-    """Whether a fault that destroyed bytes can have destroyed a copy that counts (DUR-5).
+    """Whether a fault that destroyed bytes can have destroyed a copy that counts for durability (DUR-5).
 
     With flush=before_ack a copy counts only once it is flushed, so only a swapped directory can destroy one.
     """
@@ -54,7 +54,7 @@ def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
 
 
 class Ledger:
-    """The promised records and the copies of one partition. Takes rows in order of index; call `findings` after the last."""
+    """The promised records and the replicas' copies of one partition. Takes rows in order; call `findings` after the last."""
 
     def __init__(self, *, topic: str, partition: int, promise: TopicPromise, by_operator: bool) -> None:
         self.topic, self.partition, self.promise, self.by_operator = topic, partition, promise, by_operator
@@ -88,7 +88,7 @@ class Ledger:
     # --- events ---------------------------------------------------------------------------------------------------------
 
     def see(self, row: EventRow) -> None:
-        """Apply one event of a broker, ZooKeeper or the harness."""
+        """Apply one event of a broker, ZooKeeper or the harness to the partition's promised records and copies."""
         kind = row.kind
         if kind == K.HW:
             if row.detail == "leader":
@@ -183,7 +183,7 @@ class Ledger:
                     self.destroyed[(offset, value)] = ghost.wound.at
 
     def is_last_copy(self, offset: int, value: str, counted: tuple[str, ...]) -> bool:
-        """True if no counted-on replica holds the record. A copy whose destruction is not noticed counts as held."""
+        """True if no replica that counts holds the record. A destroyed copy counts as held until its loss is noticed."""
         for node in counted:
             if self.replicas.log(node).holds(offset, value):
                 return False

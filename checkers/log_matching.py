@@ -1,4 +1,4 @@
-"""Logs match where their epochs match, and no replica truncates a committed record.
+"""Checker of log matching: logs are equal where their epochs are, and no replica truncates a committed record.
 
 Source: docs/oracles.md §7.1 LogMatching; B-01, B-02. Only the leader of an epoch writes in it, each offset once. One offset and
 record epoch therefore hold one value on every replica, committed or not. A replica never truncates a committed record, even if it
@@ -122,7 +122,7 @@ class _Logs:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition by replaying its logs."""
+    """Check log matching in one partition by replaying its replicas' logs."""
     topic, partition = partition_of(operations, events)
     logs = _Logs(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for row in event_rows(events):

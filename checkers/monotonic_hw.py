@@ -1,4 +1,4 @@
-"""The high watermark only rises: within the epoch of its leader, within the life of a replica, and as consumers see it.
+"""Checker of the high watermark: it only rises, within its leader's epoch, within a replica's life, and as consumers see it.
 
 docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
 epoch. Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a
@@ -59,7 +59,7 @@ class _Consumer:
         self.anomalies: list[Anomaly] = []
 
     def see(self, call: Call) -> None:
-        """Judge one completed poll or end offset request (`latest`)."""
+        """Judge one answer to a consumer: of a poll, or of an end offset request (`latest`)."""
         row = call.rows[0]
         if call.type == "ok" and call.f == "latest" and row.offset is not None and row.leader_epoch is not None:
             self._end(row.offset, row.leader_epoch, row.at)
@@ -128,7 +128,7 @@ class _Consumer:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition: brokers by their HW rows, consumers by the answers they got."""
+    """Judge the high watermarks of one partition: of brokers by their HW rows, of consumers by the answers they got."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies = _replicas(events, key)

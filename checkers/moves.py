@@ -20,7 +20,7 @@ _REFUSED = "refused"
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """Describe each reassignment that was not carried out. Each of `rows` comes with its partition, as "orders-0"."""
+    """Describe each partition reassignment that was requested and not carried out. Each row comes with its partition."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
     ended: dict[str, int] = {}

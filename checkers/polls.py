@@ -1,4 +1,4 @@
-"""The records of one call are in log order, with none left out (Jepsen's int-nonmonotonic-poll, int-poll-skip, poll-skip).
+"""Checker of polls: the records of one call are in log order, none left out (Jepsen's int-nonmonotonic-poll, poll-skip …).
 
 A poll at a position returns the records from there on, each once and none left out: the log has no gaps, because there are no
 transactions and no compaction. A record was certainly left out if another poll read a record at that offset in the same

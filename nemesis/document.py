@@ -113,7 +113,7 @@ def _ability(backend: Backend, sample: AnyFault) -> str:
 
 
 def sample(fault: type[Struct]) -> AnyFault:
-    """A fault of this type with its defaults, and 1 for parameters without one."""
+    """A fault of this type with its default parameters, and 1 for parameters without a default."""
     required = {field.encode_name: 1 for field in msgspec.structs.fields(fault) if field.required}
     return msgspec.convert({"fault": _tag(fault), **required}, type=AnyFault)  # type: ignore[no-any-return]
 

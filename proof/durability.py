@@ -1,4 +1,4 @@
-"""Definition of the ledger (docs/promise.md §1, §2, CUT-1): which promised records are missing, and the cause of each loss.
+"""Definition of durability (docs/promise.md §1, §2, CUT-1): which promised records are missing, and why each was lost.
 
 No state is kept from row to row. For each promise, each leader and each wound the functions compute from the whole history which
 replicas held a record, which were counted on, and what was noticed.
@@ -16,7 +16,7 @@ _FOR_GOOD = 1 << 30
 
 
 class Promised(NamedTuple):
-    """A record, the epoch in which it was promised, and the row that promised it."""
+    """A promised record, the epoch in which it was promised, and the row that promised it."""
 
     offset: int
     value: str
@@ -26,7 +26,7 @@ class Promised(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A promised record that a leader lacks at its start, that a read skipped, or that the last log lacks."""
+    """A promised record that a leader lacks at its start, that a read left out, or that the last log lacks."""
 
     record: Promised
     epoch: int  # of the leader that lacks it
@@ -34,7 +34,7 @@ class Missing(NamedTuple):
 
 
 def acked_loss(case: Case) -> set[str]:
-    """`lost-write`, each excused record with its wound, and each cut; `unjudged` (VAC-1) without rows of the ISR."""
+    """Definition of the checker acked-loss: lost promised records, excused ones with the fault that excuses them."""
     evidence = any(row.kind is K.STATE_WRITTEN for row in case.events)
     found: set[str] = set()
     cuts: dict[tuple[int, int], int] = {}  # (epoch, row) of a leader's start -> the lowest offset excused there
@@ -63,7 +63,7 @@ def acked_loss(case: Case) -> set[str]:
 
 
 def promises(case: Case) -> Iterator[Promised]:
-    """Return all promised records: acknowledged under acks=all, returned to a consumer, or below the HW of a leader."""
+    """Return all promised records of a history: acknowledged under acks=all, read by a consumer, or below a leader's HW."""
     for call in (*calls(case.operations, "produce"), *calls(case.operations, "poll")):
         if call.ok and (call.asked[0].f == "poll" or call.asked[0].acks == -1):
             for row in call.answer:
@@ -123,7 +123,7 @@ def _account(case: Case, one: Missing) -> int | None:
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
-    """Return the wounds (faults that destroyed bytes) that count for durability.
+    """Return the faults of a history that destroyed bytes which count for durability.
 
     Under flush=before_ack only a swapped directory destroys copies that count (DUR-5).
     """
@@ -131,7 +131,7 @@ def wounds(case: Case) -> list[ClusterEvent]:
 
 
 def noticed(events: Events, wound: ClusterEvent) -> int | None:
-    """Return the first row, from the wound on, at which its session has ended or its directory is reported; None if none."""
+    """Return the first row at which the loss of bytes can be noticed: the session ended or the directory was reported."""
     for index in range(wound.index, events[-1].index + 1):
         said = [row for row in events if row.node == wound.node and row.index <= index]
         sessions = [row for row in said if row.kind in (K.REGISTERED, K.SESSION_ENDED)]
@@ -143,7 +143,7 @@ def noticed(events: Events, wound: ClusterEvent) -> int | None:
 
 
 def counted_on(events: Events, index: int, m: int) -> set[str]:
-    """The ISR without the members that a pending change removes; if these are fewer than m, the ISR and the last ISR of m."""
+    """The replicas that count for durability: the ISR without pending removals; if fewer than m, also the last ISR of m."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index <= index]
     if not states:
         return set()
@@ -184,7 +184,7 @@ def _wounded(case: Case, index: int) -> set[str | None]:
 
 
 def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
-    """Whether the state lists the wounded node under another registration; without stamps: as newly added, or as leader."""
+    """Whether ZooKeeper's state shows that the replica rejoined after its bytes were destroyed, as under a new registration."""
     isr = state.isr or ()
     if state.kind is not K.STATE_WRITTEN or state.index < wound.index or wound.node not in isr:
         return False
@@ -220,7 +220,7 @@ def _order(events: Events, one: Missing) -> int | None:
 
 
 def elections(case: Case) -> set[str]:
-    """DUR-6 and DUR-7: each new leader was in the ISR or the ELR, or was ordered; none leads with a swapped directory."""
+    """Definition of DUR-6 and DUR-7: each new leader was in the ISR or ELR, or was ordered; none has an emptied directory."""
     states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set() if states else {"unjudged"}
     for before, row in pairwise(states):

@@ -1,4 +1,4 @@
-"""Definitions of the end of a run: the cluster, and the final observations from outside of the brokers (docs/promise.md §6)."""
+"""Definitions of how a run must end: the cluster is whole and its final observations agree (docs/promise.md §6)."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -9,7 +9,7 @@ BROKERS = ("b1", "b2", "b3")
 
 
 def convergence(case: Case) -> set[str]:
-    """LIVE-1 and LIVE-2: ZooKeeper, each broker's metadata for clients, and each log on disk agree."""
+    """Definition of LIVE-1 and LIVE-2: ZooKeeper, each broker's metadata for clients, and each log on disk agree."""
     states, views, logs = (
         [row for row in case.events if row.kind is kind] for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
     )
@@ -50,7 +50,7 @@ def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
 
 
 def cluster(case: Case) -> set[str]:
-    """LIVE-1 and LIVE-4 without moves: all registered, one controller, every partition known, nothing left in /admin."""
+    """Definition of LIVE-1 and LIVE-4: all brokers registered, one controller, every partition known, no request left."""
     kinds = {row.kind for row in case.events}
     if not {K.REGISTERED, K.STATE_WRITTEN} <= kinds:
         return {"unjudged"}

@@ -1,4 +1,4 @@
-"""Random histories with one false row each, of kinds that are rare in the other random histories."""
+"""Random histories with one falsified row each, of kinds that are rare in the other random histories."""
 
 from collections.abc import Callable, Sequence
 
@@ -84,14 +84,14 @@ _LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out
 
 
 def drawn_lies(rng: Rng) -> Case:
-    """Return random client calls with one false row."""
+    """Return a random history of client calls with one falsified row."""
     case = drawn_calls(rng)
     rows = rng.pick(_LIES)(list(case.operations), rng)
     return case._replace(operations=sorted(rows, key=lambda row: (row.index, row.slot)))
 
 
 def drawn_feuds(rng: Rng) -> Case:
-    """Return random replica rows that end with a violation.
+    """Return random rows of replicas that end with a violation, such as two leaders in one epoch.
 
     It is a second leader, an act of a fenced leader, a truncation, or an act of a deposed controller.
     """

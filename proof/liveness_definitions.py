@@ -14,7 +14,7 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def progress(case: Case) -> set[str]:
-    """If no fault is in force for longer than B between faults, some write that is sent after B is acknowledged."""
+    """Definition of progress: if no fault is active for longer than B, some write sent after B is acknowledged."""
     found: set[str] = set()
     starts = [row for row in case.events if row.kind is K.FAULT_BEGUN]
     for ended in (row for row in case.events if row.kind is K.FAULT_ENDED):
@@ -46,7 +46,7 @@ def progress(case: Case) -> set[str]:
 
 
 def availability(case: Case) -> set[str]:
-    """LIVE-2 and LIVE-3 of one partition, B after healing and at the end, unless SILENT-2 applies."""
+    """Definition of LIVE-2 and LIVE-3 of one partition, B after the faults and at the end, unless SILENT-2 applies."""
     deadline = (case.healed_at_ns or 0) + BOUND_NS
     in_time = [row for row in case.events if row.time_ns <= deadline]
     found: set[str] = set()

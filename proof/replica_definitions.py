@@ -1,4 +1,4 @@
-"""Definitions of the checkers of replicas and ZooKeeper's states: leaders, ISRs and logs, over all pairs of rows."""
+"""Definitions that the checkers of replicas and of ZooKeeper's states are compared with, over all pairs of rows."""
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
@@ -9,7 +9,7 @@ from proof.log_rows import Case, Events, Operations, calls, log_at, records_at
 
 
 def single_leader(operations: Operations, events: Events) -> set[str]:
-    """In one epoch at most one node raises its high watermark above its earlier value of that epoch."""
+    """Definition: in one leader epoch at most one broker raises its high watermark."""
     advanced: set[tuple[int | None, str | None]] = set()
     for at, row in enumerate(events):
         if row.kind is not K.HW or row.detail != "leader":
@@ -26,7 +26,7 @@ def single_leader(operations: Operations, events: Events) -> set[str]:
 
 
 def isr_agreement(operations: Operations, events: Events) -> set[str]:
-    """WeakIsr and StrongIsr, compared whenever an HW, an ISR or a leader changes, or a log gets shorter."""
+    """Definition: ISR members agree below the HW, compared whenever an HW, an ISR, a leader or a log changes."""
     found: set[str] = set()
     for at, row in enumerate(events):
         shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
@@ -63,7 +63,7 @@ def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
 
 
 def election(operations: Operations, events: Events) -> set[str]:
-    """DUR-7 without orders and wounds: the new leader was in the ISR, or had left it while it was short (m = 2)."""
+    """Definition of legal elections without operators and data loss: the new leader was in the ISR or the ELR (m = 2)."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set()
     for at, row in enumerate(states[1:], 1):
@@ -80,7 +80,7 @@ def election(operations: Operations, events: Events) -> set[str]:
 
 
 def log_matching(operations: Operations, events: Events) -> set[str]:
-    """One offset and epoch hold one value; no replica truncates a record that a leader's HW covered."""
+    """Definition: one offset and epoch hold one value; no replica truncates a record that a leader's HW covered."""
     appends = [row for row in events if row.kind is K.APPEND]
     found = {
         "log-mismatch"
@@ -110,7 +110,7 @@ def _committed(events: Events, offset: int, before: int) -> tuple[str | None, in
 
 
 def state_writes(operations: Operations, events: Events) -> set[str]:
-    """Which states may follow the one before, and which broker may write them."""
+    """Definition: which partition states in ZooKeeper may follow another, and which broker may write them."""
     found: set[str] = set()
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for at, row in enumerate(states):
@@ -136,7 +136,7 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
 
 
 def fencing(case: Case) -> set[str]:
-    """The acts that are forbidden to a broker between its FENCED and its UNFENCED note."""
+    """Definition: what a broker must not do while it is fenced."""
     operations, events = case.operations, case.events
     found: set[str] = set()
     for at, row in enumerate(events):

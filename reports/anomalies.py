@@ -1,4 +1,4 @@
-"""The anomalies of a page: which are shown in full, and for each the rows, the story and the picture that explain it.
+"""The anomalies of a run's page: which are shown in full, and the rows, account and picture that explain each.
 
 A failed run has hundreds of anomalies of a few kinds. Every kind is counted and a few examples of each are shown, from different
 partitions first. Of several examples about the same offset only the first has the story.
@@ -29,7 +29,7 @@ _OFFSET = re.compile(r"\boffset (\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRow:
-    """One kind of anomaly: the claim of its checker, the number found, and the examples shown."""
+    """One kind of anomaly on a run's page: the claim of its checker, the number found, and the examples shown."""
 
     kind: str
     checker: str
@@ -40,7 +40,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyView:
-    """One anomaly with what a reader needs to believe and to understand it."""
+    """One anomaly on a run's page, with what a reader needs to believe and to understand it."""
 
     number: int
     anomaly: Anomaly
@@ -55,7 +55,7 @@ class AnomalyView:
 
 
 def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
-    """Return the kinds in the order of the registry, most important first, and the examples to show in full."""
+    """Return the kinds of anomalies, most important first as in the registry, and the examples to show in full."""
     claims = {checker.name: checker.claim for checker in ALL}
     order = {name: number for number, name in enumerate(claims)}
     by_kind: dict[tuple[str, str], list[Anomaly]] = {}
@@ -84,7 +84,7 @@ def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
 def views_of(
     history: History, shown: Sequence[Anomaly], tracks: Sequence[PartitionTrack], end_ns: int
 ) -> tuple[AnomalyView, ...]:
-    """The examples in full. Of several about one offset only the first has the story."""
+    """The anomalies to show in full. Of several about one offset only the first has the account of that offset."""
     views: list[AnomalyView] = []
     told: dict[Place, int] = {}
     kinds: set[str] = set()

@@ -119,16 +119,16 @@ class _Request(Struct):
 
 
 class Listener(Protocol):
-    """Callbacks of `KazooCoordination`, on the thread that owns it."""
+    """Callbacks for answers, watches and session changes of ZooKeeper, on the thread that owns `KazooCoordination`."""
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """Request `request_id` was answered: one answer per operation."""
+        """ZooKeeper answered request `request_id`: one answer per operation."""
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired and is no longer set."""
+        """A ZooKeeper watch fired and is no longer set."""
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """The state of the session changed; `session` is its id."""
+        """The state of the ZooKeeper session changed; `session` is its id."""
 
 
 class KazooCoordination:
@@ -154,7 +154,7 @@ class KazooCoordination:
         self._kazoo_watch: Callable[[WatchedEvent], None] = lambda _: None
 
     def connect(self) -> None:
-        """Open a session; answered by "connected".
+        """Open a ZooKeeper session; answered by "connected".
 
         Requires that no session is open: none yet, or the last one is known to be over.
         """
@@ -172,7 +172,7 @@ class KazooCoordination:
         client.start_async()
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-        """Perform operations; answered once, by `replied`. Without a session the answer is SessionExpired, at once."""
+        """Perform ZooKeeper operations; answered once, by `replied`. Without a session SessionExpired, at once."""
         if self._client is None:
             answers: tuple[AnyAnswer, ...] = tuple(SessionExpired() for _ in ops)
             self._run_soon(partial(self._listener.replied, request_id, answers))
@@ -181,7 +181,7 @@ class KazooCoordination:
         self._next()
 
     def close(self) -> None:
-        """Close the session, which deletes its ephemerals. The listener is not called afterwards."""
+        """Close the ZooKeeper session, which deletes its ephemerals. The listener is not called afterwards."""
         client, self._client = self._client, None
         self._give_up()
         self._waiting.clear()

@@ -49,14 +49,14 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Looker:
-    """A client that lists the pending admin requests in the final phase, again and again while ZooKeeper does not answer."""
+    """A client that lists the pending admin requests after the run's faults, again and again while ZooKeeper does not answer."""
 
     def __init__(self) -> None:
         self._left = LOOKS_MAX
         self._backing_off = False
 
     def next(self) -> Invocation | Sleep | Done:
-        """A request for the list, until it was answered or sent LOOKS_MAX times."""
+        """A request for the list of pending admin requests, until it was answered or sent LOOKS_MAX times."""
         if self._left == 0:
             return Done()
         if self._backing_off:
@@ -66,7 +66,7 @@ class Looker:
         return Invocation(f="admin-pending")
 
     def completed(self, completion: Completion) -> None:
-        """Stop after an answer; else ask again after a pause."""
+        """Stop after an answer; else ask again for the pending admin requests, after a pause."""
         self._backing_off = True
         if completion.type is OpType.OK:
             self._left = 0
@@ -93,7 +93,7 @@ class Administrator:
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next command at its due time."""
+        """The administrator's next command, at its due time."""
         match phase:
             case "faults":
                 if self._due_ms > now_ms:
@@ -191,7 +191,7 @@ class Administrator:
         return self._allow()
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Keep account of added partitions, removals and cancellations."""
+        """Keep account of partitions that this administrator added, and of its removals and cancellations."""
         done = completion.type is OpType.OK
         match invocation.f:
             case "admin-pending":

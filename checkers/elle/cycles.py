@@ -33,7 +33,7 @@ _TRIES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One dependency of a cycle: source and target transaction, edge kind, and the key and value that prove it."""
+    """One dependency in a cycle of transactions: from which to which, its kind, and the key and value that prove it."""
 
     source: int
     target: int
@@ -43,7 +43,7 @@ class Step:
 
 
 def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
-    """For each kind of `wanted` that the graph contains, return a short cycle as its evidence."""
+    """Find for each kind of dependency cycle in `wanted` that the graph contains one short cycle as evidence."""
     used = found
     if not any(name.endswith("-realtime") for name in wanted):
         used = used.where(used.kind != REALTIME)
@@ -74,7 +74,7 @@ class _Graph:
             self.out[source].append(number)
 
     def within(self, kinds: int) -> Flags:
-        """Flag the edges of these kinds whose two ends lie in one component of a graph of these kinds alone."""
+        """Flag the edges of these kinds that lie within a strongly connected component of the edges of these kinds."""
         may = (self.kind & kinds) != 0
         labels = components(self.source[may], self.target[may], len(self.nodes))
         inside: Flags = may & (labels[self.source] == labels[self.target])

@@ -125,7 +125,7 @@ class ListAppend:
         self._goes_on[self._order] = total > self._appends_before + write
 
     def anomalies(self) -> Iterator[Found]:
-        """Find the anomalies that need no cycle: aborted, intermediate, internal, incompatible and lost reads and appends."""
+        """Find anomalies of lists that need no dependency cycle: aborted, intermediate, internal, incompatible and lost reads."""
         yield from self._of_orders()
         yield from self._of_odd_reads()
         yield from self._torn()
@@ -285,7 +285,7 @@ class ListAppend:
                 yield Found("lost-update", int(table.key[reads[at]]), words, (one, two))
 
     def edges(self) -> Iterator[Edges]:
-        """Make the dependency edges: ww between neighbouring versions, wr to their readers, rw from readers to the next version.
+        """Make the dependencies (ww, wr, rw) between transactions from the version order of each list.
 
         Call `anomalies` first: it finds the keys that have no order. Junctions are numbered from `Table.count` on.
         """
@@ -312,7 +312,7 @@ class ListAppend:
         yield from self._to_unread(reader[~more], key[~more], at)
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """Return the arguments for `checkers.elle.fractured`: reads with the writer of their last value, and `missed`."""
+        """Return the arguments for finding fractured reads: each read with the writer of its last value, and `missed`."""
         table = self._table
         place = dict.fromkeys(self._names_unread(), 1 << 62)
         for at in np.flatnonzero(self._order_writer != _NOBODY).tolist():

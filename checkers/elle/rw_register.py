@@ -1,4 +1,4 @@
-"""rw-register: `[:w k v]` and `[:r k v]`. Values are written once per key; nil is the first version.
+"""Elle's rw-register workload: `[:w k v]` and `[:r k v]`. Values are written once per key; nil is the first version.
 
 The version order is known in part only. Each inference depends on the promised level: if it were wrong, the history would show
 another forbidden anomaly.
@@ -92,7 +92,7 @@ class RwRegister:
         self._readers.setdefault((key, value), []).append(transaction)
 
     def anomalies(self) -> Iterator[Found]:
-        """Find the anomalies that need no cycle of transactions."""
+        """Find the anomalies of registers that need no dependency cycle of transactions."""
         table = self._table
         yield from self._within
         strangers = 0
@@ -198,7 +198,7 @@ class RwRegister:
         return None
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """The arguments of `checkers.elle.fractured`: reads with the writers of the values found, and `missed`.
+        """The arguments for finding fractured reads: each read with the writer of the value found, and `missed`.
 
         If a transaction sees two writers of a key and reads from one, that one is later (Biswas and Enea 2019, read atomic). A
         write is missed if this order, together with reads-from, has a cycle.
@@ -224,7 +224,7 @@ class RwRegister:
         return found, missed
 
     def edges(self) -> Iterator[Edges]:
-        """Make the dependency edges: wr to readers, ww and rw where the version order is known. Call `anomalies` first."""
+        """Make the dependencies (wr, ww, rw) between transactions, where the version order is known. Call `anomalies` first."""
         table = self._table
         wr = [
             (self._writer[key, value], reader, key, value)

@@ -44,7 +44,7 @@ class Op(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def operations(steps: Iterable[Step]) -> list[Op]:
-    """Parse the operations, in order of completion. Raises HistoryError, with the line, for a step of another kind."""
+    """Parse the operations of sends and polls, in order of completion. HistoryError, with the line, for another kind."""
     told = list(steps)
     for why in pair(told).unsure:  # `pair` also rejects malformed histories: two completions of one call, steps out of order
         raise HistoryError(why)
@@ -148,5 +148,5 @@ def _may_be_offset(value: Hashable) -> bool:
 
 
 def key_of(key: Hashable) -> Hashable:
-    """Return a key; a text of digits becomes a number, because JSON turns the keys of an object into text."""
+    """Return the key (partition) of a micro-operation; text of digits becomes a number, because JSON keys are text."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key

@@ -61,7 +61,7 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 
 def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
-    """Judge whether calls on objects of this model are linearizable. Raises HistoryError for a call that it does not have."""
+    """Judge whether calls on this kind of object are linearizable. HistoryError for a call that the object does not have."""
     parts, silent = _parts(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []

@@ -1,4 +1,4 @@
-"""Decide linearizability in n log n if the values determine where each call belongs.
+"""Decide linearizability in n log n where the values show where each call belongs, without a search.
 
 `decide` examines the calls of one object and returns None if its conditions do not hold.
 
@@ -41,7 +41,7 @@ class NotApplicable(Exception):  # noqa: N818 - no error: the search decides the
 
 
 def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
-    """Decide whether the calls of one object have an order; None if only a search can decide."""
+    """Decide whether the calls on one object have an order that explains them; None if only a search can decide."""
     find = _finder(model)
     if find is None or (len(calls) <= _SEARCHED_MAX and not isinstance(model, PartitionLog)):
         return None
@@ -112,7 +112,7 @@ def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | No
 
 
 def log_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict in a log: appends are in the order of offsets, a read is after its append, a read of nil before it.
+    """The conflict between calls on a log: appends must follow offsets; a read comes after its append, a read of nil before.
 
     A read constrains a single append, so each read is compared with the latest invocation up to the rank of its append.
     """
@@ -206,7 +206,7 @@ def _saw(call: Call, appends: dict[int, Call]) -> bool:
 
 
 def set_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict in a growing set: reads are ordered by inclusion, an add is before the first read that saw its value."""
+    """The conflict between calls on a growing set: reads must include each other, an add precede the reads of its value."""
     adds: dict[Hashable, Call] = {}
     for call in calls:
         if call.f == "add" and adds.setdefault(call.argument, call) is not call:
@@ -242,7 +242,7 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | None:
-    """The conflict in a register whose values are unique: zones of values must not cross."""
+    """The conflict between calls on a register with unique values: the times in which it held two values must not cross."""
     writes = [call for call in calls if call.f == "write"]
     counted = Counter(call.argument for call in writes)
     if initial in counted or any(count > 1 for count in counted.values()):
@@ -298,7 +298,7 @@ def _zones(
 
 
 def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict in a FIFO queue whose values are unique."""
+    """The conflict between calls on a FIFO queue whose values are unique."""
     enqueued: dict[Hashable, Call] = {}
     # Check applicability first: with a value enqueued twice, a conflict would name the wrong call.
     for call in calls:

@@ -44,7 +44,7 @@ PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.ma
 
 
 class Ask(Struct, frozen=True):
-    """Operations that a command asks its caller to send to ZooKeeper; `atomic`: as one multi."""
+    """ZooKeeper operations that a command asks its caller to perform; `atomic`: as one multi."""
 
     ops: tuple[AnyOp, ...]
     atomic: bool = False
@@ -68,7 +68,7 @@ class _File(Struct):
 
 
 def entries_of(text: bytes, source: str) -> Reassignments:
-    """Parse the reassignment JSON file. UsageError with the first mistake."""
+    """Parse the JSON file with the reassignments. UsageError with the first mistake."""
     try:
         rows = msgspec.json.decode(text, type=_File).partitions
     except msgspec.DecodeError as error:
@@ -89,7 +89,7 @@ def entries_of(text: bytes, source: str) -> Reassignments:
 
 
 def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
-    """Propose replicas for these topics on these brokers; an empty tuple means all topics or all live brokers."""
+    """Propose replicas for the partitions of these topics on these brokers; an empty tuple means all topics or brokers."""
     names = topics or (yield from _children(paths.TOPICS))
     live = tuple(sorted(BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))))
     chosen = brokers or live
@@ -229,7 +229,7 @@ def remove_cancel() -> Command:
 
 
 def scala_map(entries: Reassignments) -> str:
-    """Format replicas like Kafka's tool (R-241): Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
+    """Format replicas as Kafka's tool prints them (R-241): Map(t-0 -> Map(replicas -> Buffer(4, 5), …))."""
     rows = [
         f"{tp} -> Map(replicas -> Buffer({_row(entry.replicas)}), original_replicas -> Buffer({_row(entry.original)}))"
         for tp, entry in sorted(entries.items())

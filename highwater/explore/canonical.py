@@ -18,7 +18,7 @@ from reference.messages import EpochEndReply, FetchReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the states of one model share and their canonical form depends on: cached machines and settings."""
+    """What the canonical form of all states in one search depends on: cached machines and settings."""
 
     machines: Machines
     zookeepers: ZooKeepers
@@ -40,7 +40,7 @@ def canonical(rules: Rules, state: State) -> State:
 
 
 def bytes_of(flight: Flight) -> bytes:
-    """The encoded message, the sort key among messages of one kind on one link."""
+    """The encoded message: the sort key among messages of one kind from one broker to another."""
     return msgspec.msgpack.encode(flight.message)
 
 

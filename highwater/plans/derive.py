@@ -1,4 +1,4 @@
-"""Derive a plan from a seed. All parts of a run are drawn here; the plan runs without the seed.
+"""Derives a plan from a seed. Everything random about a run is drawn here; the plan runs without the seed.
 
 Each part has a random stream of its own name, so a new draw in one part does not change the other parts of old seeds. A value
 that the caller gives (faults, brokers, seconds) replaces a draw without shifting the others.
@@ -41,7 +41,7 @@ _MIN_ACKED = 5
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
-    """Values of a plan that the caller sets; None means that the value is drawn from the seed."""
+    """Values that the caller sets in a plan; None means that the value is drawn from the seed."""
 
     brokers: int | None = None
     produce_per_s: int | None = None
@@ -62,7 +62,7 @@ def derive(
     workload: str = PLAIN,
     wishes: Wishes = NO_WISHES,
 ) -> Plan:
-    """Derive the plan of a seed.
+    """Derive the plan of a seed: cluster, workload, fault schedule, promise.
 
     `faults` names kinds, families or mixes of nemesis.kinds; empty means the default kinds of the profile. `workload` is a name
     of workloads.registry, or MIXED to draw one. `seconds` is the time of workload and faults, without the quiet time. Raises

@@ -1,4 +1,4 @@
-"""What every backend derives from a plan: assignments, broker configurations, workload processes, the manifest."""
+"""What every backend derives from a plan: replica assignments, broker settings, client processes, the manifest."""
 
 from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance

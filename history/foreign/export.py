@@ -26,7 +26,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\
 
 
 def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
-    """Yield the steps, with a new process number after each call of unknown outcome. Calls `steps` twice to find free numbers."""
+    """Give a history's process a new number after each operation of unknown outcome, as Jepsen does. Calls `steps` twice."""
     fresh = 1 + max((step.process for step in steps() if isinstance(step.process, int)), default=-1)
     names: dict[Hashable, Hashable] = {}
     for step in steps():

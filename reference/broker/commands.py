@@ -35,7 +35,7 @@ from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, Address, TopicId, 
 
 
 def command_error(turn: Turn, broker: Broker, command: Command) -> ErrorCode:
-    """NONE if the command may be obeyed. Remembers the greatest controller epoch."""
+    """NONE if the controller's command may be obeyed; an older controller epoch than the greatest seen is refused."""
     variant, epoch = turn.config.variant, command.controller_epoch
     if variant.broker_incarnation and command.broker_incarnation != turn.incarnation:
         # KIP-380, U-09, B-48, B-50: the command is for another life of this broker. It is also refused where the controller
@@ -161,7 +161,7 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
 
 
 def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
-    """Answer the deletion that waited for `request`, if one did. If the answer was lost, the controller asks again."""
+    """ZooKeeper answered `request`: send the StopReplica answer that waited for it. If lost, the controller asks again."""
     found = next((s for s in broker.settling if s.request == request), None)
     if found is None:
         return
@@ -242,7 +242,7 @@ def _is_buried(broker: Broker, state: PartitionState, sent: Sent | None) -> bool
 
 
 def on_log_info(turn: Turn, broker: Broker, source: Address, request: LogInfo) -> None:
-    """Answer with the ends of the local logs: the controller asks before it elects among replicas that have all been away.
+    """Answer the controller with the ends of the local logs: it asks before an election among replicas that were all away.
 
     A log in a bad directory still exists and must be waited for (docs/promise.md SILENT-1).
     """

@@ -86,7 +86,7 @@ def _ask(turn: Turn, broker: Broker, ops: tuple[AnyOp, ...]) -> None:
 
 
 def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], session: int) -> bool:
-    """ZooKeeper answered the request of the step in progress. True when the broker has just registered."""
+    """ZooKeeper answered the startup step in progress. Returns True when the broker has just registered."""
     broker.registration_request = 0
     if any(isinstance(a, (Unknown, SessionExpired)) for a in answers):
         turn.retry("register")
@@ -111,7 +111,7 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
 
 
 def on_timer(turn: Turn, broker: Broker) -> None:
-    """Try again to register, or to read the assignments."""
+    """Try again to register the starting broker, or to read which replicas are assigned to it."""
     if broker.registration in ("creating", "reading"):
         register(turn, broker)
     elif broker.registration.startswith("learning"):

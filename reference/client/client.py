@@ -84,7 +84,7 @@ class Client(Machine, kw_only=True):
         return Client(address=address, bootstrap=tuple(brokers), request_timeout_ms=request_timeout_ms)
 
     def start(self, call: Call, *, now: Now) -> Outputs:
-        """Begin a call; no call in flight may have its id. This method or a later `handle` returns its `Answered`."""
+        """Begin a client call; no call in flight may have its id. This method or a later `handle` returns its `Answered`."""
         assert str(call.id) not in self.pending
         assert not (is_idempotent(call) and any(is_idempotent(p.call) for p in self.pending.values())), "one at a time"
         pending = Pending(call, Millis(now.monotonic_ms + self.request_timeout_ms))
@@ -93,7 +93,7 @@ class Client(Machine, kw_only=True):
         return [timer, *self._go_on(pending, now)]
 
     def handle(self, event: AnyEvent, *, now: Now) -> Outputs:
-        """Handle one event; return effects and the `Answered` of calls that end."""
+        """Let the client handle one event; returns effects and the `Answered` of calls that end."""
         match event:
             case Received():
                 return self._receive(event.message, now)

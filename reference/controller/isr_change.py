@@ -13,7 +13,7 @@ from reference.types import Address
 
 
 def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: IsrChange) -> None:
-    """IsrChangeRequest (R-197)."""
+    """A leader's IsrChangeRequest (R-197): refuse it as a whole, or queue each proposed ISR for its partition."""
     error, words = _error(turn, controller, asked)
     if error is not ErrorCode.NONE:
         turn.send(source, IsrChangeReply(asked.correlation, error, words))

@@ -104,14 +104,14 @@ def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateC
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """Read again where an answer was lost: a lost write may have been done."""
+    """Read the partition's state again if ZooKeeper's answer was lost: a lost write may have been done."""
     for tp, change in sorted(controller.changes.items()):
         if change.step != "asking" and not is_outstanding(controller, LeaderElection(tp)):
             _read(turn, controller, tp, change)
 
 
 def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: tuple[AnyAnswer, ...]) -> None:
-    """The state of the partition was read or written."""
+    """ZooKeeper answered the read or the write of the partition's state: go on with the election."""
     change = controller.changes[tp]
     if change.step == "reading":
         _choose(turn, controller, tp, change, answers[0])
@@ -167,7 +167,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
-    """docs/promise.md DUR-7, SILENT-2: no leader can be elected from the ISR: ask for the ends of all live logs first."""
+    """docs/promise.md DUR-7, SILENT-2: no leader can be elected without loss: ask for the ends of all live logs first."""
     brokers = tuple(broker for broker in base.replicas if broker in live)
     led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
     return choice if led or not brokers else AskLogs(brokers)

@@ -97,7 +97,7 @@ def _back_off(turn: Turn, partition: Partition, role: Follower) -> None:
 
 
 def on_flushed(turn: Turn, partition: Partition) -> None:
-    """The appended records are durable: send the fetch that waited for it."""
+    """The follower's appended records are durable: send the next fetch, which waited for that."""
     role = partition.role
     if isinstance(role, Follower) and role.step == "fetching" and role.outstanding == 0:
         ask(turn, partition)
@@ -152,7 +152,7 @@ def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Of
 
 
 def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
-    """V3 §G run(): append, take the leader's HW, fetch on."""
+    """V3 §G run(): append the fetched records, take the leader's HW, fetch on."""
     role = partition.role
     if not isinstance(role, Follower) or role.step != "fetching" or reply.correlation != role.outstanding:
         return

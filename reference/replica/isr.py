@@ -142,7 +142,7 @@ def _read_back(turn: Turn, partition: Partition, change: IsrChange) -> None:
 
 
 def resume(turn: Turn, partition: Partition) -> None:
-    """The connection to ZooKeeper is back: read back a write whose answer was lost."""
+    """The connection to ZooKeeper is back: read back an ISR write whose answer was lost."""
     leader = partition.role
     if asks_controller(turn.config):
         return
@@ -154,7 +154,7 @@ def resume(turn: Turn, partition: Partition) -> None:
 
 
 def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResult) -> None:
-    """The controller answered the change in flight. Only the state in the answer counts, applied or not.
+    """The controller answered the ISR change in flight. Only the state in the answer counts, applied or not.
 
     A state of this epoch with a later version ends the change: no copy of it can be applied any more. If the change was refused
     and the version has not moved, a late copy may still be applied by a controller that has changed its mind. So the leader
@@ -189,7 +189,7 @@ def _withdraw(turn: Turn, partition: Partition, leader: Leader, change: IsrChang
 
 
 def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrResult) -> None:
-    """B-32, KAFKA-12686: apply an answer although a command has cleared the change that it answers."""
+    """B-32, KAFKA-12686: apply the answer to an ISR change that a command of the controller has cleared meanwhile."""
     if result.error is ErrorCode.NONE and result.state is not None:
         state = result.state
         _ended(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="applied")
@@ -205,7 +205,7 @@ def ask_later(turn: Turn, partition: Partition, leader: Leader) -> None:
 
 
 def ask_again(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """Send the same change again on the same version: at most one of its copies is applied."""
+    """Send the controller the same ISR change again, on the same version: at most one of its copies is applied."""
     if leader.change is not None and leader.change.step in ("asking", "lost") and asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)
 

@@ -29,7 +29,7 @@ _METADATA = "partition.metadata"
 
 
 class Wound(Struct, frozen=True, kw_only=True):
-    """A log that lost records: `offset` is the first whose record is gone or changed."""
+    """A log that lost records in a power loss: `offset` is the first whose record is gone or changed."""
 
     dir: int
     tp: TopicPartition
@@ -61,7 +61,7 @@ class _Book(Struct):
 
 
 def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss) -> list[Wound]:
-    """Undo unsynced changes in the directories numbered `only`; then mark the remaining bytes as durable in the ledger."""
+    """Undo unsynced changes in the log directories numbered `only`, as a power loss does; note that the rest is durable."""
     book = _book(ledger)
     chance = random.Random(loss.seed)
     wounds: list[Wound] = []
@@ -183,7 +183,7 @@ def _first_difference(before: list[bytes], after: list[bytes]) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Lose power and print the wounds. Exit code 2 if the ledger cannot be read or a number names no directory."""
+    """Simulate a power loss and print which logs lost records. Exit code 2 if the flush ledger or a directory is missing."""
     parser = argparse.ArgumentParser(prog="python -m server.lab.power", description="Simulate a power loss on log directories.")
     parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
     parser.add_argument("--dir", required=True, type=Path, action="append", metavar="DIR", help="log directories, in order")

@@ -1,4 +1,4 @@
-"""Encodes and decodes the bodies of requests and responses as msgspec Structs, in any version of Kafka's schemas.
+"""Encodes and decodes bodies of Kafka requests and responses as msgspec Structs, in any version of Kafka's schemas.
 
 kio's generated classes are the schemas: the fields of each API and version, with types and defaults. This module decodes and
 encodes instead of kio, because kio's reader trusts the length of an array (a claim of 2^31 elements ends the process) and rejects
@@ -79,27 +79,27 @@ _Write = Callable[[list[bytes], object], None]
 
 
 def read_request(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
-    """Decode the body of a request at `at`. WireError if it is malformed; bytes behind it are ignored, as in Kafka."""
+    """Decode the body of a request at position `at`. WireError if malformed; bytes behind it are ignored, as in Kafka."""
     return read_body(_request_schema(api_key, version), into, data, at)
 
 
 def read_response(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
-    """Decode the body of a response at `at`; WireError if it is malformed."""
+    """Decode the body of a response at position `at`; WireError if it is malformed."""
     return read_body(_response_schema(api_key, version), into, data, at)
 
 
 def write_request(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
-    """Encode the body of a request, in pieces to be joined."""
+    """Encode the body of a request as pieces of bytes to be joined."""
     return write_body(_request_schema(api_key, version), entity)
 
 
 def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
-    """Encode the body of a response, in pieces to be joined."""
+    """Encode the body of a response as pieces of bytes to be joined."""
     return write_body(_response_schema(api_key, version), entity)
 
 
 def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
-    """Decode a body of this schema at `at`; WireError if it is malformed."""
+    """Decode a request's or response's body of this schema at position `at`; WireError if it is malformed."""
     try:
         found = _struct_reader(schema, into)(_Cursor(data, at))
     except struct.error:
@@ -111,7 +111,7 @@ def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
 
 
 def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
-    """Encode a body of this schema, in pieces to be joined."""
+    """Encode a request's or response's body of this schema as pieces of bytes to be joined."""
     pieces: list[bytes] = []
     _struct_writer(schema, type(entity))(pieces, entity)
     return pieces

@@ -1,4 +1,4 @@
-"""Evidence of a run on real nodes: rows from the notes of the nodes and from ZooKeeper's transaction log.
+"""What a run on real brokers proves: history rows from the brokers' reports and from ZooKeeper's transaction log.
 
 The transaction log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a
 write is never recorded after its consequences. An ISR change that the leader noted in the same millisecond would be recorded
@@ -50,7 +50,7 @@ def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wal
 
 
 def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
-    """Turn one node's notes into rows of the history, in the order in which the node wrote them."""
+    """Turn what one broker reported into rows of the history, in the order in which it reported."""
     clock = RowClock(start_ns)
     recorder = Recorder(clock)
     notebooks: dict[tuple[str, int], Notebook] = {}
@@ -65,7 +65,7 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
 
 
 def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
-    """Set the incarnation of each wound (destroyed data): the one under which its node registered last before it."""
+    """Set the incarnation of each loss of data: that under which the broker registered last before it."""
     registered: dict[str | None, int | None] = {}
     rows = []
     for row in events:
@@ -78,10 +78,10 @@ def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
 
 
 class ZooKeeperEvidence:
-    """Records the rows of commits, given in their order, at the times of the transaction log."""
+    """Records history rows for ZooKeeper's committed changes, given in their order, at their times."""
 
     def __init__(self, lines: Sequence[NoteLine], starts: Iterable[ClusterEvent], *, start_ns: int, wall_ahead_ns: int) -> None:
-        """`lines`: the notes of all nodes; `starts`: the rows of the starts of their lives."""
+        """`lines`: the reports of all brokers; `starts`: the history rows of the starts of their processes."""
         self._starts = [row for row in starts if row.kind is EventKind.NODE_STARTED]
         self._clock = RowClock(start_ns)
         self.recorder = Recorder(self._clock)
@@ -97,7 +97,7 @@ class ZooKeeperEvidence:
         self._last_ns = 0
 
     def add(self, commit: AnyCommit) -> None:
-        """Record the rows of one commit."""
+        """Record the history rows of one committed change in ZooKeeper."""
         life = None
         if isinstance(commit, NodeCreated) and is_registration(commit.path):
             self._node_of[commit.session] = registrant(commit.path)

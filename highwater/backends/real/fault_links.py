@@ -1,4 +1,4 @@
-"""Faults of real links: the conditions that open windows put on each link are combined and handed to the site.
+"""Network faults on real brokers: the faults active on each link are combined into one setting for it.
 
 A link is held where one window holds it; delays are added; the highest loss counts.
 """
@@ -19,7 +19,7 @@ LOOK_S = 0.02
 
 
 class LinkFaults:
-    """Applies network faults to the links of a cluster; `servers` are the places of ZooKeeper's servers.
+    """Applies network faults to the links of a cluster; `servers` are the addresses of ZooKeeper's servers.
 
     `changing` is called with links right before they change, so that findings of probes that look at them are dropped.
     """
@@ -45,7 +45,7 @@ class LinkFaults:
         self._watched: set[str] = set()  # open windows whose effect only traffic shows
 
     async def do(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
-        """Apply a fault to links of these brokers. Returns the probe of its effect, and the links."""
+        """Apply a network fault to links of these brokers. Returns the probe of its effect, and the links."""
         pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
         if isinstance(fault, Reset):
             self._broken[window.id] = 0
@@ -62,18 +62,18 @@ class LinkFaults:
         return seen, pairs
 
     async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
-        """Hold all traffic of these links until `undo` is called for the window."""
+        """Stop all traffic of these links until `undo` is called for the fault."""
         self._of[window_id] = tuple(pairs)
         for pair in self._of[window_id]:
             self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
         return await self._apply(self._of[window_id])
 
     def closing(self, window_id: str) -> None:
-        """End the probes of this window that wait for traffic to show its effect."""
+        """End the probes of a fault that still wait for traffic to show its effect, because the fault ends."""
         self._watched.discard(window_id)
 
     async def undo(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
-        """End the link faults of this window. Returns the probe that they have ended, and the links."""
+        """End a network fault. Returns the probe that its effect is over, and the links."""
         resetting = self._resetting.pop(window_id, None)
         if resetting is not None:
             resetting.cancel()
@@ -147,7 +147,7 @@ async def _not_told_apart() -> Proof:
 
 
 def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
-    """The names of links under which `Proving` records that they were changed or probed."""
+    """The names of links under which it is recorded that they were changed or probed."""
     return tuple(f"{source}>{target}" for source, target in pairs)
 
 

@@ -1,4 +1,4 @@
-"""Faults of real nodes: processes, sessions, clocks, log directories. Overlapping windows on one node are added up here."""
+"""Faults of real brokers: processes, sessions, clocks, log directories. Overlapping faults on one broker are added up here."""
 
 import asyncio
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ class NodeFaults:
         self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """True while an open window keeps this broker down, or a fault is being applied to it or ended."""
+        """True while an active fault keeps this broker down, or a fault is being applied to it or ended."""
         return self._holds[broker].down > 0 or self._trouble[broker].hands > 0
 
     async def heal(self) -> None:
@@ -85,13 +85,13 @@ class NodeFaults:
                     await self._start(node)
 
     async def do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        """Apply a fault of a window to this broker, and start the probe of its effect."""
+        """Apply a fault to this broker, and start the probe of its effect."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._do(window, fault, broker)
 
     async def undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        """End a fault of a window on this broker."""
+        """End a fault on this broker, and start the probe that its effect is over."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._undo(window, fault, broker)

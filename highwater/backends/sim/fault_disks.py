@@ -21,7 +21,7 @@ class DiskFaults:
         self._nemesis = nemesis
 
     def do(self, opened: OpenWindow, fault: DiskFault, node: NodeHost, acting: Acting) -> None:
-        """Apply the disk fault to this node, and register how to undo it when the window closes."""
+        """Apply a disk fault to this broker, and register how to undo it at the fault's end."""
         directory = node.disk.dirs[fault.dir]
         match fault:
             case DirUnreadable():  # as the system tests of KIP-112 do to a leader and to a follower (R-317, R-318, R-319)

@@ -23,7 +23,7 @@ class LinkFaults:
         self._geography = geography
 
     def do(self, opened: OpenWindow, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> None:
-        """Apply the network fault to the links of these brokers, and register how to undo it when the window closes."""
+        """Apply a network fault to the links of these brokers, and register how to undo it at the fault's end."""
         if isinstance(fault, Partition):
             self._cut(opened, fault, brokers)
             return

@@ -31,11 +31,11 @@ class ProcessFaults:
         self._nemesis = nemesis
 
     def holds(self, node: NodeHost) -> Holds:
-        """The counts of open fault windows that keep this node down or pause it."""
+        """How many active faults keep this broker down or pause it."""
         return self._nemesis.holds[node.config.broker]
 
     def do(self, opened: OpenWindow, fault: ProcessFault, node: NodeHost, acting: Acting) -> None:
-        """Apply the process fault to this node, and register how to undo it when the window closes."""
+        """Apply a process fault to this broker, and register how to undo it at the fault's end."""
         match fault:
             case Pause():
                 self._pause(opened, node, acting)
@@ -66,12 +66,12 @@ class ProcessFaults:
                 assert_never(fault)
 
     def kill(self, opened: OpenWindow, node: NodeHost, acting: Acting, blow: "partial[None]") -> None:
-        """Call `blow` to end the process, and keep it down until the fault window closes."""
+        """Call `blow` to end a broker process, and keep it down until the fault ends."""
         self._strike(node, acting, blow)
         opened.undo.append(partial(self.let_run, node))
 
     def let_run(self, node: NodeHost) -> None:
-        """Remove one reason to keep the process down, and start the process if none is left."""
+        """Remove one reason to keep a broker down, and start it if none is left."""
         node.spring()
         if self.holds(node).release() and not node.wrong:
             node.start()
@@ -79,7 +79,7 @@ class ProcessFaults:
                 node.pause()
 
     def start_soon(self, node: NodeHost, lo_ms: int = RESTART_MS_MIN, hi_ms: int = RESTART_MS_MAX) -> None:
-        """Call `let_run` after a random delay."""
+        """After a random delay, remove one reason to keep a broker down, and start it if none is left."""
         wait_ms = self._sim.draws.between(f"restart {node.address}", lo_ms, hi_ms)
         self._sim.scheduler.after(wait_ms * MS, self.let_run, node)
 

@@ -19,7 +19,7 @@ from reference.types import BrokerId, TopicPartition, topic_of
 
 
 def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
-    """V3 §F on_wakeup: for each partition in reassigned_partition_map."""
+    """V3 §F on_wakeup: decide the next step of each partition in reassigned_partition_map."""
     agent = controller.agent
     draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(seen.assigned))
     failover, first = turn.config.variant.reassign_failover, not agent.resumed

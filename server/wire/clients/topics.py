@@ -26,20 +26,20 @@ Assignment = tuple[tuple[BrokerId, ...], ...]
 
 
 class CreatableAssignment(Struct, frozen=True):
-    """The wanted replicas of one partition."""
+    """The wanted replicas of one partition in a CreateTopics request."""
 
     partition_index: int
     broker_ids: tuple[int, ...]
 
 
 class CreatableConfig(Struct, frozen=True):
-    """A configuration entry, which is refused."""
+    """A topic configuration entry in a CreateTopics request; the broker refuses such a topic."""
 
     name: str
 
 
 class CreatableTopic(Struct, frozen=True, kw_only=True):
-    """One topic to be created; -1 for a number that is not given."""
+    """One topic of a CreateTopics request; -1 for a number that is not given."""
 
     name: str
     num_partitions: int
@@ -57,7 +57,7 @@ class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
 
 
 class TopicResult(Struct, frozen=True, kw_only=True):
-    """The result of one topic."""
+    """The result of one topic in a CreateTopics response."""
 
     name: str
     error_code: int
@@ -65,7 +65,7 @@ class TopicResult(Struct, frozen=True, kw_only=True):
 
 
 class CreateTopicsResponse(Struct, frozen=True):
-    """The fields of a CreateTopics response that are set."""
+    """The fields of a CreateTopics response that the broker sets."""
 
     topics: tuple[TopicResult, ...]
 
@@ -181,14 +181,14 @@ class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
 
 
 class DeletedTopic(Struct, frozen=True, kw_only=True):
-    """The result of one topic."""
+    """The result of one topic in a DeleteTopics response."""
 
     name: str
     error_code: int
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
-    """The fields of a DeleteTopics response that are set."""
+    """The fields of a DeleteTopics response that the broker sets."""
 
     responses: tuple[DeletedTopic, ...]
 

@@ -49,13 +49,13 @@ class _Resends(logging.Handler):
         self.log.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count a line that reports a resend."""
+        """Take a log line of librdkafka, and count it if it reports a resend."""
         line = record.getMessage()
         self.count += _REFUSED in line and not line.endswith(_COUNTED)
 
 
 class KafkaClient:
-    """The Kafka client of one workload process: one call at a time."""
+    """The Kafka client of one simulated user (workload process): performs one call at a time with librdkafka."""
 
     def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int) -> None:
         self._timeout_ms = request_timeout_ms
@@ -77,11 +77,11 @@ class KafkaClient:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:
-        """Perform one call in the client's thread."""
+        """Perform one call (produce, poll …) in the Kafka client's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, call)
 
     async def close(self) -> None:
-        """Close consumer and producers, after the call in progress."""
+        """Close the Kafka client's consumer and producers, after the call in progress."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=True)
 

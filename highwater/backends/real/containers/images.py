@@ -48,7 +48,7 @@ _DOCKER = _ROOT / "docker"
 
 
 def missing(engine: Engine) -> str | None:
-    """Which image is missing or out of date, with the command that builds it, in a sentence; None if none."""
+    """Which Docker image is missing or out of date, with the command that builds it, in a sentence; None if none."""
     if not _DOCKER.is_dir():
         return f"images can only be built in a checkout of highwater, and {_ROOT} has no folder docker/: clone the repository"
     base = engine.image_id(BASE)
@@ -63,7 +63,7 @@ def missing(engine: Engine) -> str | None:
 
 
 def build_all(engine: Engine) -> None:
-    """Build each image that is missing or out of date, and print a line for it."""
+    """Build each Docker image that is missing or out of date, and print a line for it."""
     if engine.inputs_of(BASE) != _base_inputs():
         _build_base(engine)
     base = engine.image_id(BASE)
@@ -245,7 +245,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build all images that are out of date; prints one line for an error."""
+    """Build all Docker images that are out of date; prints one line for an error."""
     try:
         with Engine() as engine:
             build_all(engine)
