@@ -28,7 +28,7 @@ _TEXTS = pa.list_(pa.string())
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column of a table; `words` is its meaning as docs/dataset.md gives it. `required`: never null."""
+    """One column of a table; `words` is its meaning. `required`: never null."""
 
     name: str
     type: pa.DataType
@@ -53,9 +53,13 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _maybe("seed", _INT, "the seed of the plan; null for a plan written by hand"),
         _of("plan", _TEXT, "name of the plan"),
         _of("plan_digest", _TEXT, "digest of the plan; equal digests are equal plans"),
-        _of("mix", _TEXT, "the fault kinds or mixes that were asked for, joined by commas; empty for the default kinds"),
+        _of(
+            "mix",
+            _TEXT,
+            "the fault kinds or mixes that were asked for, joined by commas; empty for the default kinds or if not known",
+        ),
         _of("profile", _TEXT, "the profile of the promise: `within` or `beyond`"),
-        _of("workload", _TEXT, "the workload that was asked for"),
+        _of("workload", _TEXT, "the workload that was asked for; empty where it is not known"),
         _of("backend", _TEXT, "`sim`, `process`, `docker` or another system"),
         _of("commit", _TEXT, "commit of the build that performed the run"),
         _of("outcome", _TEXT, "`completed`, `interrupted`, `incomplete` or `harness-fault`"),
@@ -97,8 +101,8 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of("key", _TEXT, "`topic-partition`, a client, or empty for the whole run"),
         _of("words", _TEXT, "the anomaly in words"),
         _of("witness", pa.list_(_INT), "indices of the rows that prove it"),
-        _maybe("at_ns", _INT, "time of its earliest witness"),
-        _of("in_effect", _TEXTS, "kinds of the faults in effect at that time, sorted"),
+        _maybe("at_ns", _INT, "time at which it was proven: of its last witness"),
+        _of("in_effect", _TEXTS, "kinds of the faults in effect at that time, sorted; a window that never acted does not count"),
     ),
     "faults": (
         _RUN,
@@ -117,12 +121,14 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of(
             "unavailable_ns",
             _INT,
-            "the longest time without an acknowledged produce on one partition whose clients tried, that began within the window",
+            "the longest time without an acknowledged produce on one partition whose clients tried, from the begin of the window "
+            "or from an acknowledgement within it",
         ),
         _maybe(
             "recovery_ns",
             _INT,
-            "from the end of the window to the first acknowledged produce on the last partition to have one; null: some had none",
+            "from the end of the window to the first acknowledged produce on the last partition to have one; null where a "
+            "partition whose clients tried had none, or no client tried",
         ),
     ),
     "calls": (

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from pipeline import session as module
 from pipeline.errors import PipelineError
-from pipeline.jobs import judge
 from pipeline.session import SETTINGS, cause, full_master, missing, parse_conf, session
 from pipeline.stamp import MISMATCH, PACKAGES, check_stamp, present_stamp
 
@@ -55,12 +54,6 @@ def test_missing_pyspark_is_reported_with_its_package(monkeypatch: pytest.Monkey
 
     with pytest.raises(PipelineError, match=r"^Spark needs PySpark: .*pip install 'highwater\[spark\]'$"), session():
         raise AssertionError("no session without PySpark")
-
-
-def test_judging_nothing_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-
-    assert judge([], master="local[2]") == []
 
 
 @pytest.mark.parametrize("master", ["", "locale", "local[many]", "local[2", "local-cluster[2]", "spark:", "http://host"])
