@@ -62,6 +62,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     digest: str = ""  # of the rows (history.digest); empty where it was not computed
     operation_rows: int | None = None  # rows in the stored table; None for a history that was not stored
     event_rows: int | None = None
+    files: dict[str, str] = {}  # SHA-256 of each stored table file, by name; empty where the history was not stored
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0
     events_handled: int = 0

@@ -8,10 +8,12 @@
     verdict.json  report.html  ...    derived from the history later
 
 A file is written under a temporary name and renamed, so it is never partial. The manifest is replaced last: a folder whose
-manifest says "completed" holds everything. The manifest counts the rows of the tables and has their digest. Tables that do not
-fit it (of another run, or with rows cut off) are refused, because half a history would be judged like a whole one.
+manifest says "completed" holds everything. The manifest has the SHA-256 and the number of rows of each table file, and the digest
+of all rows. Tables that do not fit it (of another run, edited, or with rows cut off) are refused, because half a history would be
+judged like a whole one.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -111,12 +113,17 @@ class RunWriter:
 def save(directory: Path, history: History) -> None:
     """Write a history as the Parquet files and the manifest of a run folder."""
     digest = history.manifest.digest
-    write_file(directory / OPERATIONS, parquet.encode(history.operations_table, digest=digest))
-    write_file(directory / EVENTS, parquet.encode(history.events_table, digest=digest))
-    counted = msgspec.structs.replace(
-        history.manifest, operation_rows=history.operations_table.num_rows, event_rows=history.events_table.num_rows
+    tables = {OPERATIONS: history.operations_table, EVENTS: history.events_table}
+    encoded = {name: parquet.encode(table, digest=digest) for name, table in tables.items()}
+    for name, data in encoded.items():
+        write_file(directory / name, data)
+    proven = msgspec.structs.replace(
+        history.manifest,
+        operation_rows=history.operations_table.num_rows,
+        event_rows=history.events_table.num_rows,
+        files={name: hashlib.sha256(data).hexdigest() for name, data in encoded.items()},
     )
-    write_file(directory / MANIFEST, encode_manifest(counted))
+    write_file(directory / MANIFEST, encode_manifest(proven))
 
 
 def encode_manifest(manifest: RunManifest) -> bytes:
@@ -127,11 +134,12 @@ def encode_manifest(manifest: RunManifest) -> bytes:
 def load_manifest(directory: Path) -> RunManifest:
     """Read the manifest of a run folder as stored. Raises HistoryError where it is absent, foreign or of an unknown version."""
     path = directory / MANIFEST
+    _refuse_special(path)
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HistoryError(f"{path}: not the manifest of a run: {error}") from error
     if manifest.schema_version not in READ_VERSIONS:
         raise HistoryError(f"{path}: {unread_version(manifest.schema_version)}")
@@ -145,12 +153,6 @@ def is_finished(directory: Path) -> bool:
     return not (directory / JOURNAL).exists() or load_manifest(directory).outcome != "incomplete"
 
 
-def is_current(directory: Path) -> bool:
-    """Whether the manifest and the tables of a finished run are of this schema version and not of an earlier one."""
-    version = load_manifest(directory).schema_version
-    return version == SCHEMA_VERSION and all(parquet.is_current(directory / name) for name in (OPERATIONS, EVENTS))
-
-
 def load_run(directory: Path) -> History:
     """Read the history of a run folder. A killed run gives the rows of its journal with the outcome "incomplete".
 
@@ -160,10 +162,13 @@ def load_run(directory: Path) -> History:
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
     operations, events = directory / OPERATIONS, directory / EVENTS
-    check_rows(directory, manifest, operations=parquet.check(operations, "operations"), events=parquet.check(events, "events"))
+    for path in (operations, events):
+        _refuse_special(path)
+    _check_rows(directory, manifest, operations=parquet.check(operations, "operations"), events=parquet.check(events, "events"))
+    _check_files(directory, manifest)
     history = History.stored(manifest, operations=operations, events=events)
-    # Files written for this digest need not be read to verify it: their pages have checksums. The rows of other files may be the
-    # same, so their digest is computed.
+    # Files that were written for this digest need not be read to verify it: the manifest has their SHA-256, and in older runs
+    # their pages have checksums. The rows of other files may be the same, so their digest is computed.
     as_written = all(parquet.digest_of(path) == manifest.digest for path in (operations, events))
     if manifest.digest and not as_written:
         found = versions.digest_in(manifest.schema_version, history.operations, history.events)
@@ -174,15 +179,39 @@ def load_run(directory: Path) -> History:
     return History.stored(versions.upgraded_manifest(manifest, history.digest), operations=operations, events=events)
 
 
-def check_rows(directory: Path, manifest: RunManifest, *, operations: int, events: int) -> None:
+def _check_rows(directory: Path, manifest: RunManifest, *, operations: int, events: int) -> None:
     """Raise HistoryError unless the tables have as many rows as the manifest counts. A manifest without counts fits all."""
     for what, said, found in (("operations", manifest.operation_rows, operations), ("events", manifest.event_rows, events)):
         if said is not None and said != found:
             raise _foreign_tables(directory, f"{said} rows of {what}", str(found))
 
 
+def _check_files(directory: Path, manifest: RunManifest) -> None:
+    """Raise HistoryError unless each table file has the SHA-256 of the manifest. A manifest without `files` fits all."""
+    for name in (OPERATIONS, EVENTS) if manifest.files else ():
+        said, found = manifest.files.get(name, "of no file"), sha256_of(directory / name)
+        if said != found:
+            raise HistoryError(f"{directory / name}: not the file of the manifest, whose SHA-256 is {said:.16}, not {found:.16}")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex. Takes about 1 ms a MB. Raises HistoryError where the file cannot be read."""
+    _refuse_special(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
+
+
 def _foreign_tables(directory: Path, said: str, found: str) -> HistoryError:
     return HistoryError(f"{directory}: the tables do not belong to the manifest: it says {said}, they hold {found}")
+
+
+def _refuse_special(path: Path) -> None:
+    """Raise HistoryError for a pipe, a device or a folder: opening a pipe would wait forever."""
+    if os.path.exists(path) and not os.path.isfile(path):  # unlike the methods of Path, these never raise
+        raise HistoryError(f"{path}: cannot be read: not a regular file")
 
 
 def load(path: Path) -> History:
@@ -197,8 +226,15 @@ def load(path: Path) -> History:
 
 
 def find_runs(path: Path) -> tuple[Path, ...]:
-    """The run folders at or below a path, sorted. Raises HistoryError where there is none."""
-    found = tuple(sorted(manifest.parent for manifest in path.rglob(MANIFEST)))
+    """The run folders at or below a path, sorted. Raises HistoryError where there is none.
+
+    A folder that cannot be listed is taken for a run, so that reading it says why.
+    """
+    unreadable: list[Path] = []
+    # Unlike `rglob`, `walk` also finds a manifest that is a broken link.
+    walked = os.walk(path, onerror=lambda error: unreadable.append(Path(error.filename)))
+    found = [Path(folder) for folder, folders, files in walked if MANIFEST in (*folders, *files)]
+    found += [folder for folder in unreadable if folder.is_dir()]
     if not found:
         raise HistoryError(f"{path}: no run is stored here" if path.exists() else f"{path}: no such folder")
-    return found
+    return tuple(sorted(found))

@@ -14,7 +14,7 @@ from history.manifest import FaultCount
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """One run of a campaign. `validity` is None if the harness failed; `error` then holds the reason."""
+    """One run on a campaign's index page. `validity` is None if the harness failed; `error` then holds the reason."""
 
     name: str
     seed: int | None
@@ -35,7 +35,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 class GoalRow(Struct, frozen=True, kw_only=True):
-    """How often all runs together reached a goal. `wanted` marks the goals that the campaign had to reach."""
+    """How often all runs of a campaign together reached a goal. `wanted` marks the goals that it had to reach."""
 
     name: str
     count: int
@@ -44,7 +44,7 @@ class GoalRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTotal:
-    """One kind of fault over all runs."""
+    """One kind of fault, counted over all runs of a campaign."""
 
     kind: str
     runs: int
@@ -57,7 +57,7 @@ class FaultTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPage:
-    """The view model of the index page."""
+    """The view model of a campaign's index page."""
 
     title: str
     repeat: str
@@ -69,7 +69,7 @@ class CampaignPage:
 
 
 def campaign_of(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> CampaignPage:
-    """Make the index page of many runs, worst runs first."""
+    """Make the index page of a campaign's runs, worst runs first."""
     anomalies = _anomalies(rows)
     return CampaignPage(
         title=title,

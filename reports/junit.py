@@ -16,7 +16,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def junit_xml(rows: Sequence[RunRow], *, suite: str) -> str:
-    """Return the document, with the cases in the order of the rows."""
+    """Return the JUnit XML document, with one test case for each run, in order."""
     root = Element("testsuites")
     cases = SubElement(root, "testsuite", name=_clean(suite), tests=str(len(rows)))
     counts = {"failures": 0, "errors": 0, "skipped": 0}
@@ -38,7 +38,7 @@ def junit_xml(rows: Sequence[RunRow], *, suite: str) -> str:
 
 
 def _outcome(row: RunRow) -> tuple[str, str, str] | None:
-    """Element, counter and message; None for a run that passed."""
+    """The JUnit element (failure, error, skipped) and message for a judged run; None for a run that passed."""
     if row.validity is None:
         return ("error", "errors", f"the harness failed: {row.error}")
     if row.validity is Validity.INVALID:

@@ -64,7 +64,6 @@ def _below(store: Path, name: str | None) -> str | None:
 
 
 def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
-    """The requested plan, and the command that repeats the run."""
     if (seed is None) == (path is None):
         raise UsageError("give either --seed S or --plan FILE")
     if seed is not None:
