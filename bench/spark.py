@@ -1,8 +1,8 @@
 """`make bench-spark`: campaigns, judging and analytics on Spark beside the path without it, in one run on one machine.
 
 Seconds are CPU seconds of all processes: driver, JVM, Python workers and their daemons. Both sides must give the same result. The
-sizes are options, so that a small run shows whether everything works; the asks are for the sizes of the defaults. The machine must
-be idle; its load at the start is printed with the table.
+sizes are options, so that a small run shows whether everything works; the asks are for the sizes of the defaults. The machine
+must be idle; its load at the start is printed with the table.
 
     python -m bench.spark [campaign judge giant dataset] [--seeds 500] [--runs 1000] [--rows 10000000] [--giant-rows 100000000]
 """
