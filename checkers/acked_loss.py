@@ -31,7 +31,7 @@ from checkers.verdict import Cut, Findings
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Find the promised records that one partition lost. Ignores its argument `cuts`, because this checker produces them."""
+    """Find the promised records that one partition lost. Ignores its argument `cuts` (excused losses), which it produces."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:

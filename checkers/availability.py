@@ -1,4 +1,4 @@
-"""Liveness after healing, never part of safety (docs/promise.md §6).
+"""Liveness checks: the cluster is whole again in time after all faults ended; never part of safety (docs/promise.md §6).
 
 B after the harness has healed the cluster, it must be whole: one controller, every broker registered, every partition led by the
 leader in ZooKeeper with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
@@ -52,7 +52,7 @@ def deadline_ns(facts: Facts) -> int | None:
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the whole cluster after healing (LIVE-1 and LIVE-4):
+    """Judge liveness of the whole cluster after all faults ended (LIVE-1 and LIVE-4):
 
     one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin.
     """
@@ -100,7 +100,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """Return the requests that an administrator still found in ZooKeeper's /admin after the final reads began (LIVE-4)."""
+    """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -160,18 +160,18 @@ class _Partition:
             self.hw = row.hw
 
     def see_swap(self, row: EventRow) -> None:
-        """Note that a directory was swapped before the broker made a log there; a log has a wound row of its own."""
+        """Note that the log directory was replaced by an empty one before the broker made a log of the partition there."""
         if row.node not in self.made:
             self.wounded.see(row)
             self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
-        """True if the harness emptied every counted-on replica, so that the partition may stay offline (SILENT-2)."""
+        """True if the harness emptied every replica that counts, so that the partition may stay offline (SILENT-2)."""
         counted = self.standing.counted_on()
         return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
 
     def lacks(self, when: str) -> list[str]:
-        """Describe what is missing now: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
+        """Describe what the partition lacks: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
         why = []
@@ -210,7 +210,7 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """Describe the violations of LIVE-2 (acknowledgements) and LIVE-3 (final reads) that clients observed after the bound."""
+    """Describe what clients missed after the bound B: acknowledgements (LIVE-2) or records in final reads (LIVE-3)."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):

@@ -1,4 +1,4 @@
-"""Only replicas outside the ISR are deleted, and the log of a deleted topic is not written again.
+"""Checker of deletions: only replicas outside the ISR are deleted, and a deleted topic's log is not written again.
 
 Source: RES of the catalogue (B-48, B-52, B-53, B-59); V3 §F step 3.2.4, R-236. No replica in ZooKeeper's ISR is deleted unless
 its topic's deletion was requested. After a broker has deleted a log of a topic under deletion, it appends nothing under that

@@ -10,7 +10,7 @@ from checkers.linearizability.registry import NAMES, model_named
 
 
 class Judge(Struct, frozen=True, kw_only=True):
-    """The description of one judge, with the fields of `checkers.checker.Checker`. `group`: what is judged separately."""
+    """The description of one judge of foreign histories, for docs/properties.md. `group`: what is judged separately."""
 
     name: str
     claim: str
@@ -104,7 +104,7 @@ def document() -> str:
 
 
 def _forbidden(name: str) -> str:
-    """List the anomalies that a level forbids; for a strong level, its base level and the anomalies that it adds."""
+    """List the anomalies that an isolation level forbids; for a strong level, those that it adds to its base level."""
     base = name.removeprefix("strong-").removeprefix("session-") if name.startswith("strong-") else ""
     added = FORBIDS[name] - FORBIDS.get(base, frozenset())
     return (f"all of {base}, and " if base else "") + _listed(sorted(added))

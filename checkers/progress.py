@@ -1,4 +1,4 @@
-"""Progress during the run: if no fault is in force for longer than the bound B, writes are acknowledged again.
+"""Checker of progress during the run: if no fault is active for longer than the bound B, writes are acknowledged again.
 
 docs/promise.md §6 bounds the silence after healing by B. A calm in the middle of a run, when every fault that began has ended, is
 no different: from B after its start until the next fault begins, writes with acks=all to a partition must be acknowledged.
@@ -23,7 +23,7 @@ NAME = "progress"
 
 
 def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
-    """Return start and end (ns) of each period of the run in which no fault was in force."""
+    """The start and end (ns) of each period of a run in which no fault was active."""
     in_force: set[str] = set()
     since: int | None = None
     calms: list[tuple[int, int]] = []
@@ -40,7 +40,9 @@ def _calms(events: pl.DataFrame, until_ns: int) -> list[tuple[int, int]]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition; the count `acked_under_faults` is the number of calls acknowledged before healing began."""
+    """Judge progress of one partition; the count `acked_under_faults` is how many calls were acknowledged before the faults
+    ended.
+    """
     topic, number = partition_of(operations, events)
     if facts.healed_at_ns is None:
         return Findings()

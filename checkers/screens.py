@@ -1,4 +1,4 @@
-"""Fast pre-checks on columns: if one shows that a checker would find nothing in a partition, the checker skips it.
+"""Fast pre-checks on columns ("screens"): when one shows that a checker would find nothing in a partition, it skips it.
 
 A screen may suspect a good partition, but never passes a bad one. The checker then walks the rows of suspected partitions only.
 Screens know neither cuts nor events, so partitions that have either are always walked.
@@ -15,7 +15,7 @@ from checkers.columns import NONE, OFFSET_BITS, Columns, Flags, Ints, packed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screened:
-    """The result of a pre-check, for each partition: whether the checker must read it row by row, and the checker's counts.
+    """The result of a fast pre-check, for each partition: whether the checker must read it row by row, and the checker's counts.
 
     The counts are valid for partitions that are not read.
     """
@@ -28,32 +28,32 @@ Screen = Callable[[Columns], Screened]
 
 
 def offset_agreement(columns: Columns) -> Screened:
-    """Suspect partitions where one offset has two values. Equal keys are neighbours in the sorted order."""
+    """Fast pre-check: suspect partitions where one offset has two values, which are neighbours when sorted."""
     keys, values = columns.by_offset
     differ = (keys[1:] == keys[:-1]) & (values[1:] != values[:-1])
     return Screened(suspect=columns.named(keys[1:][differ] >> OFFSET_BITS))
 
 
 def acked_loss(columns: Columns) -> Screened:
-    """Suspect partitions where a poll skips an offset that another answer gave to a client: without broker rows the only loss."""
+    """Fast pre-check: suspect partitions where a poll skips an offset of which another answer told a client."""
     count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
     return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
 def polls(columns: Columns) -> Screened:
-    """Suspect partitions where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
+    """Fast pre-check: suspect partitions where offsets in an answer do not rise, or a poll skips a known offset."""
     turns = columns.turns
     told = turns.ok & (turns.poll | turns.acks_all)
     return Screened(suspect=_passes_over(columns) | columns.named(turns.part[told & ~_rises(columns)]))
 
 
 def committed_offsets(columns: Columns) -> Screened:
-    """Suspect nothing: without commits nothing can be found, and partitions with commits are always read row by row."""
+    """Fast pre-check: suspect nothing, as partitions with committed offsets are always read row by row."""
     return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
 
 
 def _passes_over(columns: Columns) -> Flags:
-    """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
+    # Find partitions with a poll that does not return exactly the known offsets from its position to its last record.
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
@@ -73,7 +73,7 @@ def _passes_over(columns: Columns) -> Flags:
 
 
 def _rises(columns: Columns) -> Flags:
-    """For each invocation or completion, whether its offsets rise from row to row."""
+    # For each invocation or completion, whether its offsets rise from row to row.
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]
@@ -82,7 +82,7 @@ def _rises(columns: Columns) -> Flags:
 
 
 def order(columns: Columns) -> Screened:
-    """Suspect partitions with an acknowledgement out of order, or with a value that was read but not sent there before."""
+    """Fast pre-check: suspect partitions with an acknowledgement out of order, or a value read but not sent there before."""
     return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
 
 
@@ -125,7 +125,7 @@ def _read_unsent(columns: Columns) -> Flags:
 
 
 def duplicates(columns: Columns) -> Screened:
-    """Suspect partitions where a value was read at two offsets, or an idempotent producer's values are out of order."""
+    """Fast pre-check: suspect partitions where a value was read at two offsets, or an idempotent producer's out of order."""
     turns = columns.turns
     read = columns.read[columns.offset[columns.read] >= 0]
     code, offset, part = columns.value[read], columns.offset[read], columns.part[read]

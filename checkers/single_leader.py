@@ -1,4 +1,4 @@
-"""At most one leader commits in each leader epoch, and at most one controller holds each controller epoch.
+"""Checker: in each leader epoch at most one broker commits, and in each controller epoch at most one is controller.
 
 Two brokers may both believe that they lead while a change of leader spreads. They must not both advance the HW in one epoch. The
 evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.

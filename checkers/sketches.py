@@ -1,4 +1,4 @@
-"""Run a checker on a history written in a few lines, for examples.
+"""Run a checker on a history written in a few lines, for the examples in docstrings.
 
 A line is a row: `ok poll offset=0 value=a` for an operation, `hw node=b1 hw=2 leo=2` for an event (docs/history-format.md names
 the columns). Nodes in a list are joined by commas. Defaults: topic t, partition 0, life 1, process 1, epoch 1, acks -1, HW of a
@@ -40,7 +40,7 @@ _NODE_KINDS = {
 
 
 def sketch(checker: str, *lines: str) -> list[str]:
-    """Return the anomaly kinds that one checker finds in these lines, then its unchecked reasons, then why it is not live.
+    """Return the anomaly kinds that one checker finds in a history of these few lines, then its other reasons.
 
     KeyError if there is no such checker.
     """
@@ -62,7 +62,6 @@ def sketch(checker: str, *lines: str) -> list[str]:
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    """The columns of each row, as text."""
     open_calls: set[object] = set()
     for line in lines:
         first, *rest = line.split()
@@ -93,7 +92,6 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
-    """The manifest of a completed run that lasts one hour."""
     promise = Promise(
         topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,

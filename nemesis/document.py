@@ -98,7 +98,7 @@ def _parameters(fault: type[Struct]) -> Iterator[str]:
 
 
 def _words(annotation: object) -> str:
-    """A type in words: its values for a Literal."""
+    """Describe the type of a fault's parameter; for a Literal list its values."""
     if get_origin(annotation) is Literal:
         return ", ".join(str(value) for value in get_args(annotation))
     if get_origin(annotation) is tuple:
@@ -113,7 +113,7 @@ def _ability(backend: Backend, sample: AnyFault) -> str:
 
 
 def sample(fault: type[Struct]) -> AnyFault:
-    """A fault of this type with its defaults, and 1 for parameters without one."""
+    """A fault of this type with its default parameters, and 1 for parameters without a default."""
     required = {field.encode_name: 1 for field in msgspec.structs.fields(fault) if field.required}
     return msgspec.convert({"fault": _tag(fault), **required}, type=AnyFault)  # type: ignore[no-any-return]
 

@@ -27,6 +27,8 @@ from msgspec import Struct
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row, State
 from pipeline.local import call_on_processes
+from pipeline.session import cause
+from pipeline.stamp import MISMATCH, check_stamp, present_stamp
 from pipeline.storage import storage_at
 
 if TYPE_CHECKING:
@@ -221,7 +223,7 @@ def _rows_on_spark(
                 raise PipelineError(f"{job.ledger}: {words}")
             continue
         marks = {key: count for key, count in ledger.marks().items() if key in missing and key in tried}
-        if not marks and len(missing) == before:
+        if MISMATCH in spark_job.failure or (not marks and len(missing) == before):
             raise PipelineError(f"Spark gave up: {spark_job.failure}")
         for key, count in marks.items():
             if len(batch) == 1 and count >= ATTEMPTS_MAX:
@@ -289,7 +291,7 @@ class _SparkJob:
             self._context.setJobGroup(self._group, "highwater", interruptOnCancel=True)
             self._run()
         except (PySparkException, Py4JError, OSError) as error:
-            self.failure = _cause(str(error))
+            self.failure = cause(str(error))
         finally:
             self._stirred.set()
 
@@ -301,17 +303,13 @@ class _SparkJob:
         self._thread.join(_CANCEL_S_MAX)
 
 
-def _cause(words: str) -> str:
-    """The line of a Spark error that says most: the Python exception, else the first line."""
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    raised = [line for line in lines if re.match(r"(?!org\.apache)(\w+\.)*\w*(Error|Exception)\b", line)]
-    return next(iter(raised or lines), "no reason given")
-
-
 def _task(job: Job, permitted: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    driver = present_stamp()
+
     def perform_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        check_stamp(driver)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the driver decides what is kept
         context = TaskContext.get()
         attempt = 1 if context is None else context.attemptNumber() + 1

@@ -66,13 +66,13 @@ class Row(NamedTuple):
     wrong: int
 
     def words(self) -> str:
-        """Format the row as Markdown."""
+        """Format the result of one judge as a Markdown table row."""
         numbers = [f"{value:,}" if isinstance(value, int) else value for value in self[1:]]
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
 def _shown(wrong: list[str]) -> int:
-    """Write the shortest disagreement to stderr; return the number of disagreements."""
+    """Print the shortest history on which judge and definition disagree; return the number of disagreements."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
     return len(wrong)
@@ -113,7 +113,7 @@ def _logs(what: str, count: int, part: int) -> list[Row]:
 
 
 def joined(rows: list[Row]) -> list[Row]:
-    """Sum the rows of each judge over the parts of its histories."""
+    """Add up the results of each judge over the parts of its histories."""
     found: dict[str, Row] = {}
     for row in rows:
         one = found.get(row.judge)
@@ -130,7 +130,7 @@ def _number(told: str) -> int:
 
 
 def page(rows: list[Row], old: str) -> str:
-    """Return docs/proof.md with these rows; rows of other judges are taken from the old page."""
+    """Return the text of docs/proof.md with these results; rows of other judges are taken from the old page."""
     kept = [
         line for line in old.splitlines() if line.startswith("| ") and line.endswith(" |") and not line.startswith("| judge ")
     ]
@@ -144,7 +144,7 @@ _PART = 5_000  # histories of logs in one task
 
 
 def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """Return all comparisons to run, the longest first.
+    """Return all comparisons of judges with definitions to run, the longest first.
 
     Cycles are a part of list-append and use a fifth of its histories.
     """
@@ -159,7 +159,7 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
 
 
 def main() -> int:
-    """Run the comparisons; return 0 if judges and definitions agree on every history, else 1."""
+    """Compare judges with their definitions; return 0 if they agree on every history, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)
