@@ -295,6 +295,15 @@ def decode(data: bytes, *, name: str = "record") -> Record:
     return Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
 
 
+def run_of(data: bytes, *, name: str = "record") -> str:
+    """The key of the run of an encoded record; reads the row of `runs` alone. Raises PipelineError as `decode` does."""
+    try:
+        runs = pq.read_table(pa.BufferReader(data), columns=["runs"], use_threads=False).column("runs")
+        return str(runs[0][0]["run"])
+    except (OSError, KeyError, IndexError, pa.ArrowException) as error:
+        raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
+
+
 def _rows_of(column: pa.ChunkedArray, table: Table) -> pa.Table:
     rows = column.combine_chunks()
     rows = rows.chunk(0) if isinstance(rows, pa.ChunkedArray) else rows

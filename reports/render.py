@@ -4,7 +4,7 @@ Autoescape is on, undefined names are errors, styles and figures are inline, not
 view model gives the same bytes.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> s
     return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
 
 
-def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
+def campaign_html(rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
     """Render the index page of a campaign."""
     return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals))
 

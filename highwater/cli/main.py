@@ -26,6 +26,7 @@ from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
+from highwater.cli.store import compact, ingest, verify
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
@@ -50,8 +51,11 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     faults,
     clean,
 )
-# Under `highwater admin`.
-ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
+# Commands below one word, `highwater admin reassign`: the word, its help, the commands.
+GROUPS: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = (
+    ("admin", "Administration of a cluster through ZooKeeper.", (reassign,)),
+    ("store", "A dataset of runs as Parquet, for Spark, Polars and DuckDB.", (ingest, compact, verify)),
+)
 
 
 def build() -> typer.Typer:
@@ -67,10 +71,11 @@ def build() -> typer.Typer:
     app.callback()(_options)
     for command in COMMANDS:
         app.command()(command)
-    admin = typer.Typer(rich_markup_mode=None)
-    for command in ADMIN_COMMANDS:
-        admin.command()(command)
-    app.add_typer(admin, name="admin", help="Administration of a cluster through ZooKeeper.")
+    for name, words, commands in GROUPS:
+        group = typer.Typer(rich_markup_mode=None)
+        for command in commands:
+            group.command()(command)
+        app.add_typer(group, name=name, help=words)
     return app
 
 
