@@ -2,8 +2,10 @@
 
 A location is a path, or a URI such as `s3://bucket/folder?region=eu-central-1` or, for a server other than Amazon's,
 `s3://bucket/folder?endpoint_override=http://host:port`. It can be handed to another process, which opens the same store with
-`storage_at`; so it holds no credentials, which come from the environment of each process. `write` makes a file whole or not at all;
-no other operation is atomic, so whoever writes several files writes the one that names them last.
+`storage_at`; so it holds no credentials, which come from the environment of each process.
+
+`write` makes a file whole or not at all. No other operation is atomic: of several files, the one that names the others is written
+last.
 """
 
 import re
