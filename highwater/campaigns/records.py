@@ -1,4 +1,4 @@
-"""The records in a campaign's folder, one for each row of its ledger: those that workers wrote, and those of runs without a result."""
+"""The records in a campaign's folder, one for each row of its ledger: those of workers, and those of runs without a result."""
 
 from functools import cached_property
 
