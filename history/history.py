@@ -39,7 +39,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 class History:
     """The recorded history of one run. `operations` and `events` are in the order of `index` (and slot)."""
 
-    _files: tuple[Path, Path] | None = None  # Parquet files of operations and events that were not read yet
+    _files: tuple[Sequence[Path], Sequence[Path]] | None = None  # Parquet files of both tables; rows are read on demand
 
     def __init__(
         self, manifest: RunManifest, *, operations: Sequence[Operation] = (), events: Sequence[ClusterEvent] = ()
@@ -58,8 +58,11 @@ class History:
         return history
 
     @classmethod
-    def stored(cls, manifest: RunManifest, *, operations: Path, events: Path) -> "History":
-        """Make a history from Parquet files that passed `history.parquet.check`. They are read on demand."""
+    def stored(cls, manifest: RunManifest, *, operations: Sequence[Path], events: Sequence[Path]) -> "History":
+        """Make a history from Parquet files that passed `history.parquet.check`, one of each table or one for each part.
+
+        They are read on demand.
+        """
         history = cls.__new__(cls)
         history.manifest = manifest
         history._files = (operations, events)
@@ -78,18 +81,22 @@ class History:
     @cached_property
     def operations_table(self) -> pa.Table:
         """The operations as an Arrow table."""
-        return parquet.read(self._files[0], "operations") if self._files else schema.to_table("operations", self.operations)
+        if self._files:
+            return _in_order([parquet.read(path, "operations") for path in self._files[0]], ("index", "slot"))
+        return schema.to_table("operations", self.operations)
 
     @cached_property
     def events_table(self) -> pa.Table:
         """The events as an Arrow table."""
-        return parquet.read(self._files[1], "events") if self._files else schema.to_table("events", self.events)
+        if self._files:
+            return _in_order([parquet.read(path, "events") for path in self._files[1]], ("index",))
+        return schema.to_table("events", self.events)
 
     @property
     def operation_rows(self) -> int:
         """The number of rows of the operations. Reads only the footer of a file that was not read yet."""
         if self._files and "operations_table" not in self.__dict__:
-            return parquet.check(self._files[0], "operations")
+            return sum(parquet.check(path, "operations") for path in self._files[0])
         return len(self.operations) if "operations" in self.__dict__ else self.operations_table.num_rows
 
     @property
@@ -98,15 +105,18 @@ class History:
         return len(self.operations_of(("index",))["index"].unique())
 
     def operations_of(self, names: Sequence[str]) -> pa.Table:
-        """Select columns of the operations. Of a file that was not read yet, read only these, with dictionaries for texts."""
+        """Select columns of the operations. Of a file that was not read yet, read only these, with dictionaries for texts.
+
+        Rows of several files come file by file.
+        """
         if self._files and "operations_table" not in self.__dict__:
-            return parquet.read_columns(self._files[0], "operations", names)
+            return pa.concat_tables(parquet.read_columns(path, "operations", names) for path in self._files[0])
         return self.operations_table.select(names)
 
     def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """Return the operation rows that `keep` selects. A file that was not read yet is read and filtered part by part."""
         if self._files and "operations_table" not in self.__dict__:
-            kept = [keep(schema.to_frame(part)) for part in parquet.parts(self._files[0], "operations")]
+            kept = [keep(schema.to_frame(rows)) for path in self._files[0] for rows in parquet.parts(path, "operations")]
             return pl.concat(kept) if kept else self.operations_frame
         return keep(self.operations_frame)
 
@@ -165,6 +175,11 @@ class History:
         rows: dict[int, tuple[Operation, ...] | ClusterEvent] = dict(by_index(self.operations))
         rows.update((event.index, event) for event in self.events)
         return rows
+
+
+def _in_order(tables: list[pa.Table], by: tuple[str, ...]) -> pa.Table:
+    """Join the tables of the parts of a history, sorted."""
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by([(name, "ascending") for name in by])
 
 
 def by_index(operations: Sequence[Operation]) -> Iterator[tuple[int, tuple[Operation, ...]]]:

@@ -7,6 +7,7 @@ in `type` or `kind`.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,12 +20,15 @@ from history.versions import upgraded_table
 _DIGEST_KEY = b"highwater.digest"
 
 
-def encode(table: pa.Table, *, digest: str = "") -> bytes:
-    """Encode a table as a Parquet file, zstd compressed. `digest` is the digest of the history that the table belongs to."""
+def encode(table: pa.Table, *, digest: str = "", group_rows: int | None = None) -> bytes:
+    """Encode a table as a Parquet file, zstd compressed. `digest` is the digest of the history that the table belongs to.
+
+    A row group has `group_rows` rows, by default about a million.
+    """
     if digest:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), _DIGEST_KEY: digest.encode()})
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    pq.write_table(table, sink, row_group_size=group_rows, compression="zstd", write_page_checksum=True)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
@@ -75,6 +79,44 @@ def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
                 yield upgraded_table(table, found)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
+
+
+class IndexedRows(NamedTuple):
+    """A row group of a file: its number, its first and last index, and its number of rows."""
+
+    group: int
+    first: int
+    last: int
+    rows: int
+
+
+def indexed_rows(path: Path) -> list[IndexedRows]:
+    """The row groups of a file that `check` passed, from its footer. Raises HistoryError where the footer has no bounds."""
+    found = []
+    with pq.ParquetFile(path) as file:
+        column = file.schema_arrow.names.index("index")
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            bounds = group.column(column).statistics
+            if bounds is None or not bounds.has_min_max:
+                raise HistoryError(f"{path}: the footer has no bounds of column index, so the file cannot be read by range")
+            found.append(IndexedRows(number, bounds.min, bounds.max, group.num_rows))
+    return found
+
+
+def read_groups(path: Path, table: TableName, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
+    """Read some columns of some row groups of a file that `check` passed, in the current version. Raises HistoryError as `read`
+    does.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            found = file.read_row_groups(list(groups), columns=list(names), use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+    refusal = content_complaint(table, found)
+    if refusal is not None:
+        raise HistoryError(f"{path}: {refusal}")
+    return found
 
 
 def check(path: Path, table: TableName) -> int:

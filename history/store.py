@@ -5,6 +5,7 @@
     history.jsonl        the journal: only while the run is being recorded, or after it was killed
     operations.parquet   the history of a finished run
     events.parquet
+    operations/ events/  instead of the two tables: the parts of a large history (history.parts)
     verdict.json  report.html  ...    derived from the history later
 
 A file is written under a temporary name and renamed, so it is never partial. The manifest is replaced last: a folder whose
@@ -14,18 +15,19 @@ fit it (of another run, or with rows cut off) are refused, because half a histor
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from history import jsonl, parquet, versions
+from history import jsonl, parquet, parts, versions
 from history.errors import HistoryError
 from history.history import History
-from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
+from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest, StoredPart
 from history.recorder import Recorder
-from history.schema import unread_version
+from history.schema import TableName, unread_version
 
 MANIFEST = "manifest.json"
 PLAN = "plan.yaml"
@@ -36,6 +38,9 @@ VERDICT = "verdict.json"
 REPORT = "report.html"
 
 _FILES = (MANIFEST, VERDICT, REPORT, OPERATIONS, EVENTS, JOURNAL, PLAN)
+SPLIT_ROWS = 2_000_000  # a history with more rows is stored in parts
+_SUFFIX = ".parquet"
+_TABLES: tuple[tuple[TableName, str], ...] = (("operations", OPERATIONS), ("events", EVENTS))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -88,6 +93,7 @@ class RunWriter:
         # Files of an earlier run in the same folder must not be taken for files of this run.
         for name in _FILES:
             (directory / name).unlink(missing_ok=True)
+        _remove_parts(directory)
         started = msgspec.structs.replace(manifest, outcome="incomplete")
         write_file(directory / PLAN, plan)
         write_file(directory / MANIFEST, encode_manifest(started))
@@ -108,15 +114,51 @@ class RunWriter:
         self._journal.close(complete=False)
 
 
-def save(directory: Path, history: History) -> None:
-    """Write a history as the Parquet files and the manifest of a run folder."""
-    digest = history.manifest.digest
-    write_file(directory / OPERATIONS, parquet.encode(history.operations_table, digest=digest))
-    write_file(directory / EVENTS, parquet.encode(history.events_table, digest=digest))
+def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS) -> None:
+    """Write a history as the Parquet files and the manifest of a run folder, in parts if it has more than `split_rows` rows."""
+    operations, events, digest = history.operations_table, history.events_table, history.manifest.digest
+    _remove_parts(directory)
+    if operations.num_rows + events.num_rows > split_rows:
+        stored = [save_part(directory, number, part, digest=digest) for number, part in enumerate(parts.cut(operations, events))]
+        save_manifest_of_parts(directory, history.manifest, stored)
+        return
+    write_file(directory / OPERATIONS, parquet.encode(operations, digest=digest))
+    write_file(directory / EVENTS, parquet.encode(events, digest=digest))
     counted = msgspec.structs.replace(
-        history.manifest, operation_rows=history.operations_table.num_rows, event_rows=history.events_table.num_rows
+        history.manifest, operation_rows=operations.num_rows, event_rows=events.num_rows, parts=()
     )
     write_file(directory / MANIFEST, encode_manifest(counted))
+
+
+def save_part(directory: Path, number: int, part: parts.Part, *, digest: str = "") -> StoredPart:
+    """Write the tables of one part. Part 0 holds the rows without a partition. Afterwards call `save_manifest_of_parts`."""
+    name = parts.part_name(number)
+    for table, rows in (("operations", part.operations), ("events", part.events)):
+        write_file(directory / table / f"{name}{_SUFFIX}", parquet.encode(rows, digest=digest, group_rows=parts.GROUP_ROWS))
+    return StoredPart(
+        name=name,
+        partitions=part.partitions,
+        operation_rows=part.operations.num_rows,
+        event_rows=part.events.num_rows,
+    )
+
+
+def save_manifest_of_parts(directory: Path, manifest: RunManifest, stored: Sequence[StoredPart]) -> None:
+    """Write the manifest of a history whose parts are all written; it replaces the tables of an earlier history there."""
+    counted = msgspec.structs.replace(
+        manifest,
+        operation_rows=sum(part.operation_rows for part in stored),
+        event_rows=sum(part.event_rows for part in stored),
+        parts=tuple(stored),
+    )
+    write_file(directory / MANIFEST, encode_manifest(counted))
+    for _, name in _TABLES:
+        (directory / name).unlink(missing_ok=True)
+
+
+def _remove_parts(directory: Path) -> None:
+    for table, _ in _TABLES:
+        shutil.rmtree(directory / table, ignore_errors=True)
 
 
 def encode_manifest(manifest: RunManifest) -> bytes:
@@ -147,8 +189,23 @@ def is_finished(directory: Path) -> bool:
 
 def is_current(directory: Path) -> bool:
     """Whether the manifest and the tables of a finished run are of this schema version and not of an earlier one."""
-    version = load_manifest(directory).schema_version
-    return version == SCHEMA_VERSION and all(parquet.is_current(directory / name) for name in (OPERATIONS, EVENTS))
+    manifest = load_manifest(directory)
+    files = [path for table, _ in _TABLES for path in table_files(directory, manifest, table)]
+    return manifest.schema_version == SCHEMA_VERSION and all(parquet.is_current(path) for path in files)
+
+
+def table_files(directory: Path, manifest: RunManifest, table: TableName) -> tuple[Path, ...]:
+    """The files of a table of a finished run: one, or one for each part."""
+    if not manifest.parts:
+        return (directory / dict(_TABLES)[table],)
+    return tuple(_part_file(directory, part, table) for part in manifest.parts)
+
+
+def _part_file(directory: Path, part: StoredPart, table: TableName) -> Path:
+    complaint = name_complaint(part.name)
+    if complaint is not None:
+        raise HistoryError(f"{directory / MANIFEST}: name of a part {complaint}")
+    return directory / table / f"{part.name}{_SUFFIX}"
 
 
 def load_run(directory: Path) -> History:
@@ -159,12 +216,12 @@ def load_run(directory: Path) -> History:
     manifest = load_manifest(directory)
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
-    operations, events = directory / OPERATIONS, directory / EVENTS
-    check_rows(directory, manifest, operations=parquet.check(operations, "operations"), events=parquet.check(events, "events"))
+    operations, events = (table_files(directory, manifest, table) for table, _ in _TABLES)
+    check_tables(directory, manifest)
     history = History.stored(manifest, operations=operations, events=events)
     # Files written for this digest need not be read to verify it: their pages have checksums. The rows of other files may be the
     # same, so their digest is computed.
-    as_written = all(parquet.digest_of(path) == manifest.digest for path in (operations, events))
+    as_written = all(parquet.digest_of(path) == manifest.digest for path in (*operations, *events))
     if manifest.digest and not as_written:
         found = versions.digest_in(manifest.schema_version, history.operations, history.events)
         if found != manifest.digest:
@@ -174,7 +231,35 @@ def load_run(directory: Path) -> History:
     return History.stored(versions.upgraded_manifest(manifest, history.digest), operations=operations, events=events)
 
 
-def check_rows(directory: Path, manifest: RunManifest, *, operations: int, events: int) -> None:
+def load_part(directory: Path, manifest: RunManifest, number: int) -> History:
+    """Read one part of a history that is stored in parts. Raises HistoryError as `load_run` does, and where the part holds rows of
+    other partitions than the manifest says.
+    """
+    part = manifest.parts[number]
+    check_part(directory, part)
+    operations, events = (_part_file(directory, part, table) for table, _ in _TABLES)
+    return History.stored(manifest, operations=(operations,), events=(events,))
+
+
+def check_tables(directory: Path, manifest: RunManifest) -> None:
+    """Raise HistoryError unless the tables fit the schema and have as many rows as the manifest counts. Reads the footers."""
+    for part in manifest.parts:
+        check_part(directory, part)
+    named = [name for part in manifest.parts for name in part.partitions]
+    if len(named) != len(set(named)):
+        raise HistoryError(f"{directory / MANIFEST}: two parts hold rows of one partition")
+    if not manifest.parts:
+        operations, events = (parquet.check(directory / name, table) for table, name in _TABLES)
+        check_rows(directory, manifest, operations=operations, events=events)
+
+
+def check_part(directory: Path, part: StoredPart) -> None:
+    """As `check_tables`, for one part."""
+    operations, events = (parquet.check(_part_file(directory, part, table), table) for table, _ in _TABLES)
+    check_rows(directory, part, operations=operations, events=events)
+
+
+def check_rows(directory: Path, manifest: RunManifest | StoredPart, *, operations: int, events: int) -> None:
     """Raise HistoryError unless the tables have as many rows as the manifest counts. A manifest without counts fits all."""
     for what, said, found in (("operations", manifest.operation_rows, operations), ("events", manifest.event_rows, events)):
         if said is not None and said != found:
