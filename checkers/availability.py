@@ -24,6 +24,7 @@ import polars as pl
 from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import REQUESTS, undone
+from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
 from checkers.verdict import Cut, Findings
@@ -296,6 +297,7 @@ CLUSTER = Checker(
     ),
     needs=(K.REGISTERED, K.STATE_WRITTEN),
     check=check_cluster,
+    split=gathered(check_cluster),
 )
 
 PARTITIONS = Checker(

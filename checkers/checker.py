@@ -10,7 +10,7 @@ A checker sees rows and `Facts`, never the plan or the system under test. The sa
 Two phases: checkers of phase "ledger" run first; their cuts are an input to all others (docs/promise.md CUT-1).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -63,6 +63,18 @@ WHOLE_RUN: tuple[str, ...] = ()
 ANOMALIES_MAX = 3  # of one kind, of one checker, of one group
 
 
+class Split(Struct, frozen=True, kw_only=True):
+    """How a checker of the whole run judges a large history: a state of each range of the index, merged in order.
+
+    A state is bytes, because it crosses processes, and small: it grows with processes, topics and kinds, not with rows.
+    `checkers.ranges` makes splits.
+    """
+
+    columns: tuple[str, ...]  # of the operations that `partial` reads; empty: all columns
+    partial: Callable[[pl.DataFrame, pl.DataFrame, Facts], bytes]  # the narrowed rows of one range, sorted
+    merge: Callable[[Sequence[bytes], Facts, tuple[Cut, ...]], Findings]
+
+
 class Checker(Struct, frozen=True, kw_only=True):
     """A checker: its claim, the rows it reads, and its function. A group without the row kinds in `needs` is unchecked."""
 
@@ -80,6 +92,7 @@ class Checker(Struct, frozen=True, kw_only=True):
     of_the_living: bool = False  # skips deleted topics
     complexity: str = "n log n in the rows of the group: sorted once, then one pass"
     check: Check
+    split: Split | None = None  # of a checker of the whole run; a group of rows of one partition is judged as it is
     screen: Screen | None = None  # proves that `check` finds nothing in a partition without events
 
 
@@ -150,14 +163,18 @@ def _has_what_it_needs(checker: Checker, events: pl.DataFrame) -> bool:
 
 def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Run the check, or report the group as unchecked if rows that the checker needs are missing."""
-    seen = set(events["kind"].unique().to_list())
-    missing = [str(kind) for kind in checker.needs if kind not in seen]
-    if missing:
-        where = group_name(checker.group_by, operations, events)
-        of = f" of {where}" if where else ""
-        return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",))
+    lacks = lacking(checker, set(events["kind"].unique().to_list()), group_name(checker.group_by, operations, events))
+    if lacks is not None:
+        return lacks
     operations, events = narrow(checker, operations, events)
     return condensed(checker.check(operations, events, facts, cuts))
+
+
+def lacking(checker: Checker, kinds: set[str], where: str) -> Findings | None:
+    """Report a group of these event kinds as unchecked if rows that the checker needs are missing; None if it has them."""
+    missing = [str(kind) for kind in checker.needs if kind not in kinds]
+    of = f" of {where}" if where else ""
+    return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",)) if missing else None
 
 
 def condensed(findings: Findings) -> Findings:

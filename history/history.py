@@ -20,6 +20,9 @@ from history import digest, parquet, schema
 from history.event import ClusterEvent, EventKind
 from history.manifest import RunManifest
 from history.op import Operation, OpType
+from history.schema import TableName
+
+INDEX_MAX = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):
@@ -67,6 +70,30 @@ class History:
         history.manifest = manifest
         history._files = (operations, events)
         return history
+
+    def part(self, number: int) -> "History":
+        """One part of a history that is stored in parts (`manifest.parts`)."""
+        assert self._files is not None
+        operations, events = self._files
+        return History.stored(self.manifest, operations=operations[number : number + 1], events=events[number : number + 1])
+
+    def index_ranges(self, rows_max: int) -> list[tuple[int, int]]:
+        """Cut the index of a stored history into ranges (first, last) of about `rows_max` rows. Reads the footers."""
+        files = [path for paths in self._files or () for path in paths]
+        groups = sorted((rows.first, rows.rows) for path in files for rows in parquet.indexed_rows(path))
+        starts, held = [0], 0
+        for first, rows in groups:
+            if held + rows > rows_max and first > starts[-1]:
+                starts.append(first)
+                held = 0
+            held += rows
+        return list(zip(starts, [start - 1 for start in starts[1:]] + [INDEX_MAX], strict=True))
+
+    def between(self, table: TableName, first: int, last: int, names: Sequence[str]) -> list[pa.Table]:
+        """Some columns of the rows of a range of the index, file by file, `last` included. Reads only row groups that have any."""
+        assert self._files is not None
+        paths = self._files[0] if table == "operations" else self._files[1]
+        return [found for path in paths if (found := parquet.read_between(path, table, first, last, names)).num_rows]
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from history.errors import HistoryError
@@ -97,6 +98,8 @@ def indexed_rows(path: Path) -> list[IndexedRows]:
         column = file.schema_arrow.names.index("index")
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
+            if not group.num_rows:
+                continue
             bounds = group.column(column).statistics
             if bounds is None or not bounds.has_min_max:
                 raise HistoryError(f"{path}: the footer has no bounds of column index, so the file cannot be read by range")
@@ -104,19 +107,22 @@ def indexed_rows(path: Path) -> list[IndexedRows]:
     return found
 
 
-def read_groups(path: Path, table: TableName, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-    """Read some columns of some row groups of a file that `check` passed, in the current version. Raises HistoryError as `read`
-    does.
+def read_between(path: Path, table: TableName, first: int, last: int, names: Sequence[str]) -> pa.Table:
+    """Read some columns, with `index` among them, of the rows of a range of the index from a file that `check` passed.
+
+    Reads only row groups that hold such rows. Raises HistoryError as `read` does.
     """
+    groups = [rows.group for rows in indexed_rows(path) if rows.first <= last and rows.last >= first]
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            found = file.read_row_groups(list(groups), columns=list(names), use_threads=False)
+            found = file.read_row_groups(groups, columns=list(names), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     refusal = content_complaint(table, found)
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
-    return found
+    index = found["index"]
+    return found.filter(pc.and_(pc.greater_equal(index, first), pc.less_equal(index, last)))
 
 
 def check(path: Path, table: TableName) -> int:

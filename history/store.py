@@ -124,9 +124,7 @@ def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS) -> 
         return
     write_file(directory / OPERATIONS, parquet.encode(operations, digest=digest))
     write_file(directory / EVENTS, parquet.encode(events, digest=digest))
-    counted = msgspec.structs.replace(
-        history.manifest, operation_rows=operations.num_rows, event_rows=events.num_rows, parts=()
-    )
+    counted = msgspec.structs.replace(history.manifest, operation_rows=operations.num_rows, event_rows=events.num_rows, parts=())
     write_file(directory / MANIFEST, encode_manifest(counted))
 
 
