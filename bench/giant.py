@@ -1,6 +1,6 @@
 """Histories larger than one process should hold: written part by part, judged part by part, with planted anomalies.
 
-A history has partitions of half a million rows: produces, a consumer beside them, and a consumer that reads everything at the end.
+A history has partitions of half a million rows: produces, a consumer beside them, and one that reads everything at the end.
 Three brokers, elections, faults and healing are in the events, so that every checker has rows to judge. The writer holds one
 partition at a time. Row `n` of partition `p` has an index made of both numbers, so the partitions are interleaved in time.
 

@@ -4,8 +4,8 @@
     range 1, 2, …       checkers of the run     ─▶ states   ─┴─ merged ─▶ verdict
 
 Parts and ranges are independent of each other: each is a piece of work for one process, reads its rows with filters and keeps
-findings and small states. The verdict equals that of the whole history in one frame. A part is judged by the ledger first and then
-by the other checkers, because an excused loss concerns its own partition only; checkers of the run get all cuts.
+findings and small states. The verdict equals that of the whole history in one frame. A part is judged by the ledger first and
+then by the other checkers, because an excused loss concerns its own partition only; checkers of the run get all cuts.
 """
 
 from collections.abc import Sequence

@@ -1,27 +1,30 @@
 """Run checkers on all groups of some rows: those of a whole run or of one part of it.
 
-Where there are many rows, partitions that a screen passes (`checkers.screens`) are not walked, and their rows never become frames.
+If there are many rows, partitions that a screen passes (`checkers.screens`) are not walked: their rows never become frames.
 """
 
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import cast
 
 import polars as pl
 import pyarrow as pa
 
-from checkers.checker import PARTITION, Checker, Facts, Group, apply, groups, promised
-from checkers.columns import COMMITS, Columns, columns_of
+from checkers import screens
+from checkers.checker import PARTITION, Checker, Facts, Group, apply, divided, groups, lacking, promised
+from checkers.columns import COMMITS, Columns, PartitionKey, Screened, columns_of
 from checkers.identity import LOOKS
-from checkers.screens import Screened
 from checkers.verdict import Cut, Findings
+from history import schema
 from history.event import EventKind
 
 SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
 
 _Keep = Callable[[pl.DataFrame], pl.DataFrame]
-_Key = tuple[str | None, int | None]
+_Key = PartitionKey
+_NO_OPERATIONS = schema.to_frame(schema.arrow_schema("operations").empty_table())
 
 
 @contextmanager
@@ -78,10 +81,34 @@ class Rows:
         return columns_of(self._coded()) if self._screened else None
 
     @cached_property
-    def spoken_of(self) -> pl.DataFrame:
-        """For each partition that events name, the kinds of its events and their topic ids; null: events about all partitions."""
+    def of_events(self) -> dict[_Key, Group]:
+        """The groups of partitions that events name, without their operations."""
+        grouped, _ = divided(self.events, PARTITION, ("index",))
+        return {cast(_Key, key): Group(_NO_OPERATIONS, events) for key, events in grouped.items()}
+
+    @cached_property
+    def shared(self) -> pl.DataFrame:
+        """The events that belong to every partition."""
+        return self.events.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
+
+    @cached_property
+    def kinds(self) -> dict[_Key, frozenset[str]]:
+        """The kinds of the events of each partition; (None, None): of the events that belong to every partition."""
+        return {(topic, number): frozenset(kinds) for topic, number, kinds, _ in self._spoken_of}
+
+    @cached_property
+    def topic_ids(self) -> dict[_Key, frozenset[str | None]]:
+        """The topic ids under which the events of each partition acted."""
+        return {(topic, number): frozenset(ids) for topic, number, _, ids in self._spoken_of}
+
+    @cached_property
+    def _spoken_of(self) -> list[tuple[str | None, int | None, list[str], list[str]]]:
         acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
-        return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique())
+        return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique()).rows()
+
+    def kinds_of(self, key: _Key) -> set[str]:
+        """The kinds of all events in the group of a partition."""
+        return {*self.kinds.get(key, ()), *self.kinds.get((None, None), ())}
 
 
 def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
@@ -103,14 +130,26 @@ def findings(run: Rows, facts: Facts, checkers: tuple[Checker, ...]) -> list[Fin
 
 
 def _of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]) -> Iterator[Findings]:
-    if checker.screen is None or run.columns is None:
+    screen = checker.screen if checker.operations else screens.nothing
+    if checker.group_by != PARTITION or screen is None or run.columns is None:
         yield from (apply(checker, group, facts, cuts) for group in run.groups(checker.group_by))
         return
-    columns, screened = run.columns, checker.screen(run.columns)
+    columns, screened = run.columns, screen(run.columns, run.shared, facts)
     walked = _walked(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
     yield from (apply(checker, group, facts, cuts) for group in run.some(walked))
     passed = [at for at, key in enumerate(columns.partitions) if key not in walked]
     yield Findings(counts={name: int(count[passed].sum()) for name, count in screened.counts.items()} if passed else {})
+    for topic, number in (columns.partitions[at] for at in passed):
+        kinds = run.kinds_of((topic, number))
+        lacks = lacking(checker, kinds, f"{topic}-{number}")
+        if lacks is not None:
+            yield lacks
+        elif _read(checker) & kinds:
+            yield apply(checker, run.of_events[topic, number], facts, cuts)
+
+
+def _read(checker: Checker) -> set[str]:
+    return {str(kind) for kind in checker.events}
 
 
 def _walked(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
@@ -122,13 +161,15 @@ def _walked(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> se
     walked: set[_Key] = {key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in known}
     if set(checker.operations) & set(COMMITS):
         walked |= columns.commits
-    read = {str(kind) for kind in checker.events}
-    for topic, partition, kinds, topic_ids in run.spoken_of.iter_rows():
-        if topic is None and partition is None:
-            walked |= numbers.keys() if read & set(kinds) else set()
-            continue
-        key = (topic, partition)
-        ids = {*topic_ids, *((columns.topic_ids[numbers[key]],) if key in numbers else ())} - {None}
-        if read & set(kinds) or len(ids) > 1 or EventKind.TOPIC_DELETED in kinds:
+    # Partitions without produces and polls have few operations.
+    walked |= (columns.others | run.kinds.keys()) - numbers.keys() - {(None, None)}
+    tied = {str(kind) for kind in checker.tied}
+    shared = run.kinds.get((None, None), frozenset())
+    for key, at in numbers.items():
+        kinds = run.kinds.get(key, frozenset())
+        ids = run.topic_ids.get(key, frozenset()) | {columns.topic_ids[at]} - {None}
+        # Without events of its own a partition has no name unless its operations give it.
+        nameless = not kinds and _read(checker) & shared
+        if tied & (kinds | shared) or nameless or len(ids) > 1 or EventKind.TOPIC_DELETED in kinds:
             walked.add(key)
     return walked

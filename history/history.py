@@ -90,7 +90,7 @@ class History:
         return list(zip(starts, [start - 1 for start in starts[1:]] + [INDEX_MAX], strict=True))
 
     def between(self, table: TableName, first: int, last: int, names: Sequence[str]) -> list[pa.Table]:
-        """Some columns of the rows of a range of the index, file by file, `last` included. Reads only row groups that have any."""
+        """Some columns of the rows of a range of the index, file by file, `last` included. Reads only their row groups."""
         assert self._files is not None
         paths = self._files[0] if table == "operations" else self._files[1]
         return [found for path in paths if (found := parquet.read_between(path, table, first, last, names)).num_rows]

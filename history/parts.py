@@ -3,8 +3,8 @@
     operations/part-00000.parquet   events/part-00000.parquet    the rows without a partition
     operations/part-00001.parquet   events/part-00001.parquet    all rows of the first partitions, and so on
 
-The rows of a part are sorted by index and divided into small row groups. A reader can therefore take a range of the index from all
-parts without reading the rest. A partition is never divided, so a part has about `PART_ROWS` rows or one larger partition.
+The rows of a part are sorted by index and divided into small row groups. A reader can therefore take a range of the index from
+all parts without reading the rest. A partition is never divided, so a part has about `PART_ROWS` rows or one larger partition.
 """
 
 from collections import Counter

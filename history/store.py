@@ -114,12 +114,18 @@ class RunWriter:
         self._journal.close(complete=False)
 
 
-def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS) -> None:
-    """Write a history as the Parquet files and the manifest of a run folder, in parts if it has more than `split_rows` rows."""
+def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = parts.PART_ROWS) -> None:
+    """Write a history as the Parquet files and the manifest of a run folder.
+
+    A history of more than `split_rows` rows is written in parts of about `part_rows` rows.
+    """
     operations, events, digest = history.operations_table, history.events_table, history.manifest.digest
     _remove_parts(directory)
     if operations.num_rows + events.num_rows > split_rows:
-        stored = [save_part(directory, number, part, digest=digest) for number, part in enumerate(parts.cut(operations, events))]
+        stored = [
+            save_part(directory, number, part, digest=digest)
+            for number, part in enumerate(parts.cut(operations, events, part_rows=part_rows))
+        ]
         save_manifest_of_parts(directory, history.manifest, stored)
         return
     write_file(directory / OPERATIONS, parquet.encode(operations, digest=digest))
@@ -230,9 +236,7 @@ def load_run(directory: Path) -> History:
 
 
 def load_part(directory: Path, manifest: RunManifest, number: int) -> History:
-    """Read one part of a history that is stored in parts. Raises HistoryError as `load_run` does, and where the part holds rows of
-    other partitions than the manifest says.
-    """
+    """Read one part of a history that is stored in parts. Raises HistoryError as `load_run` does."""
     part = manifest.parts[number]
     check_part(directory, part)
     operations, events = (_part_file(directory, part, table) for table, _ in _TABLES)
