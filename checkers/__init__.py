@@ -24,7 +24,7 @@ Run one checker of runs on a few rows:
     ['inconsistent-offsets']
 
 A verdict's `validity` is VALID, INVALID or UNKNOWN; `unchecked` lists what could not be judged and why. docs/properties.md states
-the claim and the blind spots of each judge. Names are imported on first use: a Spark executor needs no judge of transactions.
+the claim and the blind spots of each judge. Names are imported on first use: judging a run needs no judge of transactions.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """A checker: a claim, its assumptions, and a function from the rows of one group to its findings.
 
-A checker sees rows and `Facts`, never the plan or the system under test. The same function runs in this process
-(`checkers.single`) and inside Spark, group by group. The contract of a group:
+A checker sees rows and `Facts`, never the plan or the system under test. `checkers.single` calls it for each group. The contract
+of a group:
 
 * rows are sorted by index (operations by index and slot);
 * a row without a value in the group columns (a session that ended, a node that started) belongs to every group;
@@ -154,11 +154,6 @@ def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> 
         operations.filter(pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
         events.filter(pl.col("kind").is_in(kinds)) if kinds else events.clear(),
     )
-
-
-def kinds_read(checkers: Iterable[Checker]) -> set[str]:
-    """Return the event kinds that any of these checkers reads; other events can be left out of the group."""
-    return {str(kind) for checker in checkers for kind in checker.events} | {str(EventKind.TOPIC_DELETED)}
 
 
 def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:

@@ -74,6 +74,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     digest: str = ""  # of the rows (history.digest); empty where it was not computed
     operation_rows: int | None = None  # rows in the stored table; None for a history that was not stored
     event_rows: int | None = None
+    files: dict[str, str] = {}  # SHA-256 of each stored table file, by name; empty where the history was not stored
     parts: tuple[StoredPart, ...] = ()  # of a large history, which has no tables as a whole; the first: rows without a partition
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0

@@ -234,7 +234,9 @@ A reader refuses any other version.
 The Arrow schema of each Parquet file holds `highwater.table` and `highwater.schema_version` in its metadata.
 The metadata also holds `highwater.digest`, the digest of the rows of both files, where it is known.
 The pages of the file have checksums.
-The manifest counts the rows of both files and has their digest; a reader refuses files that do not fit it.
+The manifest counts the rows of both files, has their digest and, under `files`, the SHA-256 of each file.
+A reader refuses files that do not fit the manifest.
+A manifest from before `files` was added has none; the digest and the checksums of the pages then prove the rows.
 
 Each line of a JSONL file is an object with one key.
 The first line is `{{"manifest": …}}`.

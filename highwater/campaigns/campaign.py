@@ -1,14 +1,16 @@
-"""A campaign runs many seeds of one protocol and counts verdicts, anomalies, faults and the first seed of each anomaly.
+"""A campaign runs many seeds and counts verdicts, anomalies, faults and the first seed of each anomaly.
 
 A campaign is a function of its seeds; only wall seconds and the order of completion depend on the machine. After Ctrl-C or a
 limit the finished runs are reported with the reason; a campaign with missing seeds is never VALID.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,10 +21,15 @@ from highwater.plans.derive import MIXED, PLAIN, derive
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
-from highwater.runs.summary import Summary, ValidityName
-from highwater.runs.workers import Done, Task, perform_all
+from highwater.runs.summary import Summary, ValidityName, of_failure
+from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
 from nemesis.profiles import ProfileName
+from pipeline.ledger import Row
+from pipeline.work import Item, Job, perform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
@@ -86,11 +93,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
-    """The finished runs of a campaign, in the order of the seeds."""
+    """The finished runs of a campaign, in the order in which they were asked for."""
 
-    protocol: str
     wanted: int
-    summaries: tuple[Summary, ...]
+    summaries: Collection[Summary]
     stopped: str | None = None  # why seeds are missing
     goals: tuple[str, ...] = ()  # that the runs together must reach (highwater.campaigns.goals)
     wall_seconds: float = 0.0
@@ -145,52 +151,100 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 def run_campaign(
-    tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Done], None], goals: tuple[str, ...] = ()
+    tasks: Iterable[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()
 ) -> Campaign:
-    """Perform the tasks of a campaign in worker processes until all have ended, a limit is reached or Ctrl-C is pressed.
+    """Perform tasks in worker processes until all have ended, a limit is reached or Ctrl-C is pressed; keeps no ledger.
 
     `seen` is called for each finished task.
     """
     start = perf_counter()
-    done: list[Done] = []
-    stopped: str | None = None
-    results = perform_all(tasks, jobs=jobs)
-    try:
-        for finished in results:
-            done.append(finished)
-            seen(finished)
-            stopped = _reached(limits, done, perf_counter() - start)
-            if stopped is not None:
-                break
-    except KeyboardInterrupt:
-        stopped = INTERRUPTED
-    finally:
-        results.close()
-    summaries = tuple(d.summary for d in sorted(done, key=lambda d: d.position))
-    missing = stopped if len(summaries) < wanted else None
-    protocol = summaries[0].protocol if summaries else ""
+    begun: dict[str, Task] = {}
+    done: dict[str, Summary] = {}
+
+    def items() -> Iterator[Item]:
+        for number, task in enumerate(tasks):
+            key = f"{number:06}"
+            begun[key] = task
+            yield Item(key, encode_task(task))
+
+    def finished(row: Row) -> Summary:
+        task = begun[row.key]
+        done[row.key] = summary_of(row, task.plan.name, task.plan.seed, task.plan.protocol, task.backend, repeat=task.repeat)
+        seen(done[row.key])
+        return done[row.key]
+
+    with TemporaryDirectory(prefix="highwater-ledger-") as ledger:
+        stopped = perform_until(items(), Job(function=perform_encoded, ledger=ledger), finished, Watch(limits), jobs=jobs)
     return Campaign(
-        protocol=protocol,
         wanted=wanted,
-        summaries=summaries,
-        stopped=missing,
+        summaries=tuple(done[key] for key in sorted(done)),
+        stopped=stopped if len(done) < wanted else None,
         goals=goals,
         wall_seconds=round(perf_counter() - start, 1),
     )
 
 
-def _reached(limits: Limits, done: Sequence[Done], wall_seconds: float) -> str | None:
-    invalid = sum(d.summary.verdict == "INVALID" for d in done)
-    if limits.invalid_runs is not None and invalid >= limits.invalid_runs:
-        return f"stopped after {invalid} INVALID run{'s' if invalid > 1 else ''}"
-    if limits.anomaly is not None and any(a.kind == limits.anomaly for a in done[-1].summary.anomalies):
-        return f"stopped after the first {limits.anomaly}"
-    if limits.wall_seconds is not None and wall_seconds >= limits.wall_seconds:
-        return f"stopped after {wall_seconds:.0f} s"
+def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: BackendName, *, repeat: str) -> Summary:
+    """The summary of a finished item. An item that has no result is a run in which the harness failed."""
+    if row.state == "done":
+        return msgspec.json.decode(row.result, type=Summary)
+    return of_failure(plan, seed=seed, protocol=protocol, backend=backend, failure=f"{plan}: {row.words}", repeat=repeat)
+
+
+def perform_until(
+    items: Iterable[Item],
+    job: Job,
+    finished: Callable[[Row], Summary],
+    watch: "Watch",
+    *,
+    jobs: int,
+    spark: "SparkSession | None" = None,
+) -> str | None:
+    """Do the items until none is left, a limit is reached or Ctrl-C is pressed; returns why it ended early.
+
+    `finished` gets each new row and returns the summary of its run.
+    """
+
+    def seen(row: Row) -> None:
+        watch.count(finished(row))
+        if watch.reached is not None:
+            raise _LimitError
+
+    try:
+        perform(items, job, spark=spark, jobs=jobs, seen=seen)
+    except _LimitError:
+        return watch.reached
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return None
 
 
-def tally(summaries: Sequence[Summary], goals: Sequence[str] = ()) -> Tally:
+class _LimitError(Exception):
+    """The campaign reached one of its limits."""
+
+
+class Watch:
+    """Whether a campaign has reached one of its limits, and which."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.reached: str | None = None
+        self._limits = limits
+        self._invalid = 0
+        self._start = perf_counter()
+
+    def count(self, summary: Summary) -> None:
+        """Count a finished run."""
+        limits, seconds = self._limits, perf_counter() - self._start
+        self._invalid += summary.verdict == "INVALID"
+        if limits.invalid_runs is not None and self._invalid >= limits.invalid_runs:
+            self.reached = f"stopped after {self._invalid} INVALID run{'s' if self._invalid > 1 else ''}"
+        elif limits.anomaly is not None and any(a.kind == limits.anomaly for a in summary.anomalies):
+            self.reached = f"stopped after the first {limits.anomaly}"
+        elif limits.wall_seconds is not None and seconds >= limits.wall_seconds:
+            self.reached = f"stopped after {seconds:.0f} s"
+
+
+def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:
     """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign."""
     verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
     for summary in summaries:
@@ -214,7 +268,7 @@ def tally(summaries: Sequence[Summary], goals: Sequence[str] = ()) -> Tally:
     )
 
 
-def _anomalies(summaries: Sequence[Summary]) -> tuple[AnomalyTally, ...]:
+def _anomalies(summaries: Iterable[Summary]) -> tuple[AnomalyTally, ...]:
     by_kind: dict[tuple[str, str], list[Summary]] = {}
     for summary in summaries:
         for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
@@ -236,7 +290,7 @@ def _anomalies(summaries: Sequence[Summary]) -> tuple[AnomalyTally, ...]:
     return tuple(tallies)
 
 
-def _faults(summaries: Sequence[Summary]) -> tuple[FaultTally, ...]:
+def _faults(summaries: Iterable[Summary]) -> tuple[FaultTally, ...]:
     begun: Counter[str] = Counter()
     acted: Counter[str] = Counter()
     runs: Counter[str] = Counter()
@@ -260,8 +314,3 @@ def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
     if len(codes) >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
         reasons.append(ExitCode.LABORATORY_FAILED)
     return worst(reasons)
-
-
-def folder_of(store: Path, *, protocol: str, first: int, last: int) -> Path:
-    """The folder to which a campaign writes its index page, JUnit file and summaries."""
-    return store / "campaigns" / f"{protocol}-{first}-{last}"

@@ -7,6 +7,8 @@ assertions of the system under test, and failed assertions are part of the verdi
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -19,7 +21,7 @@ from highwater.cli.describe import describe
 from highwater.cli.explore import explore
 from highwater.cli.export import export
 from highwater.cli.judge import judge
-from highwater.cli.output import complain
+from highwater.cli.output import complain, say
 from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
@@ -62,6 +64,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_options)
     for command in COMMANDS:
         app.command()(command)
     admin = typer.Typer(rich_markup_mode=None)
@@ -69,6 +72,21 @@ def build() -> typer.Typer:
         admin.command()(command)
     app.add_typer(admin, name="admin", help="Administration of a cluster through ZooKeeper.")
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        say(f"highwater {metadata.version('highwater')}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of `highwater` itself."""
 
 
 def run_command_line(arguments: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """A history in parts has the verdict of the whole history, however it is cut."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -167,57 +167,72 @@ def test_large_history_is_judged_part_by_part(tmp_path: Path) -> None:
     assert not {"operations_table", "events_table"} & vars(found).keys()
 
 
-def _moved(folder: Path) -> None:
-    """Exchange the files of two parts."""
+def _rewritten(folder: Path, **changes: object) -> None:
+    """Write the manifest with these changes."""
+    found = store.load_manifest(folder)
+    store.write_file(folder / store.MANIFEST, store.encode_manifest(replace(found, **changes)))
+
+
+def _damaged(folder: Path) -> None:
+    path = folder / "operations" / "part-00001.parquet"
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+
+
+def _exchanged(folder: Path) -> None:
     one, two = (folder / "operations" / f"part-0000{number}.parquet" for number in (1, 2))
     data = one.read_bytes()
     one.write_bytes(two.read_bytes())
     two.write_bytes(data)
 
 
-def test_part_with_rows_of_another_partition_is_refused(tmp_path: Path) -> None:
-    """Two partitions have the same number of rows, so counting does not find it."""
-    store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
-    _moved(tmp_path)
-
-    with pytest.raises(HistoryError, match="part-00001: the part holds other partitions than the manifest says"):
-        judge(store.load_run(tmp_path))
-
-
-@pytest.mark.parametrize("table", ["operations", "events"])
-def test_missing_part_is_refused(table: str, tmp_path: Path) -> None:
-    store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
-    (tmp_path / table / "part-00002.parquet").unlink()
-
-    with pytest.raises(HistoryError, match=r"part-00002\.parquet: no such file"):
-        store.load_run(tmp_path)
-
-
-def test_part_with_rows_cut_off_is_refused(tmp_path: Path) -> None:
-    store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
-    path = tmp_path / "operations" / "part-00001.parquet"
+def _cut_off(folder: Path) -> None:
+    path = folder / "operations" / "part-00001.parquet"
     path.write_bytes(parquet.encode(parquet.read(path, "operations").slice(0, 2)))
 
-    with pytest.raises(HistoryError, match="it says 6 rows of operations, they hold 2"):
-        store.load_run(tmp_path)
+
+def _missing(folder: Path) -> None:
+    (folder / "events" / "part-00002.parquet").unlink()
 
 
-def test_part_outside_the_folder_of_the_run_is_refused(tmp_path: Path) -> None:
+def _outside(folder: Path) -> None:
+    _rewritten(folder, parts=tuple(replace(part, name=f"../{part.name}") for part in store.load_manifest(folder).parts))
+
+
+def _twice(folder: Path) -> None:
+    parts = store.load_manifest(folder).parts
+    _rewritten(folder, parts=(*parts, replace(parts[1], name="part-00009")))
+
+
+@pytest.mark.parametrize(
+    ("harm", "words", "proven"),
+    [
+        (_damaged, "not the file of the manifest, whose SHA-256 is", True),
+        (_exchanged, "not the file of the manifest, whose SHA-256 is", True),
+        (_damaged, "not a complete Parquet file", False),
+        (_exchanged, "part-00001: the part holds other partitions than the manifest says", False),
+        (_cut_off, "it says 6 rows of operations, they hold 2", True),
+        (_missing, r"part-00002\.parquet: no such file", True),
+        (_outside, r"name of a part '\.\./part-00000'", True),
+        (_twice, "a part or a partition is listed twice", True),
+    ],
+)
+def test_history_with_a_wrong_part_is_refused(harm: Callable[[Path], None], words: str, proven: bool, tmp_path: Path) -> None:
+    """`proven`: the manifest has the SHA-256 of each file. Both partitions have the same number of rows."""
     store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
-    found = store.load_manifest(tmp_path)
-    parts = tuple(replace(part, name="../" + part.name) for part in found.parts)
-    store.write_file(tmp_path / store.MANIFEST, store.encode_manifest(replace(found, parts=parts)))
+    if not proven:
+        _rewritten(tmp_path, files={})
+    harm(tmp_path)
 
-    with pytest.raises(HistoryError, match=r"name of a part '\.\./part-00000'"):
-        store.load_run(tmp_path)
-
-
-def test_damaged_page_of_a_part_is_refused(tmp_path: Path) -> None:
-    store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
-    path = tmp_path / "operations" / "part-00001.parquet"
-    data = bytearray(path.read_bytes())
-    data[60] ^= 1
-    path.write_bytes(data)
-
-    with pytest.raises(HistoryError, match="not a complete Parquet file"):
+    with pytest.raises(HistoryError, match=words):
         judge(store.load_run(tmp_path))
+
+
+def test_footer_with_false_bounds_is_refused(tmp_path: Path) -> None:
+    """Ranges would leave out rows: whoever merges them counts."""
+    store.save(tmp_path, _alternating(), split_rows=-1, part_rows=1)
+    found = store.load_run(tmp_path)
+
+    with pytest.raises(HistoryError, match="the footers of the parts do not fit their rows"):
+        merged((), [judge_range(found, 0, 5, OF_THE_RUN)], found, OF_THE_RUN)

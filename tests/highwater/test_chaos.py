@@ -29,7 +29,7 @@ from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 from reference.config import VARIANTS
 
-MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda done: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda summary: None)
 BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
 LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -56,6 +57,7 @@ BAD_INPUT = [
     ["run", "--plan", "bad.yaml", "--seed", "1"],
     ["replay", "absent"],
     ["replay", "."],
+    ["replay", "absent/run"],
     ["campaign", "--seeds", "5..1"],
     ["campaign", "--seeds", "a..b"],
     ["campaign", "--seeds", "0..3", "--protocol", "paxos"],
@@ -154,12 +156,15 @@ def test_truncated_history_is_refused_and_its_verdict_kept(place: Path, capsys: 
     store.write_file(run / store.EVENTS, parquet.encode(events.slice(0, events.num_rows // 2)))
     capsys.readouterr()
 
-    codes = [run_command_line([verb, str(run)]) for verb in ("check", "judge", "report")]
+    codes = [run_command_line([verb, str(run)]) for verb in ("check", "report")]
 
     said = capsys.readouterr()
-    assert codes == [ExitCode.USAGE] * 3
+    assert codes == [ExitCode.USAGE] * 2
     assert said.out == ""
-    assert said.err.count("the tables do not belong to the manifest") == said.err.count("\n") == 3
+    assert said.err.count("the tables do not belong to the manifest") == said.err.count("\n") == 2
+    # `judge` may have others to judge, so it does not stop here.
+    assert run_command_line(["judge", str(run)]) == ExitCode.UNKNOWN
+    assert "the tables do not belong to the manifest" in capsys.readouterr().out
     assert (run / store.VERDICT).read_bytes() == verdict
 
 
@@ -202,6 +207,18 @@ def test_closed_pipe_prints_no_traceback() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=dict(os.environ))
 
     assert "Traceback" not in done.stderr
+
+
+def test_version_is_printed_with_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_command_line(["--version"])
+
+    assert (code, capsys.readouterr().out) == (ExitCode.VALID, f"highwater {metadata.version('highwater')}\n")
+
+
+def test_absent_folder_is_not_reported_as_a_bad_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command_line(["replay", "absent/run"])
+
+    assert capsys.readouterr().err == "highwater: absent/run: no such run folder or plan file, and not a seed\n"
 
 
 @pytest.mark.parametrize("seed", [0, 1, 10, (1 << 64) - 1])

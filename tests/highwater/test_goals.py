@@ -62,7 +62,7 @@ def counts(*summaries: Summary) -> dict[str, int]:
 
 
 def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = None) -> Campaign:
-    return Campaign(protocol="safe", wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
+    return Campaign(wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
 
 
 def test_goals_table_adds_up_all_runs() -> None:

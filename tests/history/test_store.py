@@ -1,5 +1,6 @@
 """The folder of a run is complete when its manifest says so, and keeps the recorded rows after a kill."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -29,8 +30,13 @@ def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytes
 
     found = store.load_run(folder)
 
-    counted = replace(history.manifest, operation_rows=len(history.operations), event_rows=len(history.events))
-    assert (found.manifest, found.operations, found.events) == (counted, history.operations, history.events)
+    stored = replace(
+        history.manifest,
+        operation_rows=len(history.operations),
+        event_rows=len(history.events),
+        files={name: store.sha256_of(folder / name) for name in (store.OPERATIONS, store.EVENTS)},
+    )
+    assert (found.manifest, found.operations, found.events) == (stored, history.operations, history.events)
 
 
 def _recorded() -> History:
@@ -57,15 +63,53 @@ def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, count
 
 
 def test_tables_of_another_run_are_refused(tmp_path: Path) -> None:
-    """The other tables have the same number of rows."""
+    """The other tables have the same number of rows, and the manifest is from before it had SHA-256 of files."""
     history = _recorded()
     store.save(tmp_path / "a", history)
     other = [replace(op, value="c") for op in history.operations]
     store.save(tmp_path / "b", History(replace(MANIFEST, digest=""), operations=other, events=history.events))
     shutil.copy(tmp_path / "b" / store.OPERATIONS, tmp_path / "a" / store.OPERATIONS)
+    store.write_file(tmp_path / "a" / store.MANIFEST, store.encode_manifest(history.manifest))
 
     with pytest.raises(HistoryError, match=f"it says rows of digest {history.digest}, they hold"):
         store.load_run(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
+def test_edited_table_with_the_old_digest_is_refused(name: str, table: TableName, tmp_path: Path) -> None:
+    """The footer still has the digest of the manifest, and the pages have checksums."""
+    history = _recorded()
+    store.save(tmp_path, history)
+    edited = parquet.read(tmp_path / name, table).take([1, 0])
+    store.write_file(tmp_path / name, parquet.encode(edited, digest=history.digest))
+
+    with pytest.raises(HistoryError, match=f"{name}: not the file of the manifest, whose SHA-256 is"):
+        store.load_run(tmp_path)
+
+
+def test_folder_that_cannot_be_listed_is_found_as_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run must be reported as unreadable and not left out."""
+    store.save(tmp_path / "good", History(MANIFEST))
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert store.find_runs(tmp_path) == (closed, tmp_path / "good")
+
+
+def test_manifest_that_is_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / store.MANIFEST).symlink_to(store.MANIFEST)
+
+    assert store.find_runs(tmp_path) == (tmp_path,)
+    with pytest.raises(HistoryError, match=r"manifest\.json: cannot be read: Too many levels of symbolic links"):
+        store.load_run(tmp_path)
 
 
 def test_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:

@@ -117,12 +117,6 @@ def test_selected_columns_of_version_1_are_upgraded() -> None:
     ]
 
 
-def test_run_of_version_1_is_not_of_the_current_version(tmp_path: Path) -> None:
-    store.save(tmp_path, now())
-
-    assert (store.is_current(VERSION_1), store.is_current(tmp_path)) == (False, True)
-
-
 @given(events())
 def test_rows_and_tables_are_upgraded_alike(row: ClusterEvent) -> None:
     old = replace(row, broker=None, count=None, gauge=None, digest=None)

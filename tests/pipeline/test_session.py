@@ -6,7 +6,6 @@ import pytest
 
 from pipeline import session as module
 from pipeline.errors import PipelineError
-from pipeline.jobs import judge
 from pipeline.session import missing, session
 
 
@@ -52,12 +51,6 @@ def test_missing_pyspark_is_reported_with_its_package(monkeypatch: pytest.Monkey
 
     with pytest.raises(PipelineError, match=r"^Spark needs PySpark: .*pip install 'highwater\[spark\]'$"), session():
         raise AssertionError("no session without PySpark")
-
-
-def test_judging_nothing_needs_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-
-    assert judge([], master="local[2]") == []
 
 
 @pytest.mark.parametrize("master", ["", "locale", "local[many]", "local[2", "spark:", "http://host"])
