@@ -8,21 +8,37 @@ partition at a time. Row `n` of partition `p` has an index made of both numbers,
     python -m bench.giant judge FOLDER [--spark local[2]]
 """
 
-from collections.abc import Callable
+import argparse
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from time import perf_counter, process_time
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
-from bench.histories import PROCESSES, operations_table, partition_rows
+from bench.histories import PROCESSES, Ints, operations_table, partition_rows
+from checkers import single
+from checkers.verdict import Verdict
+from highwater.cli.output import say
+from highwater.runs.memory import peak_mib
 from history import schema, store
 from history.event import ClusterEvent, EventKind
 from history.manifest import Assignment, FaultCount, RunManifest
 from history.parts import Part
 from history.promise import Promise, TopicPromise
+from pipeline import giant
+from pipeline.ledger import Ledger
+from pipeline.session import session
+from pipeline.storage import storage_at
+from pipeline.work import Job, perform
 
 PARTITION_ROWS = 500_000
 _ROWS_OF_RECORD = 4  # sent, acknowledged, read twice
@@ -30,6 +46,8 @@ _PARTITIONS_OF_TOPIC = 16
 _BROKERS = ("b1", "b2", "b3")
 _RUN_NS = 3_600 * 10**9
 _POLL = 64
+_PLANTED = "planted.json"
+_SAMPLE_S = 0.25
 
 
 class Planted(Struct, frozen=True, kw_only=True):
@@ -47,16 +65,16 @@ class _Clock(NamedTuple):
     load_turns: int  # the first consumer has read everything by then
     turns: int
 
-    def index(self, turn: int, place: int) -> int:
+    def at(self, turn: int, place: int) -> int:
         """The even index of a call; the next odd one is free for an event."""
         return 2 * (turn * (self.partitions + 1) + place)
 
     @property
     def step_ns(self) -> int:
-        return _RUN_NS // self.index(self.turns, 0)
+        return _RUN_NS // self.at(self.turns, 0)
 
     def time_ns(self, turn: int) -> int:
-        return self.index(turn, 0) * self.step_ns
+        return self.at(turn, 0) * self.step_ns
 
 
 def write(folder: Path, rows: int, *, seed: int = 1, planted: int | None = None) -> tuple[Planted, ...]:
@@ -73,7 +91,7 @@ def write(folder: Path, rows: int, *, seed: int = 1, planted: int | None = None)
     for place, name in enumerate(names):
         frame = schema.to_frame(_operations_of([partition_rows(draws, place, records, rereads=True)], clock, place, names))
         if place in hit:
-            frame, found = _plant(frame, name, np.random.default_rng((planted, place)))
+            frame, found = _plant(frame, name, np.random.default_rng([planted or 0, place]))
             errors.extend(found)
         operations = frame.to_arrow().cast(schema.arrow_schema("operations"))
         stored.append(store.save_part(folder, place + 1, Part((name,), operations, _events(clock, place, name))))
@@ -87,15 +105,14 @@ def _clock(partitions: int, records: int) -> _Clock:
     return _Clock(partitions, load, load + polls + 2)
 
 
-def _operations_of(parts: list[dict[str, np.ndarray]], clock: _Clock, place: int, names: list[tuple[str, int]]) -> pa.Table:
+def _operations_of(parts: list[dict[str, Ints]], clock: _Clock, place: int, names: list[tuple[str, int]]) -> pa.Table:
     """The rows of one partition under the indices of the whole history."""
     if not parts:
         return schema.to_table("operations", ())
     frame = schema.to_frame(operations_table(parts, names))
-    last = place * PROCESSES + PROCESSES - 1
-    late = pl.col("index") >= frame.filter(pl.col("process") == last)["index"].min()
-    turn = pl.col("index") + pl.when(late).then(clock.load_turns - frame.filter(pl.col("process") == last)["index"].min())
-    turn = pl.coalesce(turn, pl.col("index"))
+    rereader = (place + 1) * PROCESSES - 1
+    moved = clock.load_turns - int(frame.filter(pl.col("process") == rereader)["index"].to_numpy()[0])
+    turn = pl.col("index") + pl.when(pl.col("index") >= clock.load_turns - moved).then(moved).otherwise(0)
     frame = frame.with_columns(index=2 * (turn * (clock.partitions + 1) + place))
     return frame.with_columns(time_ns=pl.col("index") * clock.step_ns).to_arrow().cast(schema.arrow_schema("operations"))
 
@@ -110,7 +127,7 @@ def _shared(clock: _Clock) -> list[ClusterEvent]:
         early.append((EventKind.NODE_STARTED, {"node": node, "life": 1}))
         early.append((EventKind.REGISTERED, {"node": node, "life": 1, "incarnation": 10 + number}))
     early.append((EventKind.CONTROLLER_ELECTED, {"node": "b1", "controller_epoch": 1}))
-    fault = {"fault": "f1", "node": "b2", "detail": "clog"}
+    fault: dict[str, object] = {"fault": "f1", "node": "b2", "detail": "clog"}
     begun = clock.load_turns // 3
     late: list[tuple[int, EventKind, dict[str, object]]] = [
         (begun, EventKind.FAULT_BEGUN, fault),
@@ -146,7 +163,7 @@ def _events(clock: _Clock, place: int, name: tuple[str, int]) -> pa.Table:
 
 
 def _event(clock: _Clock, turn: int, place: int, kind: EventKind, columns: dict[str, object]) -> ClusterEvent:
-    index = clock.index(turn, place) + 1
+    index = clock.at(turn, place) + 1
     return ClusterEvent(index=index, kind=kind, time_ns=index * clock.step_ns, **columns)  # type: ignore[arg-type]  # by kind
 
 
@@ -193,7 +210,7 @@ def _sites(frame: pl.DataFrame, draws: np.random.Generator, count: int) -> list[
     known = late.join(beside, on="offset").join(told, on="offset").sort("offset")
     middle = known.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL - 1))
     # Records of different polls, so that no error hides another.
-    polls = draws.choice(known["offset"].max() // _POLL, count, replace=False)
+    polls = draws.choice(int(known["offset"].to_numpy()[-1]) // _POLL, count, replace=False)
     chosen = [middle.filter(pl.col("offset") // _POLL == poll) for poll in polls.tolist()]
     return [_Site(**rows.row(int(draws.integers(rows.height)), named=True)) for rows in chosen]
 
@@ -235,3 +252,124 @@ _ERRORS = (
     _Error(("failed-write-read",), _refused, lambda site: site.told),
     _Error(("read-above-hw",), _above_hw, lambda site: site.beside),
 )
+
+
+# --- measuring ------------------------------------------------------------------------------------------------------------------
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """The cost of judging: seconds by the clock, CPU seconds of all processes, and the peak MiB of each kind of process."""
+
+    clock_s: float
+    cpu_s: float
+    peak_mib: dict[str, int]
+
+
+class _Watch:
+    """Samples the memory of this process and of its descendants; the peak of one kind is that of its largest process."""
+
+    def __init__(self) -> None:
+        self.peak_mib: dict[str, int] = {}
+        self._cpu_s: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> "_Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self._cpu_s.values())
+
+    def _sample(self) -> None:
+        while not self._ended.wait(_SAMPLE_S):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in _tree(os.getpid()):
+            with suppress(OSError, IndexError, StopIteration):  # it may end at any moment
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                self._cpu_s[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                status = Path(f"/proc/{pid}/status").read_text()
+                peak = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) >> 10
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                kind = "driver" if pid == os.getpid() else "jvm" if name == "java" else "worker"
+                self.peak_mib[kind] = max(peak, self.peak_mib.get(kind, 0))
+
+
+def _tree(root: int) -> list[int]:
+    """A process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError):
+            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+    found = [root]
+    for pid in found:
+        found.extend(children.get(pid, []))
+    return found
+
+
+def judge(folder: Path, *, master: str | None, ledger: Path) -> tuple[Verdict, Measured]:
+    """Judge a history in this process, or on Spark; reading and starting Spark are counted."""
+    before, start = process_time(), perf_counter()
+    with _Watch() as watch:
+        verdict = single.judge(store.load_run(folder)) if master is None else _on_spark(folder, master, ledger)
+    cpu_s = process_time() - before if master is None else watch.cpu_s
+    return verdict, Measured(clock_s=perf_counter() - start, cpu_s=cpu_s, peak_mib=watch.peak_mib)
+
+
+def _on_spark(folder: Path, master: str, ledger: Path) -> Verdict:
+    history = store.load_run(folder)
+    items = giant.pieces(history, folder, key="giant")
+    with session(master) as spark:
+        perform(items, Job(function=giant.judge_piece, ledger=str(ledger)), spark=spark)
+    return giant.verdict_of(history, items, Ledger(storage_at(ledger)))
+
+
+def unexpected(verdict: Verdict, errors: Sequence[Planted]) -> list[str]:
+    """Compare the anomalies with the planted errors: what is missing, and what no error explains."""
+    wanted = {(error.key, kind): error.index for error in errors for kind in error.kinds}
+    found = {(anomaly.key, anomaly.kind): anomaly for anomaly in verdict.anomalies}
+    why = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - found.keys())]
+    why += [f"not planted: {found[key].words}" for key in sorted(found.keys() - wanted.keys())]
+    why += [
+        f"other row: {anomaly.words}"
+        for anomaly in verdict.anomalies
+        if wanted.get((anomaly.key, anomaly.kind)) not in (None, *anomaly.witness)
+    ]
+    return [*why, *verdict.unchecked, *verdict.not_live]
+
+
+def main() -> None:
+    """Write a history, or judge one and compare the findings with the planted errors. Exit code 1 if they differ."""
+    parser = argparse.ArgumentParser(prog="bench.giant", description=__doc__)
+    parser.add_argument("what", choices=("write", "judge"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--planted", type=int, metavar="SEED", help="put errors into three partitions, at drawn rows")
+    parser.add_argument("--spark", metavar="MASTER", help="judge on Spark and not in this process")
+    arguments = parser.parse_args()
+    if arguments.what == "write":
+        errors = write(arguments.folder, arguments.rows, planted=arguments.planted)
+        store.write_file(arguments.folder / _PLANTED, msgspec.json.encode(errors))
+        say(f"{store.load_manifest(arguments.folder).operation_rows:,} operations, {len(errors)} errors, peak {peak_mib()} MiB")
+        return
+    with tempfile.TemporaryDirectory() as ledger:
+        verdict, measured = judge(arguments.folder, master=arguments.spark, ledger=Path(ledger))
+    peaks = ", ".join(f"{kind} {peak} MiB" for kind, peak in sorted(measured.peak_mib.items()))
+    say(f"{verdict.validity.name}, live {verdict.live}: {len(verdict.anomalies)} anomalies, {verdict.counts['read']:,} reads")
+    say(f"{measured.clock_s:.1f} s by the clock, {measured.cpu_s:.1f} s of processor, peaks: {peaks}")
+    errors = msgspec.json.decode((arguments.folder / _PLANTED).read_bytes(), type=tuple[Planted, ...])
+    why = unexpected(verdict, errors)
+    say("\n".join(why) or f"all {len(errors)} planted errors were found, and nothing else")
+    raise SystemExit(1 if why else 0)
+
+
+if __name__ == "__main__":
+    main()

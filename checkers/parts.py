@@ -26,7 +26,7 @@ from history.manifest import StoredPart
 from history.schema import TableName
 
 RANGE_ROWS = 2_000_000
-_SHARED = 0  # the number of the part with the rows that belong to every partition
+SHARED = 0  # the number of the part with the rows that belong to every partition
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):
@@ -49,11 +49,11 @@ def judge(
     history: History, checkers: Sequence[Checker] = ALL, *, range_rows: int = RANGE_ROWS, screened_min: int = SCREENED_MIN
 ) -> Verdict:
     """The verdict of a run that is stored in parts, in this process and with the rows of one part or range in memory."""
-    shared = history.part(_SHARED)
+    shared = history.part(SHARED)
     judged = [
         judge_part(history.part(number), shared, part, checkers, screened_min=screened_min)
         for number, part in enumerate(history.manifest.parts)
-        if number != _SHARED
+        if number != SHARED
     ]
     ranges = [judge_range(history, first, last, checkers) for first, last in history.index_ranges(range_rows)]
     return merged(judged, ranges, history, checkers)

@@ -61,7 +61,7 @@ def crossed(history: History, rng: Rng) -> History:
 def assert_cuts_change_nothing(folder: Path, history: History, rng: Rng) -> Verdict:
     """Cut by partition and by packs of partitions; the ranges are single rows, or drawn."""
     whole = judge(history)
-    last = max([row.index for row in (*history.operations, *history.events)], default=0)
+    last = max([op.index for op in history.operations] + [event.index for event in history.events], default=0)
     drawn = [rng.below(last + 1) for _ in range(rng.between(0, 4))]
     assert in_parts(folder / "fine", history, part_rows=1, bounds=range(min(last, 40))) == whole
     assert in_parts(folder / "coarse", history, part_rows=rng.between(1, 60), bounds=drawn, screened_min=1 << 60) == whole
