@@ -7,8 +7,10 @@ in `type` or `kind`.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from history.errors import HistoryError
@@ -21,12 +23,15 @@ _DIGEST_KEY = b"highwater.digest"
 _UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
-def encode(table: pa.Table, *, digest: str = "") -> bytes:
-    """Encode a table as a Parquet file, zstd compressed. `digest` is the digest of the history that the table belongs to."""
+def encode(table: pa.Table, *, digest: str = "", group_rows: int | None = None) -> bytes:
+    """Encode a table as a Parquet file, zstd compressed. `digest` is the digest of the history that the table belongs to.
+
+    A row group has `group_rows` rows, by default about a million.
+    """
     if digest:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), _DIGEST_KEY: digest.encode()})
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    pq.write_table(table, sink, row_group_size=group_rows, compression="zstd", write_page_checksum=True)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
@@ -78,6 +83,49 @@ def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
                 yield upgraded_table(table, found)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
+
+
+class IndexedRows(NamedTuple):
+    """A row group of a file: its number, its first and last index, and its number of rows."""
+
+    group: int
+    first: int
+    last: int
+    rows: int
+
+
+def indexed_rows(path: Path) -> list[IndexedRows]:
+    """The row groups of a file that `check` passed, from its footer. Raises HistoryError where the footer has no bounds."""
+    found = []
+    with pq.ParquetFile(path) as file:
+        column = file.schema_arrow.names.index("index")
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if not group.num_rows:
+                continue
+            bounds = group.column(column).statistics
+            if bounds is None or not bounds.has_min_max:
+                raise HistoryError(f"{path}: the footer has no bounds of column index, so the file cannot be read by range")
+            found.append(IndexedRows(number, bounds.min, bounds.max, group.num_rows))
+    return found
+
+
+def read_between(path: Path, table: TableName, first: int, last: int, names: Sequence[str]) -> pa.Table:
+    """Read some columns, with `index` among them, of the rows of a range of the index from a file that `check` passed.
+
+    Reads only row groups that hold such rows. Raises HistoryError as `read` does.
+    """
+    groups = [rows.group for rows in indexed_rows(path) if rows.first <= last and rows.last >= first]
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            found = file.read_row_groups(groups, columns=list(names), use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+    refusal = content_complaint(table, found)
+    if refusal is not None:
+        raise HistoryError(f"{path}: {refusal}")
+    index = found["index"]
+    return found.filter(pc.and_(pc.greater_equal(index, first), pc.less_equal(index, last)))
 
 
 def check(path: Path, table: TableName) -> int:
