@@ -128,7 +128,8 @@ _COVERAGE = """
 with reached as (
   select distinct campaign, protocol, plan_digest, state, fault
   from coverage join (select campaign, protocol, run, plan_digest from runs) using (campaign, protocol, run))
-select protocol, concat(state, ', ', if(fault = '', 'no fault', fault)) as subject, count_if(campaign = :before) as before, count_if(campaign = :after) as after
+select protocol, concat(state, ', ', if(fault = '', 'no fault', fault)) as subject,
+       count_if(campaign = :before) as before, count_if(campaign = :after) as after
 from reached group by protocol, state, fault order by protocol, state, fault"""
 
 

@@ -36,8 +36,8 @@ class Made(Struct, frozen=True, kw_only=True):
     backend: str = "sim"
 
 
-def write_dataset(folder: Path, campaigns: Sequence[Made], *, also: Sequence[tuple[Made, Table, Row]] = ()) -> Path:
-    """Write these campaigns, 25 runs a file, and further rows of single tables."""
+def write_dataset(folder: Path, campaigns: Sequence[Made]) -> Path:
+    """Write these campaigns, 25 runs a file."""
     for made in campaigns:
         runs = [_run(made, seed) for seed in made.seeds]
         for table in TABLES:
@@ -49,8 +49,6 @@ def write_dataset(folder: Path, campaigns: Sequence[Made], *, also: Sequence[tup
                     f"part-{made.mix or 'default'}-{part}",
                     [r for run in runs[part : part + 25] for r in run[table]],
                 )
-    for number, (made, table, row) in enumerate(also):
-        _write(folder, made, table, f"more-{number}", [row])
     return folder
 
 

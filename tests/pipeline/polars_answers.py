@@ -176,7 +176,10 @@ def flaky(store: Store) -> list[dict[str, object]]:
         if len(set(words)) > 1 or len(set(told)) > 1:
             found.append(
                 {
-                    **{"protocol": protocol, "backend": backend, "commit": commit, "plan_digest": digest},
+                    "protocol": protocol,
+                    "backend": backend,
+                    "commit": commit,
+                    "plan_digest": digest,
                     "plan": own["plan"].min(),
                     "runs": len(own),
                     "digests": own["digest"].n_unique(),
@@ -195,8 +198,8 @@ def triage(store: Store) -> list[dict[str, object]]:
     first = anomalies.group_by(RUN, maintain_order=True).first().with_columns(pl.col("in_effect").list.join(","))
     shown = failed.sort(["fault_windows", "end_ns", "run"]).join(first, on=RUN, how="left", maintain_order="left")
     own = ["kind", "checker", "words", "in_effect", "plan", "seed", "fault_windows", "run", "repeat"]
-    causes = shown.group_by([*GROUP, "signature"]).agg(runs=pl.len(), *[pl.col(name).first() for name in own])
-    counted = causes.with_columns(failed=pl.col("runs").sum().over(GROUP), *[pl.col(n).fill_null("") for n in own[:4]])
+    causes = shown.group_by([*GROUP, "signature"]).agg(pl.len().alias("runs"), *[pl.col(name).first() for name in own])
+    counted = causes.with_columns(pl.col("runs").sum().over(GROUP).alias("failed"), *[pl.col(n).fill_null("") for n in own[:4]])
     ordered = counted.sort([*GROUP, "runs", "signature"], descending=[False, False, True, False])
     return ordered.select([*GROUP, "signature", "runs", "failed", *own]).to_dicts()
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from msgspec.structs import replace
@@ -105,7 +106,7 @@ def expected_p(store: Store, finding: Finding) -> float:
     if finding.what != "recovery":
         shares = [(finding.after, finding.of_after), (finding.before, finding.of_before)]
         more, less = reversed(shares) if finding.what == "coverage" else shares
-        table = [[k, n - k] for k, n in (more, less) if k is not None]
+        table = np.array([[k, n - k] for k, n in (more, less) if k is not None])
         return float(stats.fisher_exact(table, alternative="greater").pvalue)
     b, a = (slowest_by_plan(store, campaign, finding.protocol, finding.subject) for campaign in ("before", "after"))
     pairs = [(b[plan], a[plan]) for plan in b if plan in a]
