@@ -1,8 +1,8 @@
 """How many seeds it takes to detect that a protocol breaks its promise.
 
 Each seed is an independent draw of a plan, so the number of seeds from one detection to the next is geometrically distributed.
-The end of a campaign cuts off the last gap, but the likelihood depends only on how many of the seeds detected: the estimate of the
-probability p is detected / seeds, the cut-off gap included. The median number of seeds is the smallest m with 1 - (1 - p)^m >= 1/2.
+The end of a campaign cuts off the last gap, but the likelihood depends only on how many of the seeds detected: p is estimated by
+detected / seeds, the cut-off gap included. The median number of seeds is the smallest m with 1 - (1 - p)^m >= 1/2.
 
 The median falls as p grows, so the ends of the 95 % Wilson interval of p give the ends of the interval of the median. Wilson's
 interval holds for p near 0 and 1, where campaigns end up: without a detection it still gives a lower end of the median.

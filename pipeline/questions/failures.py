@@ -9,13 +9,12 @@ TRIAGE = Question(
     columns=columns(
         campaign=CAMPAIGN,
         protocol=PROTOCOL,
-        signature="signature of the cause (docs/triage.md); empty for a failed run without one",
-        runs="failed runs with it: INVALID or not live",
-        failed="failed runs of the campaign and protocol",
-        kind="kind of the earliest anomaly of the shown run; empty if it has none",
-        checker="the checker that found it",
-        words="the anomaly in words",
-        in_effect="fault kinds in effect at its earliest witness, separated by commas",
+        signature="signature of the cause (docs/triage.md)",
+        runs="failed runs with it: not VALID, or not live",
+        failed="all failed runs of the campaign and protocol",
+        invalid="how many of `runs` are INVALID",
+        words="the anomaly of the shown run that its signature names, or what else is wrong with it",
+        in_effect="fault kinds in effect when that anomaly was proven, separated by commas",
         plan="the plan with the fewest fault windows that shows the cause",
         seed="its seed",
         fault_windows="its fault windows",
@@ -24,21 +23,27 @@ TRIAGE = Question(
     ),
     sql=f"""
 with failures as (
-  select campaign, protocol, coalesce(signature, '') as signature, run, plan, seed, fault_windows, repeat, end_ns
-  from runs where verdict = 'INVALID' or live is false),
+  select campaign, protocol, coalesce(signature, '') as signature, run, plan, seed, fault_windows, repeat, end_ns, verdict,
+         failure
+  from runs where verdict <> 'VALID' or live is false),
 causes as (
-  select campaign, protocol, signature, count(*) as runs,
-         min_by(struct(plan, seed, fault_windows, run, repeat), struct(fault_windows, end_ns, run)) as shown
+  select campaign, protocol, signature, count(*) as runs, count_if(verdict = 'INVALID') as invalid,
+         min_by(struct(plan, seed, fault_windows, run, repeat, failure), struct(fault_windows, end_ns, run)) as shown
   from failures group by campaign, protocol, signature),
-earliest as (
+found as (
   select campaign, protocol, run,
-         min_by(struct(kind, checker, words, in_effect), struct(coalesce(at_ns, {NEVER_NS}), kind, key, words)) as first
-  from anomalies group by campaign, protocol, run)
-select c.campaign, c.protocol, signature, runs, sum(runs) over (partition by c.campaign, c.protocol) as failed,
-       coalesce(first.kind, '') as kind, coalesce(first.checker, '') as checker, coalesce(first.words, '') as words,
-       coalesce(array_join(first.in_effect, ','), '') as in_effect,
+         min_by(struct(a.words, a.in_effect), struct(
+           not startswith(signature, concat(a.kind, '/', a.checker)), coalesce(a.at_ns, {NEVER_NS}), a.kind, a.key, a.words
+         )) as first
+  from anomalies a join failures f using (campaign, protocol, run) group by campaign, protocol, run),
+judged as (
+  select campaign, protocol, run, min(coalesce(get(not_live, 0), get(unchecked, 0))) as reason
+  from verdicts group by campaign, protocol, run)
+select c.campaign, c.protocol, signature, runs, sum(runs) over (partition by c.campaign, c.protocol) as failed, invalid,
+       coalesce(first.words, shown.failure, reason, '') as words, coalesce(array_join(first.in_effect, ','), '') as in_effect,
        shown.plan, shown.seed, shown.fault_windows, shown.run, shown.repeat
-from causes c left join earliest e on c.campaign = e.campaign and c.protocol = e.protocol and c.shown.run = e.run
+from causes c left join found f on c.campaign = f.campaign and c.protocol = f.protocol and c.shown.run = f.run
+left join judged j on c.campaign = j.campaign and c.protocol = j.protocol and c.shown.run = j.run
 order by c.campaign, c.protocol, runs desc, signature""",
 )
 

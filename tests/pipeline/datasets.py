@@ -30,7 +30,7 @@ class Made(Struct, frozen=True, kw_only=True):
     invalid: int = 0  # per mille of the runs
     not_live: int = 0
     kinds: tuple[str, ...] = ("lost-write", "duplicate")
-    signatures: tuple[str | None, ...] = ("lost-write by truncate", "duplicate by append", None)
+    steps: tuple[str, ...] = ("truncate:to its high watermark", "elected-outside-isr")
     slower: int = 100  # percent of the usual recovery
     states: tuple[str, ...] = STATES
     backend: str = "sim"
@@ -70,7 +70,11 @@ def _run(made: Made, seed: int) -> Rows:
     rows["coverage"] = _coverage(made, kinds, drawn)
     rows["calls"] = [_call(kinds, drawn) for _ in range(drawn.between(20, 60))]
     rows["anomalies"] = [_anomaly(made, kinds, drawn) for _ in range(drawn.between(1, 3))] if invalid else []
-    rows["runs"] = [run_row(made, seed, invalid=invalid, not_live=not_live, windows=len(windows), drawn=drawn)]
+    unknown = not invalid and drawn.ratio(1, 30)
+    rows["runs"] = [_run_row(made, seed, windows=len(windows), drawn=drawn)]
+    rows["runs"][0] |= _outcome(rows["anomalies"], unknown=unknown, not_live=not_live)
+    rows["runs"][0]["signature"] = _signature(made, rows["anomalies"], unknown=unknown, not_live=not_live, drawn=drawn)
+    rows["verdicts"] = [_verdict(unknown=unknown, not_live=not_live)]
     for table in TABLES:
         for row in rows[table]:
             row["run"] = run_of(made, seed)
@@ -82,9 +86,36 @@ def run_of(made: Made, seed: int) -> str:
     return f"seed-{seed}{made.mix and '-' + made.mix}/{made.backend}-{made.protocol}"
 
 
-def run_row(made: Made, seed: int, *, invalid: bool, not_live: bool, windows: int, drawn: Rng) -> Row:
-    """A row of `runs`."""
-    unknown = not invalid and drawn.ratio(1, 30)
+def _outcome(anomalies: Sequence[Row], *, unknown: bool, not_live: bool) -> Row:
+    return {
+        "verdict": "INVALID" if anomalies else "UNKNOWN" if unknown else "VALID",
+        "live": None if unknown else not not_live,
+        "exit": 10 if anomalies else 11 if unknown else 12 if not_live else 0,
+    }
+
+
+def _verdict(*, unknown: bool, not_live: bool) -> Row:
+    words = ["orders-0 has no leader", "b1 is not registered"] if not_live and not unknown else []
+    return {
+        "checkers": "c4",
+        "verdict": "UNKNOWN",
+        "live": None,
+        "unchecked": ["vacuity: no fault acted"] if unknown else [],
+        "not_live": words,
+        "judgement": "{}",
+    }
+
+
+def _signature(made: Made, anomalies: Sequence[Row], *, unknown: bool, not_live: bool, drawn: Rng) -> str | None:
+    if anomalies:
+        named = drawn.pick(anomalies)
+        return f"{named['kind']}/{named['checker']}/{drawn.pick(made.steps)}"
+    if unknown:
+        return "unknown/vacuity/no fault acted"
+    return "not-live/availability/a partition has no leader" if not_live else None
+
+
+def _run_row(made: Made, seed: int, *, windows: int, drawn: Rng) -> Row:
     counts = ("operations", "acked", "operation_rows", "event_rows")
     zeros = ("excused", "leader_changes", "recovery_elections", "elections_from_elr", "wounds_counted_on")
     return {
@@ -98,11 +129,7 @@ def run_row(made: Made, seed: int, *, invalid: bool, not_live: bool, windows: in
         "backend": made.backend,
         "commit": "c0ffee",
         "outcome": "completed",
-        "verdict": "INVALID" if invalid else "UNKNOWN" if unknown else "VALID",
-        "live": None if unknown else not not_live,
-        "exit": 10 if invalid else 11 if unknown else 12 if not_live else 0,
         "digest": f"digest-{made.protocol}-{made.mix}-{seed}-{made.chance}",
-        "signature": drawn.pick(made.signatures) if invalid else None,
         **{name: drawn.between(50, 900) for name in counts},
         **dict.fromkeys(zeros, 0),
         "fault_windows": windows,

@@ -193,15 +193,25 @@ def flaky(store: Store) -> list[dict[str, object]]:
 
 
 def triage(store: Store) -> list[dict[str, object]]:
-    failed = store.table("runs").filter(FAILED).with_columns(pl.col("signature").fill_null(""))
-    anomalies = store.table("anomalies").with_columns(pl.col("at_ns").fill_null(2**62)).sort(["at_ns", "kind", "key", "words"])
-    first = anomalies.group_by(RUN, maintain_order=True).first().with_columns(pl.col("in_effect").list.join(","))
-    shown = failed.sort(["fault_windows", "end_ns", "run"]).join(first, on=RUN, how="left", maintain_order="left")
-    own = ["kind", "checker", "words", "in_effect", "plan", "seed", "fault_windows", "run", "repeat"]
-    causes = shown.group_by([*GROUP, "signature"]).agg(pl.len().alias("runs"), *[pl.col(name).first() for name in own])
-    counted = causes.with_columns(pl.col("runs").sum().over(GROUP).alias("failed"), *[pl.col(n).fill_null("") for n in own[:4]])
-    ordered = counted.sort([*GROUP, "runs", "signature"], descending=[False, False, True, False])
-    return ordered.select([*GROUP, "signature", "runs", "failed", *own]).to_dicts()
+    runs = store.table("runs").filter((pl.col("verdict") != "VALID") | pl.col("live").eq_missing(False))
+    failed = runs.with_columns(pl.col("signature").fill_null(""))
+    anomalies = (
+        store.table("anomalies").join(failed.select([*RUN, "signature"]), on=RUN).with_columns(pl.col("at_ns").fill_null(2**62))
+    )
+    named = pl.col("signature").str.starts_with(pl.col("kind") + "/" + pl.col("checker"))
+    ordered = anomalies.with_columns(other=~named).sort(["other", "at_ns", "kind", "key", "words"])
+    first = ordered.group_by(RUN, maintain_order=True).first().select([*RUN, "words", pl.col("in_effect").list.join(",")])
+    reasons = store.table("verdicts").select([*RUN, pl.concat_list("not_live", "unchecked").list.first().alias("reason")])
+    told = failed.join(first, on=RUN, how="left").join(reasons, on=RUN, how="left").sort(["fault_windows", "end_ns", "run"])
+    told = told.with_columns(
+        pl.coalesce("words", "failure", "reason", pl.lit("")).alias("words"), pl.col("in_effect").fill_null("")
+    )
+    shown = ["words", "in_effect", "plan", "seed", "fault_windows", "run", "repeat"]
+    counts = [pl.len().alias("runs"), (pl.col("verdict") == "INVALID").sum().alias("invalid")]
+    causes = told.group_by([*GROUP, "signature"]).agg(*counts, *[pl.col(name).first() for name in shown])
+    counted = causes.with_columns(pl.col("runs").sum().over(GROUP).alias("failed"))
+    by_count = counted.sort([*GROUP, "runs", "signature"], descending=[False, False, True, False])
+    return by_count.select([*GROUP, "signature", "runs", "failed", "invalid", *shown]).to_dicts()
 
 
 ANSWERS: dict[str, Callable[[Store], list[dict[str, object]]]] = {
