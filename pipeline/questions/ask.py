@@ -12,13 +12,12 @@ import pyarrow as pa
 from msgspec import Struct
 
 from pipeline.errors import PipelineError
+from pipeline.questions.findings import Finding
 from pipeline.questions.question import Column, Question
 from pipeline.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from pipeline.questions.diff import Finding
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -50,7 +49,7 @@ def ask_sql(source: Source, sql: str) -> Answer:
     return Answer(question=Question(name="sql", title="SQL", words=sql, columns=own, sql=sql), table=table)
 
 
-def ask_diff(source: Source, before: str, after: str) -> "list[Finding]":
+def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
     """Compare two campaigns; see `pipeline.questions.diff`."""
     with _views(Source(dataset=source.dataset, campaigns=(before, after), master=source.master)) as spark:
         from pipeline.questions.diff import compare

@@ -38,4 +38,5 @@ PROTOCOL = "protocol variant of the runs"
 
 def quantile(share: float, value: str) -> str:
     """SQL of the exact nearest-rank quantile of a group: the smallest value that `share` of the rows do not exceed."""
-    return f"percentile_disc({share}) within group (order by {value})"
+    # Spark gives a double, which is exact up to 2^53 ns, 104 days.
+    return f"cast(percentile_disc({share}) within group (order by {value}) as bigint)"

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from scipy import stats
 
-from pipeline.questions.diff import Finding, What, compare
+from pipeline.questions.diff import compare
+from pipeline.questions.findings import Finding, What
 from pipeline.questions.views import make_views
 from tests.pipeline.datasets import STATES, Made, write_dataset
 from tests.pipeline.polars_answers import Store

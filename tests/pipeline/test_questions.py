@@ -29,8 +29,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("dataset"), CAMPAIGNS)
 
 
-def rounded(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    return [{name: round(v, 9) if isinstance(v, float) else v for name, v in row.items()} for row in rows]
+def rounded(rows: list[dict[str, object]]) -> list[dict[str, str]]:
+    """Rows as text, so that 1 and 1.0 differ."""
+    return [{name: f"{v:.9f}" if isinstance(v, float) else repr(v) for name, v in row.items()} for row in rows]
 
 
 def test_every_question_has_a_second_computation() -> None:
