@@ -8,6 +8,9 @@ A dataset is partitioned by campaign and protocol. These two columns are in the 
 its meaning does not apply.
 """
 
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -28,7 +31,7 @@ _TEXTS = pa.list_(pa.string())
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column of a table; `words` is its meaning as docs/dataset.md gives it. `required`: never null."""
+    """One column of a table; `words` is its meaning. `required`: never null."""
 
     name: str
     type: pa.DataType
@@ -53,9 +56,13 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _maybe("seed", _INT, "the seed of the plan; null for a plan written by hand"),
         _of("plan", _TEXT, "name of the plan"),
         _of("plan_digest", _TEXT, "digest of the plan; equal digests are equal plans"),
-        _of("mix", _TEXT, "the fault kinds or mixes that were asked for, joined by commas; empty for the default kinds"),
+        _of(
+            "mix",
+            _TEXT,
+            "the fault kinds or mixes that were asked for, joined by commas; empty for the default kinds or if not known",
+        ),
         _of("profile", _TEXT, "the profile of the promise: `within` or `beyond`"),
-        _of("workload", _TEXT, "the workload that was asked for"),
+        _of("workload", _TEXT, "the workload that was asked for; empty where it is not known"),
         _of("backend", _TEXT, "`sim`, `process`, `docker` or another system"),
         _of("commit", _TEXT, "commit of the build that performed the run"),
         _of("outcome", _TEXT, "`completed`, `interrupted`, `incomplete` or `harness-fault`"),
@@ -97,8 +104,8 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of("key", _TEXT, "`topic-partition`, a client, or empty for the whole run"),
         _of("words", _TEXT, "the anomaly in words"),
         _of("witness", pa.list_(_INT), "indices of the rows that prove it"),
-        _maybe("at_ns", _INT, "time of its earliest witness"),
-        _of("in_effect", _TEXTS, "kinds of the faults in effect at that time, sorted"),
+        _maybe("at_ns", _INT, "time at which it was proven: of its last witness"),
+        _of("in_effect", _TEXTS, "kinds of the faults in effect at that time, sorted; a window that never acted does not count"),
     ),
     "faults": (
         _RUN,
@@ -117,12 +124,14 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of(
             "unavailable_ns",
             _INT,
-            "the longest time without an acknowledged produce on one partition whose clients tried, that began within the window",
+            "the longest time without an acknowledged produce on one partition whose clients tried, from the begin of the window "
+            "or from an acknowledgement within it",
         ),
         _maybe(
             "recovery_ns",
             _INT,
-            "from the end of the window to the first acknowledged produce on the last partition to have one; null: some had none",
+            "from the end of the window to the first acknowledged produce on the last partition to have one; null where a "
+            "partition whose clients tried had none, or no client tried",
         ),
     ),
     "calls": (
@@ -155,3 +164,84 @@ def arrow_schema(table: Table) -> pa.Schema:
         return pa.schema([pa.field("run", pa.string(), nullable=False), *rows], metadata=metadata)
     fields = [pa.field(column.name, column.type, nullable=not column.required) for column in COLUMNS[table]]
     return pa.schema(fields, metadata=metadata)
+
+
+# --- the document ---------------------------------------------------------------------------------------------------------------
+
+_DOCUMENT = """\
+# A dataset of runs
+
+Generated from `pipeline/tables.py` by `python -m pipeline.tables --rewrite docs/dataset.md`; a test compares.
+
+A dataset holds the runs of any number of campaigns as plain Parquet.
+`highwater store ingest SOURCE... --dataset DATASET` takes runs in, from the folder of a campaign or from a folder of stored runs.
+`highwater store compact DATASET` joins small parts, and `highwater store verify DATASET` compares every file with its manifest.
+The dataset version is {version}.
+The metadata of each file holds it as `highwater.dataset_version`, and the table's name as `highwater.table`.
+
+## Layout
+
+    DATASET/<table>/campaign=<name>/protocol=<name>/<part>.parquet
+    DATASET/parts/<part>.json
+
+The columns `campaign` and `protocol` are in the folder names and not in the files.
+The key of a row is `campaign` and `run`.
+A part holds up to 50 runs, and has one file in each table; operations and events are there only where they were kept.
+Rows are written once: a run that the dataset has already is skipped, and nothing is updated in place.
+
+A part's manifest, `parts/<part>.json`, is written after its files and names its runs, and the rows and the SHA-256 of each file.
+A file without a manifest is not committed.
+A process that is killed can leave such files; `verify` names them, and the next `ingest` or `compact` deletes them.
+Readers that take whole folders see them until then, and may see rows twice while `compact` runs.
+One process writes to a dataset at a time.
+
+## Opening it
+
+| with | one line |
+|---|---|
+| Spark | `spark.read.parquet("DATASET/runs")` |
+| Polars | `pl.scan_parquet("DATASET/runs", hive_partitioning=True)` |
+| DuckDB | `SELECT * FROM read_parquet('DATASET/runs/*/*/*.parquet', hive_partitioning = true)` |
+
+Each reads `campaign` and `protocol` from the folder names as texts.
+A question about some campaigns or protocols reads their files only.
+[examples/campaign.ipynb](examples/campaign.ipynb) asks the first questions of a campaign.
+
+## Tables
+
+Times are in ns since the start of the run, durations in ns.
+A column is null where its meaning does not apply; a column that is *always* there is never null.
+
+{tables}
+### operations, events
+
+The rows of the histories as in [history-format.md](history-format.md), with the column `run` before them.
+They are kept of stored runs with `highwater store ingest --evidence`.
+"""
+
+
+def document() -> str:
+    """The text of docs/dataset.md."""
+    return _DOCUMENT.format(version=DATASET_VERSION, tables="".join(map(_section, OF_A_RECORD)))
+
+
+def _section(table: Table) -> str:
+    rows = [f"| `{c.name}` | {_type(c.type)} | {'yes' if c.required else ''} | {c.words} |" for c in COLUMNS[table]]
+    return "\n".join([f"### {table}", "", "| column | type | always | meaning |", "|---|---|---|---|", *rows, "", ""])
+
+
+def _type(type: pa.DataType) -> str:
+    return f"list of {type.value_type}" if pa.types.is_list(type) else str(type)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the document with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
+    if len(arguments) != 2 or arguments[0] != "--rewrite":
+        sys.stderr.write("usage: python -m pipeline.tables --rewrite docs/dataset.md\n")
+        return 2
+    Path(arguments[1]).write_text(document(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -69,7 +69,7 @@ def load_corpus(folder: Path) -> tuple[Case, ...]:
     """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
-        raise UsageError(f"{folder}: no corpus entry (*.yaml) in this folder")
+        raise UsageError(f"{folder}: no corpus entry (*.yaml); run this in a checkout of highwater, or name its corpus/seeds")
     return tuple(case for path in paths for case in load_entry(path))
 
 

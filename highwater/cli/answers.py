@@ -22,13 +22,14 @@ from reports.render import render_analytics
 Format = Literal["table", "csv", "parquet", "json"]
 Row = Mapping[str, object]
 
-Dataset = Annotated[Path, typer.Option(help="The dataset that `highwater store ingest` wrote.")]
+Dataset = Annotated[
+    str, typer.Option("--dataset", metavar="DIR", help="Folder of the dataset that `highwater store ingest` wrote.")
+]
 Master = Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark master that answers.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")]
 Output = Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")]
 Page = Annotated[Path | None, typer.Option(help="HTML file to write: the answer with pictures.")]
 
-DATASET = Path("store/dataset")
 MASTER = "local[*]"
 _ROWS_SHOWN = 40
 _WIDTH_MAX = 60  # characters of a column of text
@@ -60,7 +61,7 @@ def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:
         say(f"{sum(a.table.num_rows for a in answers)} rows: {output}")
 
 
-def write_page(file: Path, answers: Sequence[Answer], *, title: str, dataset: Path, repeat: str) -> None:
+def write_page(file: Path, answers: Sequence[Answer], *, title: str, dataset: str, repeat: str) -> None:
     """Write the page of these answers."""
     parts = [
         Part(
@@ -72,7 +73,7 @@ def write_page(file: Path, answers: Sequence[Answer], *, title: str, dataset: Pa
         )
         for answer in answers
     ]
-    store.write_file(file, render_analytics(page_of(parts, title=title, dataset=str(dataset), repeat=repeat)))
+    store.write_file(file, render_analytics(page_of(parts, title=title, dataset=dataset, repeat=repeat)))
 
 
 def table_lines(names: Sequence[str], rows: Sequence[Row], *, shown: int = _ROWS_SHOWN) -> list[str]:

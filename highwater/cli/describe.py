@@ -30,7 +30,7 @@ def describe(
 ) -> int:
     """Show leaders, replicas, ISR and offline replicas of every partition at one moment of a simulated run (R-306)."""
     is_file = what.endswith((".yaml", ".yml"))
-    plan = load_plan(Path(what)) if is_file else Request(protocol=protocol).plan(options.seed_of(what))
+    plan = load_plan(Path(what)) if is_file else Request(protocol=protocol).plan(options.seed_not_file(what, files="plan file"))
     if plan.path:
         raise UsageError(f"plan {plan.name} has an explorer path, which has no client to ask for metadata")
     world = World(plan)

@@ -6,7 +6,7 @@ import typer
 from msgspec import structs
 
 from highwater.cli import options
-from highwater.cli.answers import DATASET, MASTER, Dataset, FormatOption, Master, Output, Page, check_output, show
+from highwater.cli.answers import MASTER, Dataset, FormatOption, Master, Output, Page, check_output, show
 from highwater.cli.output import first_of, say, say_json
 from highwater.exit_codes import WORDS, ExitCode, worst
 from history import store
@@ -28,10 +28,12 @@ EXITS: dict[What, ExitCode] = {
 
 RULES = (
     "Exit 10: a plan is INVALID or shows a new kind of anomaly. Exit 12: a plan is not live. This is proven if both campaigns "
-    "performed the plan and it was better before, or if the first campaign had no such plan of the protocol; else by Fisher's test.",
-    f"Exit 11: recovery from a fault is slower by more than {TOLERATED} %, by the sign test over the plans of both campaigns, or by "
-    "the Mann-Whitney test if they share none.",
-    "Exit 11: more plans are UNKNOWN or fewer plans reach a pair of protocol state and fault, by Fisher's test; or a protocol is gone.",
+    "performed the plan and it was better before, or if the first campaign had no such plan of the protocol; else Fisher's test "
+    "decides.",
+    f"Exit 11: recovery from a fault is slower by more than {TOLERATED} %, by the sign test over the plans of both campaigns, or "
+    "by the Mann-Whitney test if they share none.",
+    "Exit 11: more plans are UNKNOWN or fewer plans reach a pair of protocol state and fault, by Fisher's test; or a protocol is "
+    "gone.",
     f"All tests are one-sided. Each p is corrected for the number of tests and must not exceed {LEVEL}.",
 )
 
@@ -40,7 +42,7 @@ def diff(
     before: Annotated[str, typer.Argument(help="The campaign to compare with.")],
     after: Annotated[str, typer.Argument(help="The campaign that must not be worse.")],
     *,
-    dataset: Dataset = DATASET,
+    dataset: Dataset,
     spark: Master = MASTER,
     form: FormatOption = "table",
     output: Output = None,

@@ -7,6 +7,8 @@ assertions of the system under test, and failed assertions are part of the verdi
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -20,12 +22,13 @@ from highwater.cli.diff import diff
 from highwater.cli.explore import explore
 from highwater.cli.export import export
 from highwater.cli.judge import judge
-from highwater.cli.output import complain
+from highwater.cli.output import complain, say
 from highwater.cli.query import query, triage
 from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
+from highwater.cli.store import compact, ingest, verify
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
@@ -53,8 +56,11 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     faults,
     clean,
 )
-# Under `highwater admin`.
-ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
+# Commands below one word, `highwater admin reassign`: the word, its help, the commands.
+GROUPS: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = (
+    ("admin", "Administration of a cluster through ZooKeeper.", (reassign,)),
+    ("store", "A dataset of runs as Parquet, for Spark, Polars and DuckDB.", (ingest, compact, verify)),
+)
 
 
 def build() -> typer.Typer:
@@ -67,13 +73,30 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_options)
     for command in COMMANDS:
         app.command()(command)
-    admin = typer.Typer(rich_markup_mode=None)
-    for command in ADMIN_COMMANDS:
-        admin.command()(command)
-    app.add_typer(admin, name="admin", help="Administration of a cluster through ZooKeeper.")
+    for name, words, commands in GROUPS:
+        group = typer.Typer(rich_markup_mode=None)
+        for command in commands:
+            group.command()(command)
+        app.add_typer(group, name=name, help=words)
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        say(f"highwater {metadata.version('highwater')}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of `highwater` itself."""
 
 
 def run_command_line(arguments: Sequence[str]) -> int:

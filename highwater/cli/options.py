@@ -42,6 +42,16 @@ def seed_of(text: str) -> int:
     return seed
 
 
+def seed_not_file(text: str, *, files: str) -> int:
+    """Parse a seed that was given in place of one of these files, which does not exist."""
+    try:
+        return seed_of(text)
+    except UsageError:
+        if "/" not in text and "." not in text:
+            raise
+        raise UsageError(f"{text}: no such {files}, and not a seed") from None
+
+
 def seeds_of(text: str) -> range:
     """Parse `0..499` (both ends included) or one seed."""
     first, dots, last = text.partition("..")

@@ -6,7 +6,6 @@ import typer
 
 from highwater.cli import options
 from highwater.cli.answers import (
-    DATASET,
     MASTER,
     Dataset,
     FormatOption,
@@ -36,7 +35,7 @@ def query(
     ] = None,
     *,
     sql: Annotated[str | None, typer.Option(help="A statement in Spark's dialect over the tables of the dataset.")] = None,
-    dataset: Dataset = DATASET,
+    dataset: Dataset = "",
     campaign: CampaignFilter = "",
     spark: Master = MASTER,
     form: FormatOption = "table",
@@ -50,6 +49,8 @@ def query(
         return 0
     if name is not None and sql is not None:
         raise UsageError("give the name of a question or --sql, not both")
+    if not dataset:
+        raise UsageError("--dataset DIR is missing: the dataset that `highwater store ingest` wrote")
     form = "json" if json else form
     check_output(form, output=output, page=page)
     questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
@@ -80,7 +81,7 @@ def _list(*, json: bool) -> None:
 
 def triage(
     *,
-    dataset: Dataset = DATASET,
+    dataset: Dataset,
     campaign: CampaignFilter = "",
     spark: Master = MASTER,
     form: FormatOption = "table",

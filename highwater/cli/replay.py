@@ -46,7 +46,7 @@ def replay(
         if path.suffix in (".yaml", ".yml") or path.is_file():
             plan = load_plan(path)
         else:
-            plan = Request(protocol=protocol or "safe").plan(options.seed_of(what))
+            plan = Request(protocol=protocol or "safe").plan(options.seed_not_file(what, files="run folder or plan file"))
             repeat += f" --protocol {protocol}" if protocol is not None else ""
     if not json:
         say(headline(plan))

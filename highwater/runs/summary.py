@@ -8,10 +8,10 @@ from typing import Literal, get_args
 import polars as pl
 from msgspec import Struct
 
+from checkers.steps import leader_changes
 from checkers.verdict import Validity, Verdict
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan
-from history.event import EventKind
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
@@ -137,18 +137,6 @@ def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
     """The errors that calls of clients ended with, including the client's own such as timeouts."""
     counted = calls.drop_nulls("error").group_by("error").len().sort("error")
     return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
-
-
-def leader_changes(events: pl.DataFrame) -> int:
-    """How often ZooKeeper's leader of a partition changed to another broker; offline periods in between do not count."""
-    written = events.filter((pl.col("kind") == EventKind.STATE_WRITTEN.value) & pl.col("leader").is_not_null())
-    last: dict[tuple[str, int], str] = {}
-    changes = 0
-    for topic, partition, leader in written.select("topic", "partition", "leader").iter_rows():
-        before = last.get((topic, partition))
-        changes += before is not None and before != leader
-        last[topic, partition] = leader
-    return changes
 
 
 def of_failure(plan: Plan, *, backend: str, failure: str, repeat: str) -> Summary:

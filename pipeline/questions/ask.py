@@ -5,7 +5,6 @@ PySpark is imported inside the functions, so that a machine without PySpark or J
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 class Source(Struct, frozen=True, kw_only=True):
     """What is asked: a dataset, the campaigns of it (all if empty), and the Spark master that answers."""
 
-    dataset: Path
+    dataset: str  # folder
     campaigns: tuple[str, ...] = ()
     master: str = "local[*]"
 

@@ -59,11 +59,6 @@ def epochs_text(epochs: Iterable[tuple[LeaderEpoch, Offset]]) -> str:
     return _table(f"{epoch} {start}" for epoch, start in epochs)
 
 
-def epochs_of(text: str) -> tuple[tuple[int, int], ...]:
-    """The rows of a leader-epoch-checkpoint. ValueError if it does not parse."""
-    return tuple((int(epoch), int(start)) for epoch, start in _rows(text, 2))
-
-
 def _table(rows: Iterable[str]) -> str:
     lines = list(rows)
     return "\n".join((_VERSION, str(len(lines)), *lines, ""))

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -56,6 +57,7 @@ BAD_INPUT = [
     ["run", "--plan", "bad.yaml", "--seed", "1"],
     ["replay", "absent"],
     ["replay", "."],
+    ["replay", "absent/run"],
     ["campaign", "--seeds", "5..1"],
     ["campaign", "--seeds", "a..b"],
     ["campaign", "--seeds", "0..3", "--protocol", "paxos"],
@@ -202,6 +204,18 @@ def test_closed_pipe_prints_no_traceback() -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=dict(os.environ))
 
     assert "Traceback" not in done.stderr
+
+
+def test_version_is_printed_with_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_command_line(["--version"])
+
+    assert (code, capsys.readouterr().out) == (ExitCode.VALID, f"highwater {metadata.version('highwater')}\n")
+
+
+def test_absent_folder_is_not_reported_as_a_bad_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command_line(["replay", "absent/run"])
+
+    assert capsys.readouterr().err == "highwater: absent/run: no such run folder or plan file, and not a seed\n"
 
 
 @pytest.mark.parametrize("seed", [0, 1, 10, (1 << 64) - 1])

@@ -1,14 +1,17 @@
 """Datasets of made-up runs with planted facts, written from the schema alone."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import Struct
 
 from history.seed import Rng
-from pipeline.tables import TABLES, Table, arrow_schema
+from pipeline.dataset import Entry, ingest
+from pipeline.record import Record
+from pipeline.storage import storage_at
+from pipeline.tables import OF_A_RECORD, TABLES, Table, arrow_schema
 
 FAULTS = ("clog", "crash-leader", "disk-full", "isolate-leader", "pause-long")
 STATES = ("became-leader", "became-follower", "controller-elected", "isr-shrunk", "truncate")
@@ -37,25 +40,19 @@ class Made(Struct, frozen=True, kw_only=True):
 
 
 def write_dataset(folder: Path, campaigns: Sequence[Made]) -> Path:
-    """Write these campaigns, 25 runs a file."""
+    """Write these campaigns as `highwater store ingest` does."""
     for made in campaigns:
-        runs = [_run(made, seed) for seed in made.seeds]
-        for table in TABLES:
-            for part in range(0, len(runs), 25):
-                _write(
-                    folder,
-                    made,
-                    table,
-                    f"part-{made.mix or 'default'}-{part}",
-                    [r for run in runs[part : part + 25] for r in run[table]],
-                )
+        ingest(
+            storage_at(str(folder)),
+            made.campaign,
+            [Entry(run_of(made, seed), partial(_record, made, seed)) for seed in made.seeds],
+        )
     return folder
 
 
-def _write(folder: Path, made: Made, table: Table, part: str, rows: list[Row]) -> None:
-    path = folder / table / f"campaign={made.campaign}" / f"protocol={made.protocol}" / f"{part}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema(table)), path)
+def _record(made: Made, seed: int) -> Record:
+    rows = _run(made, seed)
+    return Record(protocol=made.protocol, tables={t: pa.Table.from_pylist(rows[t], schema=arrow_schema(t)) for t in OF_A_RECORD})
 
 
 def _run(made: Made, seed: int) -> Rows:

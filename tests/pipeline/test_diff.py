@@ -65,7 +65,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def findings(spark: SparkSession, dataset: Path) -> list[Finding]:
-    make_views(spark, dataset)
+    make_views(spark, str(dataset))
     return compare(spark, "before", "after")
 
 
@@ -76,7 +76,7 @@ def test_only_what_was_planted_is_worse(protocol: str, findings: list[Finding]) 
 
 
 def test_campaign_that_gets_better_shows_nothing_worse(spark: SparkSession, dataset: Path, findings: list[Finding]) -> None:
-    make_views(spark, dataset)
+    make_views(spark, str(dataset))
 
     swapped = compare(spark, "after", "before")
 
@@ -85,7 +85,7 @@ def test_campaign_that_gets_better_shows_nothing_worse(spark: SparkSession, data
 
 
 def test_campaign_compared_with_itself_shows_nothing_worse(spark: SparkSession, dataset: Path) -> None:
-    make_views(spark, dataset)
+    make_views(spark, str(dataset))
 
     assert [f for f in compare(spark, "before", "before") if f.worse] == []
 

@@ -1,0 +1,235 @@
+"""The signature of a run: what went wrong first, and the step of the protocol that did it.
+
+One mistake leaves many anomalies, each in words of its own. A run is therefore known by the anomaly that was proven first, that
+is, whose last witness comes first: a truncation of committed records is proven at the truncation, the loss that follows at the
+next election, the read that misses the record later still. The step is the event that is the proof; where a high watermark, an
+append or an answer to a client is the proof, it is the last step of that partition before it.
+
+Runs with one cause agree in kind, checker and step (`text`). The faults in effect at that moment provoked it and differ from
+seed to seed, so they are part of the value and of its sentence and not of the text. docs/triage.md explains the words.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import polars as pl
+from msgspec import Struct
+
+from checkers.fault_windows import kinds_in_effect, windows
+from checkers.steps import CONSEQUENCES, steps
+from checkers.verdict import Anomaly, Verdict
+from history.event import EventKind as K
+from history.history import History
+
+NOT_LIVE, UNKNOWN = "not-live", "unknown"
+
+# Of anomalies that one row proves, the first of these checkers names the cause: the nearer to the step, the earlier.
+_CHECKERS = (
+    "assertions",
+    "election",
+    "state-writes",
+    "deletion",
+    "topic-identity",
+    "incarnations",
+    "log-matching",
+    "isr-agreement",
+    "single-leader",
+    "single-controller",
+    "fencing",
+    "monotonic-hw",
+    "acked-loss",
+)
+
+# What a cluster lacks that is not live: words of the sentence, the checker that says them, what is wrong. Causes come first.
+_LACKS: tuple[tuple[str, str, str], ...] = (
+    ("is not registered", "availability-cluster", "a broker is not registered"),
+    ("no broker is controller", "availability-cluster", "no broker is controller"),
+    ("never had a leader", "availability-cluster", "a partition has no leader"),
+    ("has no leader", "availability", "a partition has no leader"),
+    ("acts in no epoch", "availability", "a replica acts in no leader epoch"),
+    ("acts in epoch", "availability", "a replica acts in another leader epoch than ZooKeeper's"),
+    ("not in the ISR of", "availability", "a replica stays out of the ISR"),
+    ("is still requested", "availability-cluster", "a request under /admin is not done"),
+    ("the log of", "availability", "logs of one partition differ"),
+    ("the high watermark of", "availability", "the high watermark stays below the log end"),
+    ("though no fault was in force", "progress", "no produce is acknowledged in a calm"),
+    ("no acks=all produce", "availability", "no produce is acknowledged"),
+    ("got no answer", "availability", "a client gets no answer"),
+    ("final readers", "availability", "final readers miss records"),
+    ("tells clients", "convergence", "metadata of a broker differ from ZooKeeper"),
+    ("for clients", "convergence", "metadata of a broker differ from ZooKeeper"),
+    ("gives clients", "convergence", "metadata of a broker differ from ZooKeeper"),
+    ("still lists", "convergence", "a broker lists a partition that is gone"),
+    ("which is not in ZooKeeper", "convergence", "a log of a partition stays that is gone"),
+    ("stray log", "convergence", "a log stays that is not assigned"),
+    ("has no log of", "convergence", "a replica has no log"),
+    ("logs of", "convergence", "a replica has several logs"),
+)
+_OF_REQUESTS = ("availability-cluster", "a request of an administrator is not done")
+
+
+class Signature(Struct, frozen=True, kw_only=True):
+    """What went wrong first in a run. Equal `text` means one cause."""
+
+    kind: str  # of the anomaly, or `not-live`, or `unknown`
+    checker: str
+    step: str  # of `checkers.steps`, or what the cluster lacks; empty where the history shows none
+    key: str = ""  # the partition or client, or empty for the whole run
+    at: int | None = None  # row that proves it
+    at_ns: int | None = None
+    in_effect: tuple[str, ...] = ()  # kinds of the faults in effect at that time, sorted
+    words: str = ""  # of the anomaly
+
+    @property
+    def text(self) -> str:
+        """The cause in a short form that is equal for equal causes, for example `truncated-committed/log-matching/...`."""
+        return "/".join(part for part in (self.kind, self.checker, self.step) if part)
+
+    @property
+    def sentence(self) -> str:
+        """The cause in words, with the faults that were in effect."""
+        during = f" while {' and '.join(self.in_effect)} {'was' if len(self.in_effect) == 1 else 'were'} in effect"
+        where = f" of {self.key}" if self.key else ""
+        if self.kind in (NOT_LIVE, UNKNOWN):
+            return self.words
+        by = f"Step {self.step}{where}" if self.step else f"A row{where}"
+        moment = "" if self.at_ns is None else f" at {self.at_ns / 1e9:.3f} s"
+        return f"{by}{moment}{during if self.in_effect else ', no fault in effect'}: {self.words}"
+
+
+def signature(history: History, verdict: Verdict) -> Signature | None:
+    """The signature of a run that is INVALID, not live or UNKNOWN, in this order of importance; None for a run that is none."""
+    if verdict.anomalies:
+        return _of_anomaly(history, first_proven(verdict.anomalies))
+    if verdict.not_live:
+        return _of_silence(history, verdict.not_live)
+    if verdict.unchecked:
+        checker, _, reason = verdict.unchecked[0].partition(": ")
+        return Signature(
+            kind=UNKNOWN, checker=checker if reason else "", step=_general(reason or checker), words=verdict.unchecked[0]
+        )
+    return None
+
+
+def first_proven(anomalies: Iterable[Anomaly]) -> Anomaly:
+    """The anomaly whose last witness comes first; of several with one last witness, that of the checker nearest to the step."""
+    return min(anomalies, key=lambda found: (proof(found) is None, proof(found), _nearness(found)))
+
+
+def proof(anomaly: Anomaly) -> int | None:
+    """The row that completes the proof of an anomaly: its last witness; None for an anomaly without witnesses."""
+    return max(anomaly.witness, default=None)
+
+
+def _nearness(anomaly: Anomaly) -> tuple[int, int, Anomaly]:
+    near = _CHECKERS.index(anomaly.checker) if anomaly.checker in _CHECKERS else len(_CHECKERS)
+    # An ISR that the leader assumes is in force before ZooKeeper's, so the weaker claim is broken first.
+    return near, anomaly.kind == "strong-isr", anomaly
+
+
+def _of_anomaly(history: History, found: Anomaly) -> Signature:
+    at = proof(found)
+    place = None if at is None else _place(history, at)
+    time_ns = None if place is None else place.time_ns
+    return Signature(
+        kind=found.kind,
+        checker=found.checker,
+        step="" if place is None else _step(history.events_frame, place, first=min(found.witness)),
+        key=found.key,
+        at=at,
+        at_ns=time_ns,
+        in_effect=_in_effect(history, time_ns),
+        words=_once(found.words),
+    )
+
+
+class _Place(NamedTuple):
+    """The row that completes a proof."""
+
+    row: int
+    time_ns: int
+    kind: str  # of an event; `f` of an operation
+    is_event: bool
+    node: str | None
+    topic: str | None
+    partition: int | None
+    detail: str | None
+
+
+def _place(history: History, index: int) -> _Place | None:
+    """The row of this index; None where no row has it."""
+    columns = ("index", "time_ns", "kind", "is_event", "node", "topic", "partition", "detail")
+    is_here = pl.col("index") == index
+    events = history.events_frame.filter(is_here).with_columns(is_event=True)
+    calls = history.operations_frame.filter(is_here).with_columns(kind=pl.col("f"), is_event=False, detail=pl.lit(""))
+    found = pl.concat([events.select(columns), calls.select(columns)]).head(1)
+    return None if found.is_empty() else _Place(*found.row(0))
+
+
+def _step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
+    """The step that did it: the row itself, or the last step of its partition before it."""
+    before = events.filter(pl.col("index") <= place.row)
+    if place.topic is None:
+        return _last(before) if place.is_event else f"answer:{place.kind}"
+    here = before.filter((pl.col("topic") == place.topic) & (pl.col("partition") == place.partition))
+    if not place.is_event:
+        return _last(here, first=first) or f"answer:{place.kind}"
+    if place.kind in (K.HW, K.APPEND):
+        return f"{place.kind}:{place.detail or ''}{_change_in_flight(here.filter(pl.col('node') == place.node))}"
+    return _last(here) or place.kind
+
+
+def _last(events: pl.DataFrame, *, first: int = 0) -> str:
+    """The last step from row `first` on that is not a consequence of another one; empty if there is none."""
+    found = steps(events).filter(pl.col("index").ge(first) & ~pl.col("step").is_in([str(kind) for kind in CONSEQUENCES]))
+    return "" if found.is_empty() else str(found["step"][-1])
+
+
+def _change_in_flight(own: pl.DataFrame) -> str:
+    """Which ISR change the node of these events has asked for without an answer yet, as words to append; empty for none."""
+    kinds = [str(kind) for kind in (K.BECAME_LEADER, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]
+    told = own.filter(pl.col("kind").is_in(kinds))["kind", "isr"].tail(2).rows()
+    if not told or told[-1][0] != K.ISR_CHANGE_SENT:
+        return ""
+    grows = len(told) == 2 and set(told[-1][1] or ()) > set(told[0][1] or ())
+    return ", ISR expansion in flight" if grows else ", ISR change in flight"
+
+
+def _in_effect(history: History, time_ns: int | None) -> tuple[str, ...]:
+    if time_ns is None:
+        return ()
+    of = windows(history.events_frame, history.manifest.end_ns)
+    return tuple(kinds_in_effect(of, pl.Series([time_ns], dtype=pl.Int64))[0])
+
+
+def _of_silence(history: History, not_live: tuple[str, ...]) -> Signature:
+    """The signature of a run that did not become live again: what is lacking first, where, and the last step there."""
+    place = min(range(len(not_live)), key=lambda n: _lack(not_live[n])[0])
+    words = not_live[place]
+    _, checker, lacking = _lack(words)
+    keys = {f"{topic}-{partition}" for topic, partition in _partitions(history)}
+    key = next((word for word in re.split(r"[\s,]+", words) if word in keys), "")
+    return Signature(kind=NOT_LIVE, checker=checker, step=lacking, key=key, words=words)
+
+
+def _partitions(history: History) -> Iterable[tuple[str, int]]:
+    written = history.events_frame.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    return written.select("topic", "partition").unique().iter_rows()
+
+
+def _lack(words: str) -> tuple[int, str, str]:
+    for rank, (phrase, checker, lacking) in enumerate(_LACKS):
+        if phrase in words:
+            return rank, checker, lacking
+    return len(_LACKS), *_OF_REQUESTS
+
+
+def _once(words: str) -> str:
+    """The words of an anomaly without the count of others of its kind (`checkers.checker.condensed`)."""
+    return re.sub(r" \(and \d+ more of this kind\)$", "", words)
+
+
+def _general(words: str) -> str:
+    """Words without the numbers that differ from run to run."""
+    return re.sub(r"\d+", "#", words)

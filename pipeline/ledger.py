@@ -1,0 +1,80 @@
+"""The ledger of a piece of work: one row for each finished item, in a file of its own.
+
+    <ledger>/<key>.json    a row; its presence means that the item is finished and all that it wrote is whole
+
+A worker writes the row of an item last. What has no row is done again, and a key has one row however often it was done. So the
+rows on disk, and not what a worker reports, are the result of the work: a killed worker, executor or driver loses nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.errors import PipelineError
+from pipeline.storage import Storage
+
+_ROW = ".json"
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+State = Literal["done", "failed", "late"]
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A finished item. `result` is what the function returned, as JSON; null unless the item is done.
+
+    `failed`: the function raised, or its worker died each time; `late`: it met its deadline. `words` says so in one line.
+    """
+
+    key: str
+    state: State
+    attempt: int  # from 1
+    seconds: float  # by the clock, of the last attempt
+    words: str = ""
+    result: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Ledger:
+    """The rows at a storage's root."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @property
+    def location(self) -> str:
+        """The location that another process opens."""
+        return self._storage.location
+
+    def keys(self) -> set[str]:
+        """The keys of all finished items."""
+        return {name.removesuffix(_ROW) for name in self._storage.names() if name.endswith(_ROW)}
+
+    def holds(self, key: str) -> bool:
+        """Whether the item is finished."""
+        return self._storage.exists(key + _ROW)
+
+    def commit(self, row: Row) -> None:
+        """Write the row of a finished item; the item's own files must be written before."""
+        assert _KEY.fullmatch(row.key), row.key
+        self._storage.write(row.key + _ROW, msgspec.json.encode(row))
+
+    def read(self, key: str) -> Row:
+        """The row of a finished item. Raises PipelineError where the file is damaged or missing."""
+        try:
+            row = msgspec.json.decode(self._storage.read(key + _ROW), type=Row)
+        except (OSError, msgspec.DecodeError) as error:
+            raise PipelineError(f"{self._storage.path(key + _ROW)}: not a row of a ledger: {error}") from error
+        if row.key != key:
+            raise PipelineError(f"{self._storage.path(key + _ROW)}: the row of another item, {row.key}")
+        return row
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, ordered by key."""
+        for key in sorted(self.keys()):
+            yield self.read(key)
+
+    def forget(self, keys: set[str]) -> None:
+        """Delete the rows of these items, so that they are done again."""
+        self._storage.delete(key + _ROW for key in sorted(keys))

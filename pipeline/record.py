@@ -1,0 +1,310 @@
+"""The record of a run: what the dataset keeps of it, as one Arrow table for each table of `pipeline.tables`.
+
+A record is made where the run was judged, and stored as one Parquet file of one row, with one list of structs for each table: it
+is there whole or not at all. `pipeline.dataset` takes records apart again. A run that the harness could not perform has a record,
+too: its row in `runs` and nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from checkers.fault_windows import kinds_in_effect, windows
+from checkers.signature import proof, signature
+from checkers.steps import leader_changes, steps
+from checkers.verdict import Verdict
+from history.history import History
+from history.manifest import Outcome
+from history.op import OpType
+from pipeline.errors import PipelineError
+from pipeline.tables import DATASET_VERSION, OF_A_RECORD, Table, arrow_schema
+
+_VERSION_KEY = b"highwater.dataset_version"
+_PROTOCOL_KEY = b"highwater.protocol"
+_HARNESS_FAILED = "harness-fault"
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What the harness knows of a run beside its history and its verdict. The columns of `runs` say what each field means."""
+
+    plan: str
+    run_id: str
+    protocol: str
+    seed: int | None = None
+    plan_digest: str = ""
+    mix: str = ""
+    profile: str = "within"
+    workload: str = ""
+    backend: str = "sim"
+    commit: str = ""
+    checkers: str = ""  # digest of the checkers that judged
+    outcome: Outcome = "completed"
+    exit: int = 0
+    repeat: str = ""
+    failure: str | None = None
+    sim_seconds: float = 0.0
+    wall_seconds: float = 0.0
+
+    @property
+    def run(self) -> str:
+        """The key of the run within its campaign."""
+        return f"{self.plan}/{self.run_id}"
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """The tables of one run, one for each name in `OF_A_RECORD`, with the schemas of `pipeline.tables`."""
+
+    protocol: str
+    tables: dict[Table, pa.Table]
+
+    @property
+    def run(self) -> str:
+        """The key of the run within its campaign."""
+        return str(self.tables["runs"]["run"][0].as_py())
+
+
+def record_of(known: Known, history: History, verdict: Verdict) -> Record:
+    """The record of a run that was judged."""
+    events, end_ns = history.events_frame, history.manifest.end_ns
+    calls, faults = calls_of(history.operations_frame), windows(events, end_ns)
+    rows: dict[Table, pl.DataFrame | Sequence[Mapping[str, object]]] = {
+        "runs": [_run(known) | _judged(history, verdict, calls, faults)],
+        "verdicts": [_verdict(known, verdict)],
+        "anomalies": _anomalies(history, verdict, faults),
+        "faults": [msgspec.structs.asdict(count) for count in history.manifest.faults],
+        "windows": _with_silence(faults, calls),
+        "calls": calls.with_columns(kinds_in_effect(faults, calls["invoked_ns"])),
+        "coverage": _coverage(events, faults),
+    }
+    return Record(protocol=known.protocol, tables={table: _table(table, rows[table], known.run) for table in OF_A_RECORD})
+
+
+def record_of_failure(known: Known) -> Record:
+    """The record of a run without a history, because the harness failed."""
+    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_run(known)]}
+    return Record(protocol=known.protocol, tables={table: _table(table, rows.get(table, ()), known.run) for table in OF_A_RECORD})
+
+
+def _table(table: Table, rows: pl.DataFrame | Sequence[Mapping[str, object]], run: str) -> pa.Table:
+    schema = arrow_schema(table)
+    if not isinstance(rows, pl.DataFrame):
+        return pa.Table.from_pylist([{**row, "run": run} for row in rows], schema=schema)
+    named = rows.with_columns(pl.lit(run).alias("run")).select(schema.names)
+    return named.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)
+
+
+# --- runs, verdicts, anomalies --------------------------------------------------------------------------------------------------
+
+
+_COUNTED = ("recovery_elections", "elections_from_elr", "wounds_counted_on")  # by checkers
+_COUNTS = (
+    *("operations", "acked", "excused", "leader_changes", *_COUNTED),
+    *("operation_rows", "event_rows", "fault_windows", "end_ns"),
+)
+
+
+def _run(known: Known) -> dict[str, object]:
+    """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
+    failed = _HARNESS_FAILED if known.outcome == _HARNESS_FAILED else None
+    own = {name: value for name, value in msgspec.structs.asdict(known).items() if name not in ("run_id", "protocol", "checkers")}
+    return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", "signature": failed, **own}
+
+
+def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
+    manifest, counts = history.manifest, verdict.counts
+    found = signature(history, verdict)
+    own: dict[str, object] = {} if found is None else {"signature": found.text}
+    return own | {
+        "verdict": verdict.validity.name,
+        "live": verdict.live,
+        "digest": manifest.digest,
+        "operations": calls.height,
+        "acked": calls.filter(_IS_ACKED).height,
+        "excused": len(verdict.excused),
+        "leader_changes": leader_changes(history.events_frame),
+        **{name: counts.get(name, 0) for name in _COUNTED},
+        "operation_rows": history.operation_rows,
+        "event_rows": history.events_frame.height,
+        "fault_windows": faults.height,
+        "healed_ns": manifest.healed_at_ns,
+        "end_ns": manifest.end_ns,
+    }
+
+
+def _verdict(known: Known, verdict: Verdict) -> dict[str, object]:
+    return {
+        "checkers": known.checkers,
+        "verdict": verdict.validity.name,
+        "live": verdict.live,
+        "unchecked": verdict.unchecked,
+        "not_live": verdict.not_live,
+        "judgement": msgspec.json.encode(verdict).decode(),
+    }
+
+
+def _anomalies(history: History, verdict: Verdict, faults: pl.DataFrame) -> pl.DataFrame:
+    columns = ("kind", "checker", "key", "words", "witness")
+    texts: dict[str, pl.DataType] = {name: pl.String() for name in columns[:4]}
+    rows = [(*(getattr(found, name) for name in columns), proof(found)) for found in verdict.anomalies]
+    found = pl.DataFrame(rows, schema=texts | {"witness": pl.List(pl.Int64), "index": pl.Int64()}, orient="row")
+    times = pl.concat([frame.select("index", "time_ns") for frame in (history.operations_frame, history.events_frame)])
+    proofs = times.filter(pl.col("index").is_in(found["index"].to_list())).unique("index")
+    timed = found.join(proofs, on="index", how="left", maintain_order="left").rename({"time_ns": "at_ns"})
+    in_effect = kinds_in_effect(faults, timed["at_ns"])
+    return timed.with_columns(in_effect.alias("in_effect"))
+
+
+# --- calls ----------------------------------------------------------------------------------------------------------------------
+
+_IS_ACKED = (pl.col("f") == "produce") & (pl.col("type") == str(OpType.OK))
+
+
+def calls_of(operations: pl.DataFrame) -> pl.DataFrame:
+    """The calls of clients, in the order of invocation: an invocation with the completion that follows it in its process.
+
+    Columns: those of `calls` without `run` and `in_effect`, and `ended_ns`, `acks`.
+    """
+    records = operations.group_by("index").agg(pl.col("value").is_not_null().sum().alias("records"))
+    first = operations.sort("index", "slot").unique("index", keep="first", maintain_order=True)
+    following = {name: pl.col(name).shift(-1).over("process") for name in ("index", "type", "time_ns", "error")}
+    calls = first.with_columns(expression.alias(f"next_{name}") for name, expression in following.items())
+    calls = calls.filter(pl.col("type") == str(OpType.INVOKE))
+    answered = pl.col("next_type") != str(OpType.INVOKE)
+    counted = pl.when(answered & (pl.col("f") == "poll")).then("next_index").otherwise("index")
+    return (
+        calls.with_columns(counted.alias("counted"))
+        .join(records, left_on="counted", right_on="index", how="left", maintain_order="left")
+        .with_columns(ended_ns=pl.when(answered).then("next_time_ns"))
+        .select(
+            "process",
+            "f",
+            "topic",
+            "partition",
+            pl.when(answered).then("next_type").otherwise(pl.lit(str(OpType.INFO))).alias("type"),
+            pl.col("time_ns").alias("invoked_ns"),
+            (pl.col("ended_ns") - pl.col("time_ns")).alias("latency_ns"),
+            pl.col("records").cast(pl.Int64),
+            pl.when(answered).then("next_error").alias("error"),
+            "ended_ns",
+            "acks",
+        )
+    )
+
+
+# --- windows --------------------------------------------------------------------------------------------------------------------
+
+_PARTITION = ("topic", "partition")
+
+
+def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """The windows with `unavailable_ns` and `recovery_ns`, from the produce calls of all partitions.
+
+    A silence begins with a window, or with an acknowledgement within it, and ends with the next acknowledgement of its partition,
+    else with the last call to it. Silences in which no client tried are left out.
+    """
+    produced = calls.filter((pl.col("f") == "produce") & pl.col("topic").is_not_null())
+    tries = produced.select(*_PARTITION, tried_ns="invoked_ns").sort("tried_ns")
+    acks = produced.filter(_IS_ACKED & (pl.col("acks") != 0)).select(*_PARTITION, acked_ns="ended_ns").sort("acked_ns")
+    last = produced.group_by(_PARTITION).agg(pl.max_horizontal("invoked_ns", "ended_ns").max().alias("last_ns"))
+    places = faults.select("window", "begun_ns", "ended_ns").join(last, how="cross")
+    begun = _next(_next(places, acks, "begun_ns", "acked_ns"), tries, "begun_ns", "tried_ns")
+    silent = begun.select("window", pl.col("begun_ns").alias("from_ns"), "acked_ns", "tried_ns", "last_ns")
+    later = _next(acks.with_columns(from_ns=pl.col("acked_ns") + 1).drop("acked_ns"), acks, "from_ns", "acked_ns")
+    within = (
+        _next(later, tries, "from_ns", "tried_ns")
+        .join(last, on=_PARTITION)
+        .join_where(
+            faults.select("window", "begun_ns", "ended_ns"),
+            pl.col("from_ns") > pl.col("begun_ns"),
+            pl.col("from_ns") <= pl.col("ended_ns"),
+        )
+        .select("window", "from_ns", "acked_ns", "tried_ns", "last_ns")
+    )
+    until = pl.col("acked_ns").fill_null(pl.col("last_ns"))
+    unavailable = (
+        pl.concat([silent, within])
+        .filter(pl.col("tried_ns") < until)
+        .group_by("window")
+        .agg((until - pl.col("from_ns")).max().alias("unavailable_ns"))
+    )
+    after = _next(_next(places, acks, "ended_ns", "acked_ns"), tries, "ended_ns", "tried_ns").filter(
+        pl.col("tried_ns").is_not_null()
+    )
+    recovery = after.group_by("window").agg(
+        pl.when(pl.col("acked_ns").is_not_null().all()).then((pl.col("acked_ns") - pl.col("ended_ns")).max()).alias("recovery_ns")
+    )
+    joined = faults.join(unavailable, on="window", how="left").join(recovery, on="window", how="left")
+    return joined.sort("begun_ns", maintain_order=True).with_columns(pl.col("unavailable_ns").fill_null(0))
+
+
+def _next(points: pl.DataFrame, moments: pl.DataFrame, at: str, moment: str) -> pl.DataFrame:
+    """Join to each point of a partition the first moment of this partition at or after it; null where there is none."""
+    return points.sort(at).join_asof(
+        moments, left_on=at, right_on=moment, by=_PARTITION, strategy="forward", check_sortedness=False
+    )
+
+
+# --- coverage -------------------------------------------------------------------------------------------------------------------
+
+
+def _coverage(events: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
+    shown = steps(events)
+    counted = shown.with_columns(kinds_in_effect(faults, shown["time_ns"]).alias("fault"))
+    return (
+        counted.explode("fault", empty_as_null=True)
+        .group_by(pl.col("step").alias("state"), pl.col("fault").fill_null(""))
+        .agg(pl.len().cast(pl.Int64).alias("count"))
+        .sort("state", "fault")
+    )
+
+
+# --- one file -------------------------------------------------------------------------------------------------------------------
+
+
+def encode(record: Record) -> bytes:
+    """A record as a Parquet file of one row: a column for each table, which holds its rows as a list of structs."""
+    columns = []
+    for table in OF_A_RECORD:
+        rows = record.tables[table].combine_chunks().to_struct_array()
+        rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+        columns.append(pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows))
+    schema = pa.schema([pa.field(table, column.type) for table, column in zip(OF_A_RECORD, columns, strict=True)])
+    metadata = {_VERSION_KEY: str(DATASET_VERSION).encode(), _PROTOCOL_KEY: record.protocol.encode()}
+    sink = pa.BufferOutputStream()
+    whole = pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata))
+    pq.write_table(whole, sink, compression="zstd", write_page_checksum=True)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode(data: bytes, *, name: str = "record") -> Record:
+    """Read a record that `encode` made. Raises PipelineError where the bytes are not one; `name` is the file for the message."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+            whole = file.read(use_threads=False)
+        metadata = whole.schema.metadata or {}
+        if metadata.get(_VERSION_KEY) != str(DATASET_VERSION).encode() or whole.num_rows != 1:
+            raise PipelineError(f"{name}: not the record of a run of dataset version {DATASET_VERSION}")
+        tables = {table: _rows_of(whole.column(table), table) for table in OF_A_RECORD}
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
+    return Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
+
+
+def run_of(data: bytes, *, name: str = "record") -> str:
+    """The key of the run of an encoded record; reads the row of `runs` alone. Raises PipelineError as `decode` does."""
+    try:
+        runs = pq.read_table(pa.BufferReader(data), columns=["runs"], use_threads=False).column("runs")
+        return str(runs[0][0]["run"])
+    except (OSError, KeyError, IndexError, pa.ArrowException) as error:
+        raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
+
+
+def _rows_of(column: pa.ChunkedArray, table: Table) -> pa.Table:
+    rows = column.combine_chunks()
+    rows = rows.chunk(0) if isinstance(rows, pa.ChunkedArray) else rows
+    return pa.Table.from_struct_array(rows.flatten()).cast(arrow_schema(table))
