@@ -22,9 +22,7 @@ from reports.render import render_analytics
 Format = Literal["table", "csv", "parquet", "json"]
 Row = Mapping[str, object]
 
-Dataset = Annotated[
-    str, typer.Option("--dataset", metavar="DIR", help="Folder of the dataset that `highwater store ingest` wrote.")
-]
+Dataset = Annotated[str, typer.Option("--dataset", metavar="DIR", help="Folder of a dataset, see `highwater store ingest`.")]
 Master = Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark master that answers.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")]
 Output = Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")]
