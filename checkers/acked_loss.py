@@ -26,6 +26,7 @@ import polars as pl
 from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.ledger import LEDGER_ROWS, NAME, Ledger
+from checkers.replay import REPLAYED
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Cut, Findings
 
@@ -71,4 +72,5 @@ CHECKER = Checker(
     complexity="n log n in the rows, plus one pass over the promised records for each leader change and each wound",
     check=check,
     screen=screens.acked_loss,
+    tied=REPLAYED,
 )

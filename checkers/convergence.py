@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.availability import deadline_ns
-from checkers.checker import PARTITION, Checker, Facts, partition_of
+from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 

@@ -13,6 +13,7 @@ the rest of the ISR held the records before the fence.
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, partition_of
 from checkers.rows import EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -125,4 +126,6 @@ CHECKER = Checker(
         K.ISR_CHANGE_ENDED,
     ),
     check=check,
+    screen=screens.nothing,
+    tied=(K.FENCED,),
 )

@@ -12,6 +12,7 @@ stamp never goes back to an earlier registration.
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts
+from checkers.ranges import gathered
 from checkers.verdict import Anomaly, Cut, Findings
 from checkers.wounds import UNSTAMPED
 from history.event import EventKind as K
@@ -104,4 +105,5 @@ CHECKER = Checker(
     group_by=WHOLE_RUN,
     events=(K.NODE_STARTED, K.REGISTERED, K.STATE_WRITTEN, *_SPEAK),
     check=check,
+    split=gathered(check),
 )

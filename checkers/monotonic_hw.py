@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.rows import Call, calls, event_rows, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -153,4 +154,5 @@ CHECKER = Checker(
     operations=("poll", "latest"),
     events=(K.HW,),
     check=check,
+    screen=screens.monotonic_hw,
 )

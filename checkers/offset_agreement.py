@@ -97,4 +97,5 @@ CHECKER = Checker(
     events=(*REPLAYED, K.HW),
     check=check,
     screen=screens.offset_agreement,
+    tied=REPLAYED,
 )

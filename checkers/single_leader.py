@@ -15,6 +15,7 @@ evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
 import polars as pl
 
 from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, partition_of
+from checkers.ranges import gathered
 from checkers.rows import EventRow, event_rows
 from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -84,4 +85,5 @@ CONTROLLERS = Checker(
     group_by=WHOLE_RUN,
     events=(K.CONTROLLER_ELECTED,),
     check=check_controllers,
+    split=gathered(check_controllers),
 )

@@ -90,7 +90,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
     ),
     "verdicts": (
         _RUN,
-        _of("checkers", _TEXT, "digest of the checkers that judged"),
+        _of("checkers", _TEXT, "digest of the checkers that judged; empty where it is not known"),
         _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`"),
         _maybe("live", _FLAG, "whether the cluster was live after healing; null where it was not judged"),
         _of("unchecked", _TEXTS, "what could not be judged, and why"),

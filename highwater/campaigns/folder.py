@@ -53,7 +53,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     order: Order
     build: Build
-    judges: str = ""  # digest of the checkers
+    code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
+    judges: str = ""  # digest of the checkers (runs.judging)
 
 
 class Means(Struct, frozen=True, kw_only=True):
@@ -185,7 +186,7 @@ def _difference(found: Asked, asked: Asked) -> str | None:
         return f"its {name} is {getattr(found.order, name)!r}, not {getattr(asked.order, name)!r}"
     if found.build != asked.build:
         return f"it was performed by {_words(found.build)}, not by {_words(asked.build)}"
-    return "it was judged by other checkers" if found.judges != asked.judges else None
+    return "it was performed by code with other uncommitted changes" if found.code != asked.code else None
 
 
 def _words(build: Build) -> str:

@@ -26,6 +26,7 @@ from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
+from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, storage_at
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def campaign(
     must = chosen(goals, profile=profile, by_default=_is_wide(order))
     place = None if junit is None else options.file_of(junit)
     storage = _storage_of(store, order, spark)
-    folder = CampaignFolder(storage, Asked(order=order, build=present_build(), judges=digest_of_judges()))
+    asked = Asked(order=order, build=present_build(), code=present_stamp().code, judges=digest_of_judges())
+    folder = CampaignFolder(storage, asked)
     again = resume and folder.is_resumable()
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.histories import log_tables
-from checkers.checker import Checker
+from checkers.checker import PARTITION, Checker, facts_of
 from checkers.columns import NAMES, columns_of
 from checkers.registry import ALL
 from checkers.single import judge
@@ -25,11 +25,12 @@ from tests.checkers.story import Story
 from tests.checkers.toy import Toy
 
 SCREENED = tuple(checker for checker in ALL if checker.screen is not None)
+OF_PARTITIONS = tuple(checker for checker in ALL if checker.group_by == PARTITION)
 NEVER = 1 << 60
 seeds = st.integers(0, 2**32)
 
 
-def assert_screens_change_nothing(history: History, checkers: tuple[Checker, ...] = SCREENED) -> Verdict:
+def assert_screens_change_nothing(history: History, checkers: tuple[Checker, ...] = OF_PARTITIONS) -> Verdict:
     walked = judge(history, checkers, screened_min=NEVER)
     assert judge(history, checkers, screened_min=0) == walked
     return walked
@@ -63,7 +64,7 @@ def test_screens_pass_every_partition_of_a_good_history() -> None:
     assert not columns.odd.any()
     for checker in SCREENED:
         assert checker.screen is not None
-        assert not checker.screen(columns).suspect.any(), checker.name
+        assert not checker.screen(columns, history.events_frame, facts_of(history.manifest)).suspect.any(), checker.name
 
 
 @pytest.mark.slow
@@ -346,6 +347,11 @@ def test_only_partitions_that_a_screen_suspects_are_checked() -> None:
     columns = columns_of(History(history.manifest, operations=rows).operations_of(NAMES))
     assert columns is not None
 
-    suspects = [columns.partitions[i] for c in SCREENED if c.screen for i in c.screen(columns).suspect.nonzero()[0].tolist()]
+    suspects = [
+        columns.partitions[i]
+        for c in SCREENED
+        if c.screen
+        for i in c.screen(columns, history.events_frame, facts_of(history.manifest)).suspect.nonzero()[0].tolist()
+    ]
 
     assert set(suspects) == {(rows[at].topic, rows[at].partition)}

@@ -2,7 +2,9 @@
 
 from xml.etree import ElementTree
 
-from reports.index import FaultTotal, campaign_of
+from msgspec.structs import replace
+
+from reports.index import PASSED_SHOWN, FaultTotal, campaign_of
 from reports.junit import junit_xml
 from reports.render import campaign_html
 from tests.reports.campaigns import goals, rows
@@ -38,6 +40,20 @@ def test_missed_goal_differs_from_an_unwanted_count() -> None:
     said = {name: [word for word in ("reached", "missed") if word in end] for name, end in ends.items()}
 
     assert said == {"message:leader-and-isr": ["reached"], "message:log-info": ["missed"], "error:NOT_CONTROLLER": []}
+
+
+def test_huge_campaign_lists_failures_and_few_passed_runs() -> None:
+    """A page with a row for each of a million runs opens in no browser."""
+    good, bad = rows()[0], rows()[2]
+    many = [replace(bad if n % 100 == 0 else good, name=f"run {n}") for n in range(PASSED_SHOWN + 600)]
+
+    page = campaign_of(many, title="", repeat="")
+
+    failures = [row.name for row in page.rows if row.validity is bad.validity]
+    assert sorted(failures) == sorted(f"run {n}" for n in range(0, len(many), 100))
+    assert (len(page.rows) - len(failures), page.left_out) == (PASSED_SHOWN, 600 - len(failures))
+    assert dict(page.totals)["runs"] == str(len(many))
+    assert f"{page.left_out} more valid and live runs" in campaign_html(many, title="", repeat="")
 
 
 def test_empty_campaign_has_an_index() -> None:
