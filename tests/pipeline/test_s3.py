@@ -11,8 +11,6 @@ from pipeline.storage import storage_at
 
 pytestmark = pytest.mark.slow
 
-SEEDS = "0..1"
-
 
 def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     run_command_line([*arguments, "--json"])
@@ -22,31 +20,27 @@ def _printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return found
 
 
-def test_campaign_on_s3_is_that_on_a_disk(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("campaign", "--seeds", SEEDS, "--protocol", "v3", "--seconds", "3", "--keep-all", "--jobs", "2", "--store")
-    disk = _printed(capsys, *asked, str(tmp_path / "store"))
-    first = _printed(capsys, *asked, s3)
-    resumed = _printed(capsys, *asked, s3, "--resume")
+def test_campaign_and_judge_on_s3_are_those_on_a_disk(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Worker processes write to the server, a resumed campaign finds its runs there, and judging reads them from there."""
+    asked = ("campaign", "--seeds", "0..1", "--protocol", "v3", "--seconds", "3", "--keep-all")
+    disk = str(tmp_path / "store")
 
-    assert first["tally"] == disk["tally"] == resumed["tally"]
+    here = _printed(capsys, *asked, "--store", disk, "--jobs", "1")
+    there = _printed(capsys, *asked, "--store", s3, "--jobs", "2")
+    resumed = _printed(capsys, *asked, "--store", s3, "--jobs", "1", "--resume")
+
+    assert here["tally"] == there["tally"] == resumed["tally"]
     names = storage_at(s3).names()
-    assert names == storage_at(tmp_path / "store").names()
-    # Nothing names the folder of a machine.
+    assert names == storage_at(disk).names()
+    # Nothing names a folder of this machine.
     texts = [storage_at(s3).read(name).decode() for name in names if name.endswith(".json")]
     assert texts
-    assert not [text for text in texts if str(tmp_path) in text or "/tmp" in text]
+    assert not [text for text in texts if "/tmp" in text or str(tmp_path) in text]
 
+    judged_here, judged_there = (_printed(capsys, "judge", store) for store in (disk, s3))
 
-def test_runs_on_s3_are_judged_as_on_a_disk(s3: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("campaign", "--seeds", SEEDS, "--protocol", "v3", "--seconds", "3", "--keep-all", "--jobs", "1", "--store")
-    _printed(capsys, *asked, s3)
-    _printed(capsys, *asked, str(tmp_path / "store"))
-
-    there = _printed(capsys, "judge", s3, "--jobs", "2")
-    here = _printed(capsys, "judge", str(tmp_path / "store"), "--jobs", "2")
-
-    assert _judged(there) == _judged(here) != []
-    assert there["exit"] == here["exit"]
+    assert _judged(judged_here) == _judged(judged_there) != []
+    assert judged_here["exit"] == judged_there["exit"]
 
 
 def _judged(printed: dict[str, Any]) -> list[tuple[object, ...]]:
