@@ -145,3 +145,18 @@ def test_spark_campaign_with_a_killed_worker_equals_local(
 
     assert _runs(campaign) == local[1]
     assert _evidence(tmp_path) == _evidence(local[0])
+
+
+def test_campaign_in_an_object_store_equals_local(local: tuple[Path, list[Summary]], s3: str, tmp_path: Path) -> None:
+    """The store is read from another folder, so no name in it may be a path of this machine."""
+    storage = storage_at(s3)
+    folder = CampaignFolder(storage, Asked(order=ORDER, build=HERE))
+    folder.begin()
+
+    campaign = _perform(folder, jobs=2)
+    storage.fetch_folder("", tmp_path)
+
+    assert _runs(campaign) == local[1]
+    assert _evidence(tmp_path) == _evidence(local[0])
+    assert folder.is_resumable()
+    assert [b"/tmp" in (tmp_path / name).read_bytes() for name in storage.names() if name.endswith("json")].count(True) == 0
