@@ -266,10 +266,10 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions are done.",
+    claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two checks; requests under /admin that no administrator read; moves that were cancelled, "
-    "or requested while an extra request for the partition might be waiting.",
+    blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
+    "were cancelled, or requested while an extra request for the partition might be waiting.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *REQUESTS),
@@ -291,10 +291,10 @@ CLUSTER = Checker(
 
 PARTITIONS = Checker(
     name=NAME,
-    claim="B after healing, and at the end, every partition has its leader, its whole ISR and equal logs, and serves "
+    claim="At the bound B after healing, and at the end, each partition has its leader, its whole ISR and equal logs, and serves "
     "each acknowledged record.",
-    assumes="Brokers note each role, append and HW; the workload produces and reads after healing.",
-    blind="Flapping between the two checks; requests that no client sent.",
+    assumes="Brokers record each role, append and HW; the workload produces and reads after healing.",
+    blind="What changes between the two checks and back; requests that no client sent.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),

@@ -157,7 +157,7 @@ def _list(nodes: tuple[str, ...] | None) -> str:
 CHECKER = Checker(
     name=NAME,
     claim="At the very end ZooKeeper, the brokers' metadata for clients, and the logs on disk agree; no log is stray or missing.",
-    assumes="The harness observes all three once the run has come to rest.",
+    assumes="The harness observes ZooKeeper, metadata and disks once nothing changes any more.",
     blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader.",
     kinds=(),
     group_by=PARTITION,

@@ -97,9 +97,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Registrations and lives of brokers rise; an ended life notes nothing, and the stamps of an ISR name existing "
-    "registrations of its members and never go back.",
-    assumes="Rows of ZooKeeper's registrations are complete; each row of a broker names the life that wrote it.",
+    claim="Registrations and process numbers of a broker rise, and an ended process reports nothing; the registrations that an "
+    "ISR in ZooKeeper records for its members exist and never go back.",
+    assumes="ZooKeeper's registrations are recorded completely; each row of a broker names the process that wrote it.",
     blind="Commands to an earlier incarnation that a broker obeyed (other checkers judge the effects).",
     kinds=(KIND,),
     group_by=WHOLE_RUN,

@@ -146,9 +146,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions never go back, except to a cut.",
-    assumes="Brokers note each change of the HW; answers carry the epoch of the leader that gave them.",
-    blind="Falls between epochs, which are allowed; answers without a leader epoch.",
+    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions fall only to an excused loss.",
+    assumes="Brokers record each change of the HW; answers carry the epoch of the leader that gave them.",
+    blind="A fall from one leader epoch to another, which is allowed; answers without a leader epoch.",
     kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
     group_by=PARTITION,
     operations=("poll", "latest"),

@@ -51,9 +51,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="From B after the last fault in force has ended until the next fault begins, writes with acks=all are acknowledged.",
+    claim="From the bound B after all faults have ended until the next one begins, acks=all writes are acknowledged.",
     assumes="The harness records when each fault begins and ends.",
-    blind="Calms that are shorter than B; partitions without writes in a calm.",
+    blind="Periods without faults that are shorter than the bound B; partitions without writes in such a period.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce",),

@@ -47,7 +47,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A record of one topic is never seen under another topic of the same name.",
-    assumes="Brokers note the topic id with each append, and clients with each read.",
+    assumes="Brokers record the topic id with each append, clients with each read.",
     blind="Records whose first append has no row; reads without an id.",
     kinds=("other-topic",),
     group_by=PARTITION,

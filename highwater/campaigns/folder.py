@@ -28,14 +28,14 @@ from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
 from highwater.runs.provenance import Build
-from highwater.runs.records import known_of
+from highwater.runs.records import performed_record
 from highwater.runs.run import REPEATABLE, Judged, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode, record_of, record_of_failure
+from pipeline.record import Record, encode
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Job
 
@@ -213,16 +213,9 @@ def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
 
 def _record(asked: Asked, trial: Trial, summary: Summary, judged: Judged | None) -> Record:
     """The record of a run; without a judged run, of a failure of the harness."""
-    known = known_of(
-        summary,
-        run_id=f"failed-{trial.key}" if judged is None else judged.history.manifest.run_id,
-        mix=",".join(trial.faults),
-        workload=asked.order.workload,
-        profile=asked.order.profile,
-        commit=asked.build.commit,
-        checkers=asked.judges,
-    )
-    return record_of_failure(known) if judged is None else record_of(known, judged.history, judged.verdict)
+    plan = asked.order.request(trial).plan(trial.seed) if judged is None else judged.plan
+    mix = ",".join(trial.faults)
+    return performed_record(summary, judged, plan, mix=mix, workload=asked.order.workload, commit=asked.build.commit)
 
 
 def _record_name(order: Order, trial: Trial) -> str:

@@ -206,7 +206,7 @@ def arrived(batch: Batch) -> Batch:
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in REQUESTS]
 
 
-def test_every_request_has_an_encoding() -> None:
+def test_every_request_between_brokers_has_an_encoding() -> None:
     """A new message must be added to this codec or to the client APIs."""
     of_clients = {Produce, InitProducerId, ListOffsets, Metadata}
     assert set(get_args(Request)) == set(REQUESTS) | of_clients
