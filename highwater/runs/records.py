@@ -24,33 +24,20 @@ def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix
 
     `mix` and `workload` are those that were asked for; `commit` is that of the build.
     """
-    repeatable = f"{summary.backend}-{plan.protocol}-{plan_digest(plan)[:12]}"
-    known = known_of(
-        summary,
+    digest = plan_digest(plan)
+    repeatable = f"{summary.backend}-{plan.protocol}-{digest[:12]}"
+    known = Known(
+        plan=plan.name,
         run_id=repeatable if judged is None else judged.history.manifest.run_id,
+        protocol=plan.protocol,
+        seed=plan.seed,
+        plan_digest=digest,
         mix=mix,
-        workload=workload,
         profile=plan.promise.profile,
-        commit=commit,
-        checkers=digest_of_judges(),
-    )
-    return record_of_failure(known) if judged is None else record_of(known, judged.history, judged.verdict)
-
-
-def known_of(summary: Summary, *, run_id: str, mix: str, workload: str, profile: str, commit: str, checkers: str = "") -> Known:
-    """What a record needs beside history and verdict, from the summary of a run that was performed just now."""
-    return Known(
-        plan=summary.plan,
-        run_id=run_id,
-        protocol=summary.protocol,
-        seed=summary.seed,
-        plan_digest=summary.plan_digest,
-        mix=mix,
-        profile=profile,
         workload=workload,
         backend=summary.backend,
         commit=commit,
-        checkers=checkers,
+        checkers=digest_of_judges(),
         outcome=summary.outcome,
         exit=int(summary.exit_code),
         repeat=summary.repeat,
@@ -58,6 +45,7 @@ def known_of(summary: Summary, *, run_id: str, mix: str, workload: str, profile:
         sim_seconds=summary.sim_seconds,
         wall_seconds=summary.wall_seconds,
     )
+    return record_of_failure(known) if judged is None else record_of(known, judged.history, judged.verdict)
 
 
 def stored_run(directory: Path) -> str:
