@@ -1,8 +1,8 @@
 """`make bench-spark`: campaigns, judging and analytics on Spark beside the path without it, in one run on one machine.
 
 Seconds are CPU seconds of all processes: driver, JVM, Python workers and their daemons. Both sides must give the same result. The
-sizes are options, so that a small run shows whether everything works; the asks are for the sizes of the defaults. Run it on an idle
-machine: the load at the start is in the table.
+sizes are options, so that a small run shows whether everything works; the asks are for the sizes of the defaults. The machine
+must be idle; its load at the start is printed with the table.
 
     python -m bench.spark [campaign judge giant dataset] [--seeds 500] [--runs 1000] [--rows 10000000] [--giant-rows 100000000]
 """
@@ -132,7 +132,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def _words(cost: Cost | None) -> str:
     if cost is None:
-        return "–"
+        return "none"
     peaks = ", ".join(f"{kind} {peak:,} MiB" for kind, peak in sorted(cost.peak_mib.items()))
     return f"{cost.cpu_s:.1f} s ({cost.clock_s:.0f} s by the clock; {peaks})"
 

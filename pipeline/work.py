@@ -270,9 +270,9 @@ class _SparkJob:
                 if not self._thread.is_alive():  # asked before the look: what was written before the end is seen
                     ended = ended or monotonic()
                 start = monotonic()
-                for key in sorted(ledger.keys() & self._waiting):
-                    self._waiting.remove(key)
-                    yield ledger.read(key)
+                for row in ledger.rows(sorted(ledger.keys() & self._waiting)):
+                    self._waiting.remove(row.key)
+                    yield row
                 if ended is not None and self.failure is not None:
                     break
                 # A look at a ledger of a million rows takes seconds: spend a tenth of the time on it.

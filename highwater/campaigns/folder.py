@@ -112,8 +112,8 @@ class CampaignFolder:
             seen(summary)
             return summary
 
-        for key in sorted(self.ledger.keys() & trials.keys()):
-            watch.count(finished(self.ledger.read(key)))
+        for row in self.ledger.rows(sorted(self.ledger.keys() & trials.keys())):
+            watch.count(finished(row))
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)
@@ -140,9 +140,8 @@ class CampaignFolder:
         """Write runs.jsonl in the order of the trials; return its summaries."""
         held = self.ledger.keys()
         lines = (
-            msgspec.json.encode(self._summary(trial, self.ledger.read(key))).decode() + "\n"
-            for key, trial in trials.items()
-            if key in held
+            msgspec.json.encode(self._summary(trials[row.key], row)).decode() + "\n"
+            for row in self.ledger.rows(key for key in trials if key in held)
         )
         name = f"{self.under}/{RUNS}"
         if self.storage.folder is None:

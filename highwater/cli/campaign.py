@@ -26,7 +26,7 @@ from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
-from pipeline.session import full_master, parse_conf, session
+from pipeline.session import session
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, storage_at
 
@@ -73,9 +73,7 @@ def campaign(
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Run on Spark with this master, for example 'local[*]'.")
     ] = None,
-    spark_conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
-    ] = None,
+    spark_conf: options.SparkConf = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")
     ] = False,
@@ -119,7 +117,7 @@ def campaign(
     must = chosen(goals, profile=profile, by_default=_is_wide(order))
     place = None if junit is None else options.file_of(junit)
     storage = _storage_of(store, order, spark)
-    conf = _conf_of(spark, spark_conf or [])
+    conf = options.conf_of(spark, spark_conf)
     asked = Asked(order=order, build=present_build(), code=present_stamp().code, judges=digest_of_judges())
     folder = CampaignFolder(storage, asked)
     again = resume and folder.is_resumable()
@@ -176,16 +174,6 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     if storage.folder is not None:
         options.folder_of(Path(store))
     return storage
-
-
-def _conf_of(master: str | None, texts: list[str]) -> dict[str, str]:
-    """The settings of Spark. UsageError or PipelineError if they or the master cannot be."""
-    if master is None:
-        if texts:
-            raise UsageError("--spark-conf needs --spark MASTER")
-        return {}
-    full_master(master)
-    return parse_conf(texts)
 
 
 @contextmanager

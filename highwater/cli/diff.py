@@ -44,6 +44,7 @@ def diff(
     *,
     dataset: Dataset,
     spark: Master = MASTER,
+    spark_conf: options.SparkConf = None,
     form: FormatOption = "table",
     output: Output = None,
     page: Page = None,
@@ -52,7 +53,7 @@ def diff(
     """Compare two campaigns: new anomalies, lost liveness, slower recovery, less coverage; exit with 10, 12 or 11 if worse."""
     form = "json" if json else form
     check_output(form, output=output, page=page)
-    findings = ask_diff(Source(dataset=dataset, master=spark), before, after)
+    findings = ask_diff(Source(dataset=dataset, master=spark, conf=options.conf_of(spark, spark_conf)), before, after)
     code = worst(EXITS[finding.what] for finding in findings if finding.worse)
     if page is not None:
         repeat = f"highwater diff {before} {after} --dataset {dataset}"

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import typer
 from msgspec import Struct
@@ -23,6 +23,9 @@ from pipeline.local import cores
 from pipeline.session import session
 from pipeline.storage import storage_at
 from pipeline.work import Item, Job, perform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LIVE = {True: "live", False: "not live", None: "-"}
 _ITEMS_OF_A_WORKER = 4  # fewer are judged before a worker process has started
@@ -60,6 +63,7 @@ def judge(
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Judge on Spark with this master, for example 'local[*]'.")
     ] = None,
+    spark_conf: options.SparkConf = None,
     jobs: options.Jobs = None,
     ledger: Annotated[
         str | None,
@@ -74,10 +78,11 @@ def judge(
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
     asked = Asked(model=model, initial=initial, consistency=options.names_of(consistency))
     check_asked(asked)
+    means = _Means(spark, options.conf_of(spark, spark_conf), jobs)
     sources = judging.find(paths, asked)
     book = Ledger(storage_at(_writable(ledger or judging.ledger_beside(paths))))
     job = Job(function=judging.judge_item, ledger=book.location, deadline_s=deadline)
-    cases = judging.judge_all(sources, asked, book, again=again, perform=partial(_perform, job, spark, jobs, json))
+    cases = judging.judge_all(sources, asked, book, again=again, perform=partial(_perform, job, means, json))
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:
@@ -99,12 +104,24 @@ def _writable(ledger: str) -> str:
     return ledger
 
 
-def _perform(job: Job, spark: str | None, jobs: int | None, quiet: bool, items: Sequence[Item]) -> None:
+class _Means(NamedTuple):
+    """With what is judged: a Spark master and its settings, or local processes."""
+
+    master: str | None
+    conf: dict[str, str]
+    jobs: int | None
+
+
+def _perform(job: Job, means: _Means, quiet: bool, items: Sequence[Item]) -> None:
     if not items:
         return
-    with progress(len(items), quiet=quiet) as ticker, nullcontext() if spark is None else session(spark) as started:
-        workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
+    with progress(len(items), quiet=quiet) as ticker, _session(means) as started:
+        workers = means.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
         perform(items, job, spark=started, jobs=workers, seen=lambda row: ticker.tick(row.state))
+
+
+def _session(means: _Means) -> "AbstractContextManager[SparkSession | None]":
+    return nullcontext() if means.master is None else session(means.master, means.conf)
 
 
 def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode) -> dict[str, object]:

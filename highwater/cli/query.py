@@ -38,6 +38,7 @@ def query(
     dataset: Dataset = "",
     campaign: CampaignFilter = "",
     spark: Master = MASTER,
+    spark_conf: options.SparkConf = None,
     form: FormatOption = "table",
     output: Output = None,
     page: Page = None,
@@ -56,7 +57,7 @@ def query(
     questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
     if len(questions) > 1 and form in ("csv", "parquet"):
         raise UsageError(f"--format {form} holds one answer; name one question, not {ALL}")
-    source = Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark)
+    source = Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark, conf=options.conf_of(spark, spark_conf))
     answers = ask(source, questions) if sql is None else [ask_sql(source, sql)]
     if page is not None:
         repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}" + (f" --campaign {campaign}" if campaign else "")
@@ -84,6 +85,7 @@ def triage(
     dataset: Dataset,
     campaign: CampaignFilter = "",
     spark: Master = MASTER,
+    spark_conf: options.SparkConf = None,
     form: FormatOption = "table",
     output: Output = None,
     page: Page = None,
@@ -92,7 +94,10 @@ def triage(
     """Count the causes of failed runs, each with the command that repeats its plan with the fewest fault windows."""
     form = "json" if json else form
     check_output(form, output=output, page=page)
-    answers = ask(Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark), [TRIAGE])
+    answers = ask(
+        Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark, conf=options.conf_of(spark, spark_conf)),
+        [TRIAGE],
+    )
     if page is not None:
         repeat = f"highwater triage --dataset {dataset}" + (f" --campaign {campaign}" if campaign else "")
         write_page(page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)

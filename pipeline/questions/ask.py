@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
@@ -27,11 +28,12 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """What is asked: a dataset, the campaigns of it (all if empty), and the Spark master that answers."""
+    """What is asked: a dataset, the campaigns of it (all if empty), and the Spark session that answers."""
 
     dataset: str  # folder
     campaigns: tuple[str, ...] = ()
     master: str = "local[*]"
+    conf: dict[str, str] = {}  # settings of Spark
 
 
 def ask(source: Source, questions: Sequence[Question]) -> list[Answer]:
@@ -50,7 +52,7 @@ def ask_sql(source: Source, sql: str) -> Answer:
 
 def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
     """Compare two campaigns; see `pipeline.questions.diff`."""
-    with _views(Source(dataset=source.dataset, campaigns=(before, after), master=source.master)) as spark:
+    with _views(replace(source, campaigns=(before, after))) as spark:
         from pipeline.questions.diff import compare
 
         return compare(spark, before, after)
@@ -58,7 +60,7 @@ def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
 
 @contextmanager
 def _views(source: Source) -> "Iterator[SparkSession]":
-    with session(source.master) as spark:
+    with session(source.master, source.conf) as spark:
         from pipeline.questions.views import make_views
 
         make_views(spark, source.dataset, campaigns=source.campaigns)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
@@ -25,6 +24,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The address of an S3 server on this machine, with an empty bucket `bucket`."""
+    from moto.server import ThreadedMotoServer  # takes half a second
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()

@@ -172,3 +172,11 @@ def test_executor_with_other_code_or_python_is_refused() -> None:
         f"highwater's code {here.code} and {'0' * 12}, Python {python} and 3.12.0, other missing and 1; install the same on both"
     )
     assert str(caught.value).partition(f"{MISMATCH}: ")[2] == expected
+
+
+def test_documented_settings_are_those_of_a_session() -> None:
+    """docs/spark.md has a table of them."""
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `spark.")]
+
+    assert rows == [f"| `{setting.key}` | {setting.value} | {setting.why} |" for setting in SETTINGS]

@@ -239,3 +239,12 @@ def test_region_and_endpoint_come_from_the_location() -> None:
 def test_folder_below_a_location_keeps_its_options() -> None:
     assert below("s3://bucket/a?region=x", "b c/d+e%") == "s3://bucket/a/b%20c/d%2Be%25?region=x"
     assert below("/store", "b c") == "/store/b c"
+
+
+def test_many_files_are_read_in_the_order_asked_for(storage: Storage) -> None:
+    for name in "abc":
+        storage.write(name, name.encode())
+
+    assert list(storage.read_each("cab")) == [b"c", b"a", b"b"]
+    with pytest.raises(FileNotFoundError):
+        list(storage.read_each(["a", "none"]))
