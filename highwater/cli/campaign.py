@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -28,9 +28,6 @@ from history.seed import format_seed
 from pipeline.local import cores
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, storage_at
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FAILURES_SHOWN = 20
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
@@ -69,12 +66,8 @@ def campaign(
     workload: options.Workload = MIXED,
     backend: options.BackendOption = "sim",
     jobs: options.Jobs = None,
-    spark: Annotated[
-        str | None, typer.Option(metavar="MASTER", help="Run on Spark with this master, for example 'local[*]'.")
-    ] = None,
-    spark_conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
-    ] = None,
+    spark: options.Spark = None,
+    spark_conf: options.SparkConf = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")
     ] = False,
@@ -122,7 +115,7 @@ def campaign(
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
     deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-    with progress(order.runs, quiet=json) as ticker, _session(spark, spark_conf or []) as session, _cleaned_up(backend):
+    with progress(order.runs, quiet=json) as ticker, options.spark_session(spark, spark_conf) as session, _cleaned_up(backend):
         if not again:
             folder.begin()
         found = folder.perform(
@@ -172,21 +165,6 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     if storage.folder is not None:
         options.folder_of(Path(store))
     return storage
-
-
-@contextmanager
-def _session(master: str | None, conf: list[str]) -> "Iterator[SparkSession | None]":
-    """A Spark session; None without a master."""
-    if master is None:
-        if conf:
-            raise UsageError("--spark-conf needs --spark MASTER")
-        yield None
-        return
-    # Imported here because Spark is slow to import and Java may be missing.
-    from pipeline.session import parse_conf, session
-
-    with session(master, conf=parse_conf(conf)) as started:
-        yield started
 
 
 @contextmanager

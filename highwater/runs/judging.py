@@ -237,8 +237,8 @@ def _ruling(task: Task) -> Ruling:
             except HistoryError as error:
                 # Without the place, which is elsewhere for each worker, refusals of equal histories are equal.
                 return Ruling(refused=str(error).removeprefix(str(path)).lstrip("/: "))
-    except OSError as error:
-        return Ruling(refused=f"cannot be read: {error.strerror or ' '.join(str(error).split())}")
+    except (OSError, PipelineError) as error:
+        return Ruling(refused=f"cannot be read: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}")
     except PanicException as error:  # no Exception: it would end the worker
         raise HarnessError(f"Polars failed: {error}") from error
     if digest_of(task.location) != task.digest:
