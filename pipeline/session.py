@@ -171,6 +171,21 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
 
 @contextmanager
+def session_if_asked(master: str | None, conf: Sequence[str]) -> "Iterator[SparkSession | None]":
+    """Start a session as `session` does, with settings given as `key=value`; without a master give None.
+
+    Raises PipelineError for settings without a master.
+    """
+    if master is None:
+        if conf:
+            raise PipelineError("--spark-conf needs --spark MASTER")
+        yield None
+        return
+    with session(master, conf=parse_conf(conf)) as started:
+        yield started
+
+
+@contextmanager
 def _one_line() -> Iterator[None]:
     """Turn the error of a Spark job, with its stack traces of Java and Python, into one sentence."""
     from py4j.protocol import Py4JError

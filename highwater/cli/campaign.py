@@ -26,6 +26,7 @@ from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
+from pipeline.session import session_if_asked
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, storage_at
 
@@ -115,7 +116,7 @@ def campaign(
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
     deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-    with progress(order.runs, quiet=json) as ticker, options.spark_session(spark, spark_conf) as session, _cleaned_up(backend):
+    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, spark_conf or ()) as session, _cleaned_up(backend):
         if not again:
             folder.begin()
         found = folder.perform(

@@ -18,6 +18,7 @@ from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked
 from highwater.runs.judging import Case
 from pipeline.ledger import Ledger
 from pipeline.local import cores
+from pipeline.session import session_if_asked
 from pipeline.storage import storage_at
 from pipeline.work import Item, Job, perform
 
@@ -76,7 +77,7 @@ def judge(
 
     def do(items: list[Item]) -> None:
         if items:  # else no worker and no Spark is needed
-            with progress(len(items), quiet=json) as ticker, options.spark_session(spark, spark_conf) as session:
+            with progress(len(items), quiet=json) as ticker, session_if_asked(spark, spark_conf or ()) as session:
                 workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
                 perform(items, job, spark=session, jobs=workers, seen=lambda row: ticker.tick(row.state))
 

@@ -2,11 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +12,6 @@ from highwater.errors import UsageError
 from highwater.plans.plan import DRAWS_END
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 Protocol = Annotated[str, typer.Option(help="Protocol variant, see `highwater protocols`.")]
@@ -36,21 +31,6 @@ Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
 Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
 SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
-
-
-@contextmanager
-def spark_session(master: str | None, conf: list[str] | None) -> "Iterator[SparkSession | None]":
-    """Start a Spark session, or give None without a master. Raises UsageError for settings without a master."""
-    if master is None:
-        if conf:
-            raise UsageError("--spark-conf needs --spark MASTER")
-        yield None
-        return
-    # Imported here because Spark is slow to import and Java may be missing.
-    from pipeline.session import parse_conf, session
-
-    with session(master, conf=parse_conf(conf or [])) as started:
-        yield started
 
 
 def seed_of(text: str) -> int:
