@@ -1,5 +1,6 @@
 """Many stored histories are judged alike in process and on Spark; bad data is refused and costs no other history its verdict."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers import single
+from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs import judging
 from highwater.runs.foreign import LOG, Asked
@@ -105,7 +107,7 @@ def test_each_fault_is_refused_on_spark_in_the_same_words(spark: SparkSession, t
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession, tmp_path: Path) -> None:
-    histories = corpus() + [random_run(Rng(seed)) for seed in range(50)]
+    histories = corpus() + [random_run(Rng(seed)) for seed in range(40)]
     runs = [tmp_path / "a b+c%20é" / f"{number:03}" for number in range(len(histories))]
     for run, history in zip(runs, histories, strict=True):
         store.save(run, history)
@@ -117,8 +119,29 @@ def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession,
     assert [case.ruling.verdict for case in here.values()] == expected
     assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
     # The random runs must include every validity; otherwise equality proves little.
-    assert min(Counter(verdict.validity for verdict in expected[-50:]).values()) >= 3
-    assert any(verdict.cuts for verdict in expected[-50:])
+    assert min(Counter(verdict.validity for verdict in expected[-40:]).values()) >= 3
+    assert any(verdict.cuts for verdict in expected[-40:])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_command_prints_the_same_table_with_spark(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in (VALID, INVALID):
+        stored(tmp_path / "runs" / name, _history(name))
+    (tmp_path / "runs" / "cut").mkdir()
+    (tmp_path / "runs" / "cut" / store.MANIFEST).touch()
+
+    codes, tables = [], []
+    for options in (["--jobs", "2"], ["--spark", "local[2,4]"], ["--spark", "local[2,4]"]):
+        ledger = str(tmp_path / options[0])
+        codes.append(run_command_line(["judge", str(tmp_path / "runs"), "--json", "--ledger", ledger, *options]))
+        tables.append(json.loads(capsys.readouterr().out))
+
+    assert codes == [ExitCode.INVALID] * 3
+    assert len({table["digest"] for table in tables}) == 1
+    assert [[row["new"] for row in table["runs"]] for table in tables] == [[True] * 3, [True] * 3, [False, True, False]]
 
 
 def test_runs_in_an_object_store_are_judged_into_its_ledger(s3: str, tmp_path: Path) -> None:
