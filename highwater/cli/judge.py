@@ -78,6 +78,7 @@ def judge(
     def do(items: list[Item]) -> None:
         if items:  # else no worker and no Spark is needed
             with progress(len(items), quiet=json) as ticker, session_if_asked(spark, spark_conf or ()) as session:
+                book.forget({item.key for item in items})
                 workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
                 perform(items, job, spark=session, jobs=workers, seen=lambda row: ticker.tick(row.state))
 

@@ -193,6 +193,14 @@ def test_judge_that_hangs_or_fails_costs_one_verdict(
     assert (second[1]["lost"]["verdict"], _news(second[1])) == ("INVALID", {"good": False, "lost": True})
 
 
+def test_refused_master_keeps_the_verdicts_of_the_ledger(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _judge(capsys, place)
+
+    assert run_command_line(["judge", str(place), "--again", "--spark", "nonsense"]) == ExitCode.USAGE
+
+    assert _news(_judge(capsys, place)[1]) == {"good": False, "lost": False}
+
+
 def test_history_without_a_row_has_failed(place: Path, tmp_path: Path) -> None:
     ledger = Ledger(storage_at(tmp_path / "ledger"))
 

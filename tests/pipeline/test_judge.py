@@ -43,14 +43,14 @@ def _on(spark: SparkSession) -> Perform:
     return lambda job, items: perform(items, job, spark=spark, per_task=16)
 
 
-def _judged(runs: Path, ledger: Path, perform: Perform, *, late: bool = False, again: bool = False) -> dict[str, Case]:
+def _judged(runs: Path, ledger: Path, perform: Perform, *, late: bool = False) -> dict[str, Case]:
     """The cases by the names of their folders."""
     sources = find([str(runs)], OURS)
     if late:
         for name, (damage, _) in LATE.items():
             damage(runs / "late" / name)
     job = Job(function=judge_item, ledger=str(ledger), deadline_s=60)
-    cases = judge_all(sources, OURS, Ledger(storage_at(ledger)), again=again, perform=lambda items: perform(job, items))
+    cases = judge_all(sources, OURS, Ledger(storage_at(ledger)), again=False, perform=lambda items: perform(job, items))
     return {str(Path(case.source.location).relative_to(runs)): case for case in cases}
 
 
@@ -153,7 +153,12 @@ def test_runs_in_an_object_store_are_judged_into_its_ledger(s3: str, tmp_path: P
     def judged() -> dict[str, Case]:
         ledger = Ledger(storage_at(judging.ledger_beside([s3])))
         job = Job(function=judge_item, ledger=ledger.location)
-        cases = judge_all(find([s3], OURS), OURS, ledger, again=False, perform=lambda items: _here(job, items))
+
+        def do(items: list[Item]) -> None:
+            ledger.forget({item.key for item in items})
+            _here(job, items)
+
+        cases = judge_all(find([s3], OURS), OURS, ledger, again=False, perform=do)
         return {case.source.path: case for case in cases}
 
     first, second = judged(), judged()
