@@ -171,6 +171,16 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
 
 @contextmanager
+def session_if_asked(master: str | None, conf: Mapping[str, str]) -> "Iterator[SparkSession | None]":
+    """Start a session as `session` does; without a master give None."""
+    if master is None:
+        yield None
+        return
+    with session(master, conf=conf) as started:
+        yield started
+
+
+@contextmanager
 def _one_line() -> Iterator[None]:
     """Turn the error of a Spark job, with its stack traces of Java and Python, into one sentence."""
     from py4j.protocol import Py4JError

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -26,12 +26,9 @@ from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
-from pipeline.session import session
+from pipeline.session import session_if_asked
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, storage_at
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FAILURES_SHOWN = 20
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
@@ -70,9 +67,7 @@ def campaign(
     workload: options.Workload = MIXED,
     backend: options.BackendOption = "sim",
     jobs: options.Jobs = None,
-    spark: Annotated[
-        str | None, typer.Option(metavar="MASTER", help="Run on Spark with this master, for example 'local[*]'.")
-    ] = None,
+    spark: options.Spark = None,
     spark_conf: options.SparkConf = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")
@@ -124,11 +119,11 @@ def campaign(
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
     deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-    with progress(order.runs, quiet=json) as ticker, _session(spark, conf) as started, _cleaned_up(backend):
+    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as session, _cleaned_up(backend):
         if not again:
             folder.begin()
         found = folder.perform(
-            Means(jobs=jobs or cores(), spark=started, deadline_s=deadline_s),
+            Means(jobs=jobs or cores(), spark=session, deadline_s=deadline_s),
             Watch(Limits(invalid_runs=stop_after)),
             lambda summary: ticker.tick(f"{summary.plan} {summary.verdict}"),
             must,
@@ -174,16 +169,6 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     if storage.folder is not None:
         options.folder_of(Path(store))
     return storage
-
-
-@contextmanager
-def _session(master: str | None, conf: dict[str, str]) -> "Iterator[SparkSession | None]":
-    """A Spark session; None without a master."""
-    if master is None:
-        yield None
-        return
-    with session(master, conf=conf) as started:
-        yield started
 
 
 @contextmanager

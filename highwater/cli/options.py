@@ -29,6 +29,7 @@ Seconds = Annotated[
 Workload = Annotated[str, typer.Option(help="Workload of the clients; with `mixed` the seed chooses one (simulator only).")]
 BackendOption = Annotated[BackendName, typer.Option(help="Backend that performs the plan.")]
 Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
+Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
 SparkConf = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/spark.md); may be repeated."),
