@@ -159,7 +159,7 @@ def test_bad_history_of_the_corpus_has_a_signature(name: str) -> None:
 @pytest.mark.slow
 @given(histories())
 def test_any_history_can_be_signed(history: History) -> None:
-    indices = [row.index for row in (*history.operations, *history.events)]
+    indices = [*(row.index for row in history.operations), *(row.index for row in history.events)]
     for index in (*indices, 10**6):
         found = _signed(history, _found("kind", "checker", index))
 
