@@ -61,6 +61,18 @@ _STEPS = {
         2,
         "elected-in-isr",
     ),
+    "leader that was taken into the ISR": (
+        (
+            "state-written leader=b1 isr=b1",
+            "state-written leader=b1 isr=b1,b2",
+            "state-written isr=b1,b2 leader_epoch=2",
+            "state-written leader=b2 isr=b2 leader_epoch=3",
+            "fenced node=b1",
+            "became-leader node=b2",
+        ),
+        5,
+        "elected-in-isr after isr-expanded",
+    ),
     "high watermark": (("state-written leader=b1 isr=b1,b2", "hw node=b1 hw=3"), 1, "hw:leader"),
     "high watermark in an ISR change": (
         ("became-leader node=b1 isr=b1,b2", "isr-change-sent node=b1 isr=b1", "hw node=b1 hw=3"),
