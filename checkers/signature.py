@@ -171,7 +171,10 @@ def _place(history: History, index: int) -> _Place | None:
 
 
 def _step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
-    """The step that did it: the row itself, or the last one of its partition that changed who leads or what a log holds."""
+    """The step that did it: the row itself, or the last one of its partition that changed who leads or what a log holds.
+
+    Before an answer to a client it is looked for from row `first` on, the first witness.
+    """
     is_here = pl.col("topic").eq_missing(place.topic) & pl.col("partition").eq_missing(place.partition)
     here = events.filter((pl.col("index") <= place.row) & is_here)
     if place.kind in (K.HW, K.APPEND):
@@ -181,10 +184,11 @@ def _step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
     if place.is_event and place.kind not in CONSEQUENCES:
         itself = found.filter(pl.col("index") == place.row)
         return place.kind if itself.is_empty() else _with_reason(found)
-    decisive = found.filter(pl.col("step").str.contains(_DECISIVE) & (pl.col("index") >= (0 if place.is_event else first)))
-    if decisive.is_empty():
-        return place.kind if place.is_event else f"answer:{place.kind}"
-    return _with_reason(found.filter(pl.col("index") <= decisive["index"][-1]))
+    decisive = found.filter(pl.col("step").str.contains(_DECISIVE))
+    if not place.is_event:
+        seen = decisive.filter(pl.col("index") >= first)
+        return f"answer:{place.kind}" if seen.is_empty() else str(seen["step"][-1])
+    return place.kind if decisive.is_empty() else _with_reason(found.filter(pl.col("index") <= decisive["index"][-1]))
 
 
 def _with_reason(found: pl.DataFrame) -> str:
