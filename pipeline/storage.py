@@ -4,8 +4,8 @@ A location is a path, or a URI such as `s3://bucket/folder?region=eu-central-1` 
 `s3://bucket/folder?endpoint_override=http://host:port`. It can be handed to another process, which opens the same store with
 `storage_at`; so it holds no credentials, which come from the environment of each process.
 
-`write` makes a file whole or not at all. No other operation is atomic: of several files, the one that names the others is written
-last.
+`write` makes a file whole or not at all. No other operation is atomic, and there is no rename: whoever writes several files gives
+them their final names at once, and writes the one that names the others last.
 """
 
 import re

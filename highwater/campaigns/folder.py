@@ -28,12 +28,14 @@ from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
 from highwater.runs.provenance import Build
-from highwater.runs.run import REPEATABLE, Keep
+from highwater.runs.records import performed_record
+from highwater.runs.run import REPEATABLE, Judged, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
+from pipeline.record import Record, encode
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Job
 
@@ -51,6 +53,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     order: Order
     build: Build
+    code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
+    judges: str = ""  # digest of the checkers (runs.judging)
 
 
 class Means(Struct, frozen=True, kw_only=True):
@@ -103,6 +107,8 @@ class CampaignFolder:
 
         def finished(row: Row) -> Summary:
             summary = self._summary(trials[row.key], row)
+            if row.state != "done":  # its worker left no record
+                self._write_failure(trials[row.key], summary)
             seen(summary)
             return summary
 
@@ -126,6 +132,9 @@ class CampaignFolder:
     def _summary(self, trial: Trial, row: Row) -> Summary:
         repeat = self.asked.order.request(trial).command(trial.seed)
         return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
+
+    def _write_failure(self, trial: Trial, summary: Summary) -> None:
+        self.storage.write(_record_name(self.asked.order, trial), encode(_record(self.asked, trial, summary, None)))
 
     def _write_runs(self, trials: dict[str, Trial]) -> Collection[Summary]:
         """Write runs.jsonl in the order of the trials; return its summaries."""
@@ -177,7 +186,7 @@ def _difference(found: Asked, asked: Asked) -> str | None:
         return f"its {name} is {getattr(found.order, name)!r}, not {getattr(asked.order, name)!r}"
     if found.build != asked.build:
         return f"it was performed by {_words(found.build)}, not by {_words(asked.build)}"
-    return None
+    return "it was performed by code with other uncommitted changes" if found.code != asked.code else None
 
 
 def _words(build: Build) -> str:
@@ -194,12 +203,24 @@ def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
     storage, order = storage_at(location), asked.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, _ = attempt(order.request(trial).task(trial.seed, build=asked.build, keep=keep))
+        summary, judged = attempt(order.request(trial).task(trial.seed, build=asked.build, keep=keep))
         if place != storage.folder:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
+    storage.write(_record_name(order, trial), encode(_record(asked, trial, summary, judged)))
     return msgspec.json.encode(summary)
+
+
+def _record(asked: Asked, trial: Trial, summary: Summary, judged: Judged | None) -> Record:
+    """The record of a run; without a judged run, of a failure of the harness."""
+    plan = asked.order.request(trial).plan(trial.seed) if judged is None else judged.plan
+    mix = ",".join(trial.faults)
+    return performed_record(summary, judged, plan, mix=mix, workload=asked.order.workload, commit=asked.build.commit)
+
+
+def _record_name(order: Order, trial: Trial) -> str:
+    return f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet"
 
 
 @contextmanager

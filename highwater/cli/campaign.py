@@ -20,11 +20,14 @@ from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
+from highwater.runs.judging import digest_of_judges
 from highwater.runs.provenance import present_build
 from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
+from pipeline.session import full_master, parse_conf, session
+from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, storage_at
 
 if TYPE_CHECKING:
@@ -110,20 +113,24 @@ def campaign(
         keep_all=keep_all,
     )
     # Refuse bad input before writing anything.
+    if not order.protocols:
+        raise UsageError("--protocol must name at least one protocol variant")
     order.check()
     must = chosen(goals, profile=profile, by_default=_is_wide(order))
     place = None if junit is None else options.file_of(junit)
     storage = _storage_of(store, order, spark)
-    folder = CampaignFolder(storage, Asked(order=order, build=present_build()))
+    conf = _conf_of(spark, spark_conf or [])
+    asked = Asked(order=order, build=present_build(), code=present_stamp().code, judges=digest_of_judges())
+    folder = CampaignFolder(storage, asked)
     again = resume and folder.is_resumable()
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
     deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-    with progress(order.runs, quiet=json) as ticker, _session(spark, spark_conf or []) as session, _cleaned_up(backend):
+    with progress(order.runs, quiet=json) as ticker, _session(spark, conf) as started, _cleaned_up(backend):
         if not again:
             folder.begin()
         found = folder.perform(
-            Means(jobs=jobs or cores(), spark=session, deadline_s=deadline_s),
+            Means(jobs=jobs or cores(), spark=started, deadline_s=deadline_s),
             Watch(Limits(invalid_runs=stop_after)),
             lambda summary: ticker.tick(f"{summary.plan} {summary.verdict}"),
             must,
@@ -171,18 +178,23 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     return storage
 
 
+def _conf_of(master: str | None, texts: list[str]) -> dict[str, str]:
+    """The settings of Spark. UsageError or PipelineError if they or the master cannot be."""
+    if master is None:
+        if texts:
+            raise UsageError("--spark-conf needs --spark MASTER")
+        return {}
+    full_master(master)
+    return parse_conf(texts)
+
+
 @contextmanager
-def _session(master: str | None, conf: list[str]) -> "Iterator[SparkSession | None]":
+def _session(master: str | None, conf: dict[str, str]) -> "Iterator[SparkSession | None]":
     """A Spark session; None without a master."""
     if master is None:
-        if conf:
-            raise UsageError("--spark-conf needs --spark MASTER")
         yield None
         return
-    # Imported here because Spark is slow to import and Java may be missing.
-    from pipeline.session import parse_conf, session
-
-    with session(master, conf=parse_conf(conf)) as started:
+    with session(master, conf=conf) as started:
         yield started
 
 
