@@ -110,15 +110,19 @@ _COUNTS = (
 
 def _run(known: Known) -> dict[str, object]:
     """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
-    failed = _HARNESS_FAILED if known.outcome == _HARNESS_FAILED else None
+    failed: dict[str, object] = {}
+    if known.outcome == _HARNESS_FAILED:
+        failed = {"signature": _HARNESS_FAILED, "cause": known.failure, "cause_faults": ()}
     own = {name: value for name, value in msgspec.structs.asdict(known).items() if name not in ("run_id", "protocol", "checkers")}
-    return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", "signature": failed, **own}
+    return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", **failed, **own}
 
 
 def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
     manifest, counts = history.manifest, verdict.counts
     found = signature(history, verdict)
-    own: dict[str, object] = {} if found is None else {"signature": found.text}
+    own: dict[str, object] = {}
+    if found is not None:
+        own = {"signature": found.text, "cause": found.sentence, "cause_faults": found.in_effect}
     return own | {
         "verdict": verdict.validity.name,
         "live": verdict.live,

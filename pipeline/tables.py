@@ -71,6 +71,8 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of("exit", _INT, "exit code of the run alone"),
         _of("digest", _TEXT, "digest of the history's rows"),
         _maybe("signature", _TEXT, "signature of the cause of a failure (docs/triage.md); null for a run without one"),
+        _maybe("cause", _TEXT, "the same in a sentence"),
+        _maybe("cause_faults", _TEXTS, "kinds of the faults in effect at that moment, sorted; null as the signature"),
         _of("operations", _INT, "calls of clients"),
         _of("acked", _INT, "acknowledged produce calls"),
         _of("excused", _INT, "lost records that a wound excuses"),

@@ -8,6 +8,7 @@ import msgspec
 
 from checkers.verdict import Verdict
 from highwater.exit_codes import of_verdict
+from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, plan_digest
 from highwater.runs.judging import digest_of_judges
 from highwater.runs.run import SUMMARY, Judged, judge
@@ -81,7 +82,7 @@ def _known(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: s
         plan_digest=manifest.plan_digest,
         mix=_option(repeat, "faults"),
         profile=manifest.promise.profile,
-        workload=_option(repeat, "workload"),
+        workload=_option(repeat, "workload") or (MIXED if repeat else ""),
         backend=manifest.backend,
         commit=manifest.commit,
         checkers=checkers,

@@ -61,6 +61,18 @@ _STEPS = {
         2,
         "elected-in-isr",
     ),
+    "leader that was taken into the ISR": (
+        (
+            "state-written leader=b1 isr=b1",
+            "state-written leader=b1 isr=b1,b2",
+            "state-written isr=b1,b2 leader_epoch=2",
+            "state-written leader=b2 isr=b2 leader_epoch=3",
+            "fenced node=b1",
+            "became-leader node=b2",
+        ),
+        5,
+        "elected-in-isr after isr-expanded",
+    ),
     "high watermark": (("state-written leader=b1 isr=b1,b2", "hw node=b1 hw=3"), 1, "hw:leader"),
     "high watermark in an ISR change": (
         ("became-leader node=b1 isr=b1,b2", "isr-change-sent node=b1 isr=b1", "hw node=b1 hw=3"),
@@ -159,7 +171,7 @@ def test_bad_history_of_the_corpus_has_a_signature(name: str) -> None:
 @pytest.mark.slow
 @given(histories())
 def test_any_history_can_be_signed(history: History) -> None:
-    indices = [row.index for row in (*history.operations, *history.events)]
+    indices = [*(row.index for row in history.operations), *(row.index for row in history.events)]
     for index in (*indices, 10**6):
         found = _signed(history, _found("kind", "checker", index))
 

@@ -127,7 +127,7 @@ def test_verdict_of_unknown_checkers_says_so(tmp_path: Path) -> None:
 
 def test_record_of_a_stored_run_has_the_options_that_repeat_it(tmp_path: Path) -> None:
     directory = _stored(tmp_path, 1, verdict())
-    repeat = "highwater run --seed 1 --faults clocks,network --workload mixed"
+    repeat = "highwater run --seed 1 --faults clocks,network"
     summary = {
         "seed": 1,
         "protocol": "v3",

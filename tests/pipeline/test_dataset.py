@@ -97,7 +97,7 @@ def test_run_whose_record_is_left_out_can_come_later(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "2026", "a/b", "..", "a b", "ä", "x" * 129])
-def test_name_that_is_no_folder_or_looks_like_a_number_is_refused(storage: Storage, name: str) -> None:
+def test_name_that_is_no_folder_or_is_a_number_is_refused(storage: Storage, name: str) -> None:
     """Readers would take the campaign 2026 for a number, and join it with no other campaign."""
     with pytest.raises(PipelineError, match="campaign"):
         ingest(storage, name, _entries(_ALL))
@@ -347,6 +347,6 @@ def test_error_of_a_source_leaves_whole_parts(storage: Storage, monkeypatch: pyt
     assert (len(parts_of(storage)), verify(storage)) == (2, [])
 
 
-def test_tables_of_a_dataset_are_those_of_a_record_and_the_evidence() -> None:
+def test_tables_are_those_of_a_record_and_the_evidence() -> None:
     assert set(TABLES) - set(OF_A_RECORD) == {"operations", "events"}
     assert replace(record(1), protocol="x").run == record(1).run

@@ -49,6 +49,8 @@ def test_record_of_a_run_names_cause_and_counts() -> None:
 
     assert row["run"] == "seed-1/sim-v3-0"
     assert row["signature"] == "truncated-committed/log-matching/truncate:hw"
+    assert row["cause"] == "Step truncate:hw of t-0 at 0.005 s while pause was in effect: b2 truncated a"
+    assert row["cause_faults"] == ["pause"]
     assert (row["verdict"], row["live"], row["operations"], row["acked"], row["fault_windows"]) == ("INVALID", True, 2, 1, 1)
 
 
