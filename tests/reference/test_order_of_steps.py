@@ -9,7 +9,6 @@ from reference.effects import Send
 from reference.messages import LeaderAndIsr, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
-from tests.reference.lab import T0
 from tests.reference.moving import entries, reassign, write
 from tests.reference.recorded import STATE, Recorded, settled
 from tests.reference.test_v3 import die
@@ -37,7 +36,7 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
 
 
 def test_init_repeats_commands_lost_with_the_controller() -> None:
-    """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next controller elects nobody; INIT alone tells b3."""
+    """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next one elects nobody; INIT alone tells b3."""
     lab = settled("safe")
     lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
     die(lab, 4)
@@ -163,7 +162,7 @@ def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
     assert narrow == ["b5"]
 
 
-def test_shrunk_isr_of_a_move_is_told_to_all_where_fetches_are_fenced() -> None:
+def test_shrunk_isr_of_a_move_is_told_to_all_if_fenced() -> None:
     """R-236: the write began a leader epoch, and a follower that did not know it could fetch no more."""
     lab = moved()
     narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
