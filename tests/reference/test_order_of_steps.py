@@ -6,7 +6,8 @@ from reference.config import SAFE
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import Send
-from reference.messages import LeaderAndIsr, UpdateMetadata
+from reference.errors import ErrorCode
+from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
 from tests.reference.moving import entries, reassign, write
@@ -30,6 +31,34 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
 
     assert (idle, early) == ([1, 2, 4], [])
     assert epochs == {"b2": [lab.state().leader_epoch], "b4": [lab.state().leader_epoch]}
+
+
+def test_new_leader_refuses_produces_until_it_is_told() -> None:
+    """R-075: ZooKeeper names b3 already, and its command is on its way; the client, refused, comes again."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 2)
+    assert lab.state().leader == 3
+    lab.produce(3, "x", acks=1, correlation=1)
+    lab.held = lambda _: False
+    lab.settle()
+    lab.produce(3, "x", acks=1, correlation=2)
+    answers = {m.correlation: m.error for m in lab.inbox if isinstance(m, ProduceReply)}
+
+    assert answers == {1: ErrorCode.NOT_LEADER_OR_FOLLOWER, 2: ErrorCode.NONE}
+
+
+def test_command_without_an_answer_runs_into_its_timeout() -> None:
+    """R-077: after request_timeout_ms, and no earlier, the controller gives up waiting and sends the command again."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 4)
+    timeout = lab.configs[1].request_timeout_ms
+    lab.wait(timeout - 1)
+    before = [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+    lab.wait(1)
+
+    assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
 
 
 # --- failover of the controller ----------------------------------------------------------------------------------------------
