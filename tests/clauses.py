@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -43,6 +44,7 @@ class Clause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tests: tuple[str, ...]
 
 
+@cache
 def clauses() -> tuple[Clause, ...]:
     """The rows of clauses.yaml. Raises TextError with the line of an invalid row."""
     document = Document(CLAUSES.read_text(encoding="utf-8"), CLAUSES.name)

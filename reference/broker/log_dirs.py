@@ -57,7 +57,7 @@ def good(turn: Turn, broker: Broker) -> tuple[int, ...]:
 
 
 def ends_the_process(turn: Turn, broker: Broker) -> bool:
-    """R-292: halt if all directories are bad; before KIP-112 if one is (C-23, V3 Discussion 4). True if the process ends.
+    """R-292: halt if all directories are bad; before KIP-112 if one is (R-073, C-23). True if the process ends.
 
     A broker that is shutting down ends at once, without a clean-shutdown marker.
     """

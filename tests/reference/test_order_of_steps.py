@@ -10,6 +10,7 @@ from reference.errors import ErrorCode
 from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
+from tests.reference.lab import T0
 from tests.reference.moving import entries, reassign, write
 from tests.reference.recorded import STATE, Recorded, settled
 from tests.reference.test_v3 import die
@@ -59,6 +60,58 @@ def test_command_without_an_answer_runs_into_its_timeout() -> None:
     lab.wait(1)
 
     assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
+
+
+def test_silent_broker_holds_up_no_command_to_another() -> None:
+    """R-082: each broker has its own queue; b3, which answers nothing, is told the latest when it answers again."""
+    lab = settled("safe", brokers=5)
+    lab.held = lambda letter: letter[1] == "b3"
+    for i in (5, 4):
+        die(lab, i)
+    told = lab.partition(2).leader_epoch
+    waiting = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 3)
+    assert waiting.in_flight is not None
+    assert lab.partition(3).leader_epoch < told == lab.state().leader_epoch
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert lab.partition(3).leader_epoch == told
+
+
+# --- watches of the controller -------------------------------------------------------------------------------------------------
+
+
+def test_controller_watches_the_children_of_add() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("safe")
+    write(lab, Create("/admin", b""), Create(paths.PARTITIONS_ADD, b""))
+    for index in (1, 2):
+        added = topic_partition("t", index)
+        write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
+        write(lab, Create(paths.partition_add_path(added), b"[3,2]"))
+
+        assert lab.nodes[1].state.controller.assignments[added] == (3, 2)
+
+
+def test_controller_watches_the_children_of_remove() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("safe")
+    write(lab, Create("/admin", b""), Create(paths.PARTITIONS_REMOVE, b""))
+    write(lab, Create(f"{paths.PARTITIONS_REMOVE}/t", b""))
+    write(lab, Create(paths.partition_remove_path(T0), b""))
+
+    assert lab.nodes[1].state.controller.assignments == {}
+
+
+def test_controller_watches_the_children_of_moves() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("v3")
+    root = admin_paths.PARTITIONS_REASSIGNED
+    write(lab, Create("/admin", b""), Create(root, b""))
+    write(lab, Create(f"{root}/t", b""))
+    write(lab, Create(admin_paths.partition_reassigned_path(T0), b"[3,4]"))
+
+    assert T0 in lab.nodes[1].state.controller.agent.moves
 
 
 # --- failover of the controller ----------------------------------------------------------------------------------------------
