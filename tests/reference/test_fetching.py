@@ -7,7 +7,7 @@ from reference.config import SAFE
 from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
 from reference.messages import Fetch, FetchReply, ProduceReply
-from reference.replica.partition import progress_of
+from reference.replica.partition import Leader, progress_of
 from reference.types import BrokerId
 from tests.reference.lab import Lab
 from tests.reference.recorded import leader_of
@@ -78,6 +78,24 @@ def test_fetch_at_the_log_end_asks_to_join_the_isr() -> None:
     lab.settle()
 
     assert lab.isr() == [1, 2, 3]
+
+
+def test_replica_knows_its_log_its_hw_and_whether_it_leads() -> None:
+    """R-009: the log end is one past the last record; the HW is that of the last committed one, at a follower too."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b3"
+    lab.produce(1, "x", "y")
+    lab.settle()
+    lab.wait(600)
+    replicas = [lab.partition(i) for i in lab.ids]
+    behind = [(r.log.leo, r.hw, isinstance(r.role, Leader)) for r in replicas]
+    lab.held = lambda _: False
+    lab.settle()
+    lab.wait(600)
+    level = [(r.log.leo, r.hw, isinstance(r.role, Leader)) for r in map(lab.partition, lab.ids)]
+
+    assert behind == [(2, 0, True), (2, 0, False), (0, 0, False)]
+    assert level == [(2, 2, True), (2, 2, False), (2, 2, False)]
 
 
 # --- which follower leaves the ISR (V3 §G maybe_change_ISR) --------------------------------------------------------------------
