@@ -1,7 +1,7 @@
 """Proves clauses of the documents by mutation: break the code of a clause on purpose, and see its tests fail.
 
-`python -m tests.clauses [--deadline S] [ID ...]` takes the rows of highwater/catalogue/clauses.yaml one after the other: all of them,
-or those with one of the ids (R-308 chooses R-308.1 too). It works in a copy of the tree. A verdict is one of
+`python -m tests.clauses [--deadline S] [ID ...]` takes the rows of highwater/catalogue/clauses.yaml one after the other, all of
+them or those with one of the ids (R-308 chooses R-308.1 too), in a copy of the tree. A verdict is one of
 
     proved           each cited test fails under the mutation and passes without it, and the mutant still serves
     survived         a cited test passes under the mutation
@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -43,6 +44,7 @@ class Clause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tests: tuple[str, ...]
 
 
+@cache
 def clauses() -> tuple[Clause, ...]:
     """The rows of clauses.yaml. Raises TextError with the line of an invalid row."""
     document = Document(CLAUSES.read_text(encoding="utf-8"), CLAUSES.name)

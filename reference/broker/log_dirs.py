@@ -57,7 +57,7 @@ def good(turn: Turn, broker: Broker) -> tuple[int, ...]:
 
 
 def ends_the_process(turn: Turn, broker: Broker) -> bool:
-    """R-292: halt if all log directories failed; before KIP-112 if one did (C-23, V3 Discussion 4). True if it halts.
+    """R-292: halt if all log directories failed; before KIP-112 if one did (R-073, C-23). True if it halts.
 
     A broker that is shutting down ends at once, without a clean-shutdown marker.
     """

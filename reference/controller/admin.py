@@ -56,7 +56,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
-    """A watch at or below an admin path fired: read the requests there."""
+    """R-083: a watch at or below an admin path fired; read the requests there."""
     for kind, procedure in _procedures(controller):
         if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
             if controller.step == "active" and procedure.step == "idle":

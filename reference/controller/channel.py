@@ -175,7 +175,7 @@ def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> Non
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send the next queued request to each broker that has none in flight (R-017, R-069, R-156, C-05)."""
+    """Send the next queued request to each broker that has none in flight (R-017, R-069, R-082, R-156, C-05)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)

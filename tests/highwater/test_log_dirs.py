@@ -151,17 +151,3 @@ def test_describe_command_prints_topics_of_a_simulated_run(capsys: pytest.Captur
     """R-306."""
     assert run_command_line(["describe", str(PLANS / "leader.yaml"), "--at", "9000"]) == 0
     assert "Offline: 1" in capsys.readouterr().out
-
-
-def test_jbod_disk_savings_and_tolerated_failures() -> None:
-    """R-313: RAID-10 stores each replica twice. (replicas before, after) -> saved disk space in percent, failed brokers and disks
-    (before, after) that a partition survives.
-
-    A partition survives the failure of all but one of its brokers, or of all but one of its disks.
-    """
-    table = {(2, 2): (50, (1, 1), (3, 1)), (2, 3): (25, (1, 2), (3, 2)), (2, 4): (0, (1, 3), (3, 3))}
-
-    for (before, after), (saved, brokers, disks) in table.items():
-        assert saved == 100 - 100 * after // (2 * before)
-        assert brokers == (before - 1, after - 1)
-        assert disks == (2 * before - 1, after - 1)

@@ -142,7 +142,7 @@ def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
 
 
 def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
-    """R-054, V3 §F step 3.2.2: the new leader takes b6 out of the ISR between the controller's read and its write."""
+    """R-024, R-054, V3 §F step 3.2.2: the new leader takes b6 out of the ISR between the controller's read and its write."""
     lab = settled(brokers=6)
     write(lab, Create("/admin", b""))
     lab.slow = lambda i, op: i == 1 and brokers_of(written(op.data).isr) == (5, 6)

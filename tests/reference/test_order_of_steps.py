@@ -6,7 +6,8 @@ from reference.config import SAFE
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import Send
-from reference.messages import LeaderAndIsr, UpdateMetadata
+from reference.errors import ErrorCode
+from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
 from tests.reference.lab import T0
@@ -33,11 +34,91 @@ def test_command_follows_the_write_that_it_tells_of() -> None:
     assert epochs == {"b2": [lab.state().leader_epoch], "b4": [lab.state().leader_epoch]}
 
 
+def test_new_leader_refuses_produces_until_it_is_told() -> None:
+    """R-075: ZooKeeper names b3 already, and its command is on its way; the client, refused, comes again."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 2)
+    assert lab.state().leader == 3
+    lab.produce(3, "x", acks=1, correlation=1)
+    lab.held = lambda _: False
+    lab.settle()
+    lab.produce(3, "x", acks=1, correlation=2)
+    answers = {m.correlation: m.error for m in lab.inbox if isinstance(m, ProduceReply)}
+
+    assert answers == {1: ErrorCode.NOT_LEADER_OR_FOLLOWER, 2: ErrorCode.NONE}
+
+
+def test_command_without_an_answer_runs_into_its_timeout() -> None:
+    """R-077: after request_timeout_ms, and no earlier, the controller gives up waiting and sends the command again."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 4)
+    timeout = lab.configs[1].request_timeout_ms
+    lab.wait(timeout - 1)
+    before = [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+    lab.wait(1)
+
+    assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
+
+
+def test_silent_broker_holds_up_no_command_to_another() -> None:
+    """R-082: each broker has its own queue; b3, which answers nothing, is told the latest when it answers again."""
+    lab = settled("safe", brokers=5)
+    lab.held = lambda letter: letter[1] == "b3"
+    for i in (5, 4):
+        die(lab, i)
+    told = lab.partition(2).leader_epoch
+    waiting = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 3)
+    assert waiting.in_flight is not None
+    assert lab.partition(3).leader_epoch < told == lab.state().leader_epoch
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert lab.partition(3).leader_epoch == told
+
+
+# --- watches of the controller -------------------------------------------------------------------------------------------------
+
+
+def test_controller_watches_the_children_of_add() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("safe")
+    write(lab, Create("/admin", b""), Create(paths.PARTITIONS_ADD, b""))
+    for index in (1, 2):
+        added = topic_partition("t", index)
+        write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
+        write(lab, Create(paths.partition_add_path(added), b"[3,2]"))
+
+        assert lab.nodes[1].state.controller.assignments[added] == (3, 2)
+
+
+def test_controller_watches_the_children_of_remove() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("safe")
+    write(lab, Create("/admin", b""), Create(paths.PARTITIONS_REMOVE, b""))
+    write(lab, Create(f"{paths.PARTITIONS_REMOVE}/t", b""))
+    write(lab, Create(paths.partition_remove_path(T0), b""))
+
+    assert lab.nodes[1].state.controller.assignments == {}
+
+
+def test_controller_watches_the_children_of_moves() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("v3")
+    root = admin_paths.PARTITIONS_REASSIGNED
+    write(lab, Create("/admin", b""), Create(root, b""))
+    write(lab, Create(f"{root}/t", b""))
+    write(lab, Create(admin_paths.partition_reassigned_path(T0), b"[3,4]"))
+
+    assert T0 in lab.nodes[1].state.controller.agent.moves
+
+
 # --- failover of the controller ----------------------------------------------------------------------------------------------
 
 
 def test_init_repeats_commands_lost_with_the_controller() -> None:
-    """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next controller elects nobody; INIT alone tells b3."""
+    """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next one elects nobody; INIT alone tells b3."""
     lab = settled("safe")
     lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
     die(lab, 4)
@@ -163,7 +244,7 @@ def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
     assert narrow == ["b5"]
 
 
-def test_shrunk_isr_of_a_move_is_told_to_all_where_fetches_are_fenced() -> None:
+def test_shrunk_isr_of_a_move_is_told_to_all_if_fenced() -> None:
     """R-236: the write began a leader epoch, and a follower that did not know it could fetch no more."""
     lab = moved()
     narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]

@@ -1,4 +1,4 @@
-"""The least that a mutant of the reference must still do: a test that fails under a dead one proves nothing (tests/clauses.py)."""
+"""The least that a mutant of the reference must still do: under a dead one a red test proves nothing (tests/clauses.py)."""
 
 from reference.errors import ErrorCode
 from reference.messages import FetchReply, ProduceReply
@@ -8,7 +8,7 @@ from tests.reference.test_v3 import fetch
 
 def test_single_broker_serves_a_produce_and_a_fetch() -> None:
     lab = Lab(1)
-    lab.produce(1, "x")
+    lab.produce(1, "x", acks=1)
     (produced,) = [m for m in lab.inbox if isinstance(m, ProduceReply)]
     read = fetch(lab, 1, 0)
 
