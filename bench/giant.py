@@ -183,7 +183,7 @@ def _manifest(names: list[tuple[str, int]], clock: _Clock) -> RunManifest:
 
 
 class _Site(NamedTuple):
-    """A record that is read in the middle of a poll, and where the history names it."""
+    """A record that a poll read after its first one, and where the history names it."""
 
     offset: int
     value: str
@@ -208,7 +208,8 @@ def _sites(frame: pl.DataFrame, draws: np.random.Generator, count: int) -> list[
     beside = read.filter(pl.col("process") < frame["process"].max()).select("offset", beside="index")
     told = frame.filter((pl.col("f") == "produce") & (pl.col("type") == "ok")).select("offset", told="index")
     known = late.join(beside, on="offset").join(told, on="offset").sort("offset")
-    middle = known.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL - 1))
+    # A poll must return only what was acknowledged before it began, which holds for the first half of its records.
+    middle = known.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL // 2))
     # Records of different polls, so that no error hides another.
     polls = draws.choice(int(known["offset"].to_numpy()[-1]) // _POLL, count, replace=False)
     chosen = [middle.filter(pl.col("offset") // _POLL == poll) for poll in polls.tolist()]

@@ -190,19 +190,19 @@ def lacking(checker: Checker, kinds: set[str], where: str) -> Findings | None:
     return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",)) if missing else None
 
 
-def condensed(findings: Findings) -> Findings:
+def condensed(findings: Findings, *, more: int = 0) -> Findings:
     """Keep the first `ANOMALIES_MAX` anomalies of each kind; the last one says how many were left out.
 
-    One mistake often leaves many traces.
+    One mistake often leaves many traces. A checker of one kind that left some out by itself gives their number as `more`.
     """
     kept: list[Anomaly] = []
     by_kind: dict[str, list[Anomaly]] = {}
     for found in sorted(findings.anomalies, key=lambda found: found.witness):
         by_kind.setdefault(found.kind, []).append(found)
     for kind in sorted(by_kind):
-        first, more = by_kind[kind][:ANOMALIES_MAX], len(by_kind[kind]) - ANOMALIES_MAX
-        if more > 0:
-            first[-1] = replace(first[-1], words=f"{first[-1].words} (and {more} more of this kind)")
+        first, others = by_kind[kind][:ANOMALIES_MAX], len(by_kind[kind]) - ANOMALIES_MAX + more
+        if others > 0:
+            first[-1] = replace(first[-1], words=f"{first[-1].words} (and {others} more of this kind)")
         kept.extend(first)
     return replace(findings, anomalies=tuple(kept))
 

@@ -9,9 +9,11 @@ stamp never goes back to an earlier registration.
     ['incarnation-order']
 """
 
+from itertools import repeat
+
 import polars as pl
 
-from checkers.checker import WHOLE_RUN, Checker, Facts
+from checkers.checker import ANOMALIES_MAX, WHOLE_RUN, Checker, Facts, condensed
 from checkers.ranges import gathered
 from checkers.verdict import Anomaly, Cut, Findings
 from checkers.wounds import UNSTAMPED
@@ -40,6 +42,7 @@ class _Lives:
         self.last: dict[str, tuple[int, int]] = {}  # node -> registration and row
         self.stamped: dict[tuple[str, int, str | None, str], tuple[int, int]] = {}  # replica -> stamp and row
         self.anomalies: list[Anomaly] = []
+        self.more = 0  # anomalies of rows that were left out
 
     def started(self, node: str, life: int, at: int) -> None:
         before, since = self.life.get(node, (0, -1))
@@ -47,10 +50,11 @@ class _Lives:
             self._accuse(node, (since, at), f"life {life} of {node} began after life {before}")
         self.life[node] = (life, at)
 
-    def spoke(self, node: str, life: int, at: int, kind: str) -> None:
-        """Check that the broker's newest process recorded this row."""
+    def spoke(self, node: str, life: int, at: int, kind: str, more: int) -> None:
+        """Check that a row, and `more` rows like it, were recorded by the node's newest process."""
         now, since = self.life.get(node, (life, at))
         if life < now:
+            self.more += more
             self._accuse(node, (since, at), f"life {life} of {node} noted {kind} after life {now} began")
 
     def registers(self, node: str, incarnation: int, at: int) -> None:
@@ -78,11 +82,13 @@ class _Lives:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the order of processes and ZooKeeper registrations of all brokers."""
+    """Judge the order of processes and registrations of all brokers. Rows that `_spoken_first` left out are counted."""
     lives = _Lives()
     spoken = {str(kind) for kind in _SPEAK}
     names = ("index", "kind", "node", "life", "incarnation", "topic", "partition", "topic_id", "isr", "stamps")
-    for at, kind, node, life, incarnation, *about, isr, stamps in zip(*(events[n].to_list() for n in names), strict=True):
+    more = events["more"].to_list() if "more" in events.columns else repeat(0, events.height)
+    columns = (events[name].to_list() for name in names)
+    for at, kind, node, life, incarnation, *about, isr, stamps, left_out in zip(*columns, more, strict=True):
         if kind == K.NODE_STARTED and life is not None:
             lives.started(node, life, at)
         elif kind == K.REGISTERED and incarnation is not None:
@@ -91,8 +97,24 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             for member, stamp in zip(isr or (), stamps or (), strict=False):
                 lives.counted((*about, member), stamp, at)
         elif kind in spoken and life is not None:
-            lives.spoke(node, life, at, kind)
-    return Findings(anomalies=tuple(lives.anomalies))
+            lives.spoke(node, life, at, kind, left_out)
+    return condensed(Findings(anomalies=tuple(lives.anomalies)), more=lives.more)
+
+
+def _spoken_first(events: pl.DataFrame) -> pl.DataFrame:
+    """Leave out rows of a life that noted as many before, with no start of its node between: if one is wrong, all are.
+
+    The last row that stays counts the others in the column `more`. What remains grows with lives and not with records.
+    """
+    speaks = pl.col("kind").is_in([str(kind) for kind in _SPEAK])
+    starts = (pl.col("kind") == str(K.NODE_STARTED)).cum_sum().over("node")
+    alike = ("speaks", "node", "life", "starts")
+    marked = events.with_columns(speaks=speaks, starts=starts).with_columns(
+        number=pl.int_range(pl.len()).over(alike), count=pl.len().cast(pl.Int64).over(alike)
+    )
+    is_last = speaks & (pl.col("number") == ANOMALIES_MAX - 1)
+    kept = marked.filter(~speaks | (pl.col("number") < ANOMALIES_MAX))
+    return kept.with_columns(more=pl.when(is_last).then(pl.col("count") - ANOMALIES_MAX).otherwise(0))
 
 
 CHECKER = Checker(
@@ -105,5 +127,5 @@ CHECKER = Checker(
     group_by=WHOLE_RUN,
     events=(K.NODE_STARTED, K.REGISTERED, K.STATE_WRITTEN, *_SPEAK),
     check=check,
-    split=gathered(check),
+    split=gathered(check, keep=_spoken_first),
 )

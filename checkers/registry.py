@@ -85,8 +85,16 @@ def document() -> str:
             f"- **Cannot see:** {checker.blind}\n"
             f"- **Reads operations and events of the kinds:** {reads}\n"
             f"- **Takes time of the order of:** {checker.complexity}\n"
+            f"- **A large history is cut by:** {_cut(checker)}\n"
         )
     return "\n".join([*parts, judges.document(), names.section()])
+
+
+def _cut(checker: Checker) -> str:
+    if checker.split is not None:
+        return "ranges of the index; the states of the ranges are merged in order"
+    fast = "; partitions that a pre-check passes are not walked" if checker.screen is not None else ""
+    return f"partition{fast}"
 
 
 if __name__ == "__main__":

@@ -16,13 +16,11 @@ import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
-from history import digest, parquet, schema
+from history import digest, parquet, parts, schema
 from history.event import ClusterEvent, EventKind
 from history.manifest import RunManifest
 from history.op import Operation, OpType
 from history.schema import TableName
-
-INDEX_MAX = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):
@@ -80,20 +78,13 @@ class History:
     def index_ranges(self, rows_max: int) -> list[tuple[int, int]]:
         """Cut the index of a stored history into ranges (first, last) of about `rows_max` rows. Reads the footers."""
         files = [path for paths in self._files or () for path in paths]
-        groups = sorted((rows.first, rows.rows) for path in files for rows in parquet.indexed_rows(path))
-        starts, held = [0], 0
-        for first, rows in groups:
-            if held + rows > rows_max and first > starts[-1]:
-                starts.append(first)
-                held = 0
-            held += rows
-        return list(zip(starts, [start - 1 for start in starts[1:]] + [INDEX_MAX], strict=True))
+        return parts.index_ranges([rows for path in files for rows in parquet.indexed_rows(path)], rows_max)
 
     def between(self, table: TableName, first: int, last: int, names: Sequence[str]) -> list[pa.Table]:
         """Some columns of the rows of a range of the index, file by file, `last` included. Reads only their row groups."""
         assert self._files is not None
         paths = self._files[0] if table == "operations" else self._files[1]
-        return [found for path in paths if (found := parquet.read_between(path, table, first, last, names)).num_rows]
+        return [found for path in paths if (found := parquet.read_between(path, table, first, last, names)) is not None]
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:

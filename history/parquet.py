@@ -96,13 +96,16 @@ class IndexedRows(NamedTuple):
 
 def indexed_rows(path: Path) -> list[IndexedRows]:
     """The row groups of a file that `check` passed, from its footer. Raises HistoryError where the footer has no bounds."""
-    found = []
     with pq.ParquetFile(path) as file:
-        column = file.schema_arrow.names.index("index")
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            if not group.num_rows:
-                continue
+        return _indexed_rows(file, path)
+
+
+def _indexed_rows(file: pq.ParquetFile, path: Path) -> list[IndexedRows]:
+    found = []
+    column = file.schema_arrow.names.index("index")
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        if group.num_rows:
             bounds = group.column(column).statistics
             if bounds is None or not bounds.has_min_max:
                 raise HistoryError(f"{path}: the footer has no bounds of column index, so the file cannot be read by range")
@@ -110,22 +113,25 @@ def indexed_rows(path: Path) -> list[IndexedRows]:
     return found
 
 
-def read_between(path: Path, table: TableName, first: int, last: int, names: Sequence[str]) -> pa.Table:
+def read_between(path: Path, table: TableName, first: int, last: int, names: Sequence[str]) -> pa.Table | None:
     """Read some columns, with `index` among them, of the rows of a range of the index from a file that `check` passed.
 
-    Reads only row groups that hold such rows. Raises HistoryError as `read` does.
+    None where there are none. Reads only row groups that may hold such rows. Raises HistoryError as `read` does.
     """
-    groups = [rows.group for rows in indexed_rows(path) if rows.first <= last and rows.last >= first]
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            groups = [rows.group for rows in _indexed_rows(file, path) if rows.first <= last and rows.last >= first]
+            if not groups:
+                return None
             found = file.read_row_groups(groups, columns=list(names), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
+    index = found["index"]
+    found = found.filter(pc.and_(pc.greater_equal(index, first), pc.less_equal(index, last)))
     refusal = content_complaint(table, found)
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
-    index = found["index"]
-    return found.filter(pc.and_(pc.greater_equal(index, first), pc.less_equal(index, last)))
+    return found
 
 
 def check(path: Path, table: TableName) -> int:

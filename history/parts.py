@@ -8,16 +8,19 @@ all parts without reading the rest. A partition is never divided, so a part has 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from history import schema
+from history.parquet import IndexedRows
 
 PART_ROWS = 500_000
 GROUP_ROWS = 16_384  # rows of a row group: 32 ranges of the index in a part
+INDEX_MAX = (1 << 63) - 1
 PartitionName = tuple[str | None, int | None]
 _KEY = ["topic", "partition"]
 
@@ -45,6 +48,19 @@ def cut(operations: pa.Table, events: pa.Table, *, part_rows: int = PART_ROWS) -
     for number, bin in enumerate(bins):
         tables = (table.filter((place == number).to_arrow()) for table, place in zip((operations, events), places, strict=True))
         yield Part(() if number == 0 else tuple(bin), *tables)
+
+
+def index_ranges(groups: Sequence[IndexedRows], rows_max: int) -> list[tuple[int, int]]:
+    """Cut the index into ranges (first, last) of about `rows_max` rows, if the rows of each row group lie evenly in it."""
+    starts = np.array([rows.first for rows in groups], np.float64)
+    ends = np.array([rows.last + 1 for rows in groups], np.float64)
+    density = np.array([rows.rows for rows in groups]) / np.maximum(ends - starts, 1)
+    edges, place = np.unique(np.concatenate([starts, ends]), return_inverse=True)
+    change = np.bincount(place, np.concatenate([density, -density]), len(edges))
+    before = np.append(0, np.cumsum(np.cumsum(change)[:-1] * np.diff(edges)))  # rows before each edge
+    wanted = np.arange(rows_max, before[-1], rows_max)
+    bounds = sorted({0, *np.interp(wanted, before, edges).astype(np.int64).tolist()}) if len(edges) else [0]
+    return list(zip(bounds, [bound - 1 for bound in bounds[1:]] + [INDEX_MAX], strict=True))
 
 
 def partitions_in(*tables: pa.Table) -> tuple[PartitionName, ...]:

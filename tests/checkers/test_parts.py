@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from checkers import assumptions, vacuity
-from checkers.checker import WHOLE_RUN, Checker, Split
+from checkers import assumptions, incarnations, vacuity
+from checkers.checker import WHOLE_RUN, Checker, Split, facts_of, narrow
 from checkers.parts import JudgedRange, judge_part, judge_range, merged
 from checkers.registry import ALL
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history import parquet, store
 from history.errors import HistoryError
-from history.history import INDEX_MAX, History
+from history.event import ClusterEvent, EventKind
+from history.history import History
 from history.op import Operation, OpType
+from history.parts import INDEX_MAX
 from history.seed import Rng
 from proof.manifests import manifest, promise
 from tests.checkers.corpus import RUNS
@@ -116,6 +118,52 @@ def test_ranges_keep_the_findings_of_any_calls(
     found = store.load_run(folder)
 
     assert merged((), ranges_of(found, bounds, OF_THE_RUN), found, OF_THE_RUN) == judge(history, OF_THE_RUN)
+
+
+@st.composite
+def spoken(draw: st.DrawFn) -> History:
+    """Two nodes that start lives and note rows under any of them."""
+    kinds = st.sampled_from([EventKind.NODE_STARTED, *[EventKind.APPEND] * 3, *[EventKind.HW] * 3])
+    rows = draw(st.lists(st.tuples(kinds, st.sampled_from(["b1", "b2"]), st.integers(1, 3) | st.none()), max_size=40))
+    events = [
+        ClusterEvent(index=index, time_ns=index, kind=kind, node=node, life=life, topic="orders", partition=index % 2)
+        for index, (kind, node, life) in enumerate(rows)
+    ]
+    return History(manifest(promise(), partitions=2), events=events)
+
+
+@given(history=spoken(), bounds=st.lists(st.integers(1, 40), max_size=5))
+def test_ranges_keep_the_findings_of_any_lives(
+    history: History, bounds: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A range keeps the first rows of each life and counts the others."""
+    folder = tmp_path_factory.mktemp("parts")
+    store.save(folder, history, split_rows=-1, part_rows=1)
+    found = store.load_run(folder)
+    checkers = (incarnations.CHECKER,)
+
+    assert merged((), ranges_of(found, bounds, checkers), found, checkers) == judge(history, checkers)
+
+
+def test_states_of_a_range_do_not_grow_with_its_rows() -> None:
+    sizes = [[len(state) for state in _states(count).values()] for count in (100, 4000)]
+
+    assert all(large < small + 200 for small, large in zip(*sizes, strict=True)), sizes
+
+
+def _states(count: int) -> dict[str, bytes]:
+    """The states after `count` produces by one process, each noted by a broker."""
+    story = Story()
+    for number in range(count):
+        story.produces(1, f"v{number}", number)
+        story.event(EventKind.APPEND, node="b1", life=1, offset=number, leader_epoch=0, value=f"v{number}", detail="leader")
+    history, facts = story.history(), facts_of(story.manifest)
+    found = {}
+    for checker in OF_THE_RUN:
+        assert checker.split is not None
+        rows = narrow(checker, history.operations_frame, history.events_frame)
+        found[checker.name] = checker.split.partial(*rows, facts)
+    return found
 
 
 def _alternating() -> History:
