@@ -203,7 +203,7 @@ def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[Top
 
 
 def on_expired(turn: Turn, broker: Broker) -> None:
-    """The session expired, and with it this incarnation. `safe` resigns every role and waits for commands."""
+    """The ZooKeeper session expired, and the broker's registration with it. `safe` resigns every role and waits for commands."""
     broker.registration = "none"
     broker.registration_request = 0
     broker.settling = []

@@ -187,6 +187,6 @@ def test_compressed_records_are_never_decompressed() -> None:
     check_produced(recrc(broken))
 
 
-def test_plain_values_cannot_be_patched_as_batch_bytes() -> None:
+def test_batch_of_text_values_has_no_header_to_patch() -> None:
     with pytest.raises(TypeError):
         patched(Batch(Offset(0), LeaderEpoch(0), ("a",)))

@@ -258,7 +258,7 @@ def test_opener_is_reset_if_the_target_does_not_listen() -> None:
     play(scene, listening=False)
 
 
-def test_held_link_buffers_no_more_than_its_window() -> None:
+def test_proxy_buffers_a_bounded_number_of_bytes() -> None:
     """A cut of an hour must not fill the harness's memory."""
 
     async def scene(wire: Wire) -> None:
