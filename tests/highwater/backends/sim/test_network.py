@@ -221,7 +221,7 @@ def test_send_over_a_broken_connection_is_lost() -> None:
     assert wire.lost_ms == [1]
 
 
-def test_client_learns_of_reset_after_the_link_cut_ends() -> None:
+def test_reset_over_a_cut_link_reaches_the_client_late() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
     wire.sim.network.sever(wire.connection, some_arrive=False)
