@@ -391,7 +391,7 @@ def test_deposed_controller_does_not_refuse_isr_change_for_good() -> None:
     assert step_after_a_zombies_answer("safe") == "asking"
 
 
-def test_refusal_with_an_older_state_keeps_the_change_open() -> None:
+def test_isr_change_refused_with_an_older_state_stays_pending() -> None:
     """B-55, KAFKA-14154: a controller that refuses by an older version has not seen the state that the leader has."""
     lab = full()
     shrink(lab, 4)

@@ -87,7 +87,7 @@ def test_encoded_record_batch_has_the_golden_bytes() -> None:
     assert sealed(["v1"], timestamp_ms=1) == bytes.fromhex(f"{header} {producer} {record}")
 
 
-def test_consecutive_batches_are_split() -> None:
+def test_consecutive_record_batches_are_split() -> None:
     one, two = sealed(["a"]), sealed(["b", "c"])
     assert split(one + two) == [one, two]
     assert split(b"") == []
