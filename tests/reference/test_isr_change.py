@@ -162,7 +162,7 @@ def test_isr_change_results_come_in_request_order() -> None:
     assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-def test_isr_change_at_another_broker_is_not_controller() -> None:
+def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
     """R-199: only the controller judges proposals."""
     lab = full()
     lab.tell(3, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))

@@ -30,7 +30,7 @@ def test_generated_protocol_tables_are_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == documents(FOUND)[path]
 
 
-def test_stored_promise_is_the_text_of_the_page() -> None:
+def test_stored_promise_rules_equal_the_promise_page() -> None:
     """An installed highwater shows the rules of docs/promise.md as they were when it was built."""
     assert trace.PROMISE.read_bytes() == encoded(rules_now())
 
