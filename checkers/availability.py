@@ -193,7 +193,7 @@ class _Partition:
 
 
 def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
-    """True if two logs have equal length and no differing value. An unknown entry (None) agrees with every value."""
+    """True if two replica logs have equal length and no differing value. An unknown entry (None) agrees with every value."""
     return log == other or (
         len(log) == len(other) and not any(a != b for a, b in zip(log, other, strict=True) if a is not None and b is not None)
     )

@@ -1,4 +1,4 @@
-"""Checker of the high watermark: it only rises, within its leader's epoch, within a replica's life, and as consumers see it.
+"""Checker: the high watermark only rises, within its leader's epoch, in each replica process, and as consumers see it.
 
 docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
 epoch. Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a

@@ -20,7 +20,7 @@ _REFUSED = "refused"
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """Describe each partition reassignment that was requested and not carried out. Each row comes with its partition."""
+    """Describe each partition reassignment that was requested and not carried out at the end of the run."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
     ended: dict[str, int] = {}

@@ -11,7 +11,7 @@ from checkers.verdict import Validity
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every command."""
+    """The exit codes of every command of `highwater`."""
 
     VALID = 0
     USAGE = 2

@@ -1,4 +1,4 @@
-"""Seeds and the two generators of random numbers: `Rng` draws plans, `Draws` serves the run itself. Integers only.
+"""Seeds and two generators of random numbers: `Rng` for making plans, `Draws` for use during a run. Integers only.
 
 Both use splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), seeded by blake2b of a name. A
 number thus depends on its purpose and never on what else was drawn.

@@ -1,4 +1,4 @@
-"""Kinds of faults of clocks."""
+"""The kinds of clock faults that a schedule can draw: jumps, drift, and clocks that jump back and forth."""
 
 from history.seed import Rng
 from nemesis.blows import Kind, blow, lasting, some_role

@@ -1,4 +1,4 @@
-"""Kinds of faults of log directories."""
+"""The kinds of faults of log directories that a schedule can draw: failed, unreadable, full, slow or swapped ones."""
 
 from history.seed import Rng
 from nemesis.blows import Kind, blow, brief, lasting, one, some_role

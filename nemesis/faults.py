@@ -39,9 +39,10 @@ class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
 class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
     """Control requests and fetches between brokers, and their answers, are dropped, duplicated or reordered, per 1000 messages.
 
-    `kinds` restricts the fault to message kinds (lower-case class names of reference.messages, `fetch-reply`), `peer` to links
-    with that broker. A copy arrives up to `copy_late_ms_max` later, perhaps in another life of its receiver or another controller
-    epoch. Produce requests and ZooKeeper are not touched: their connections keep order.
+    The parameter `kinds` restricts the fault Packets to message kinds (lower-case class names of reference.messages, such as
+    `fetch-reply`), and `peer` restricts it to the links with that broker. The copy of a duplicated message arrives up to
+    `copy_late_ms_max` later, perhaps after its receiver restarted or another controller was elected. Produce requests and
+    requests to ZooKeeper are not touched, because their connections keep order.
     """
 
     drop_per_mille: int = 0
@@ -111,9 +112,9 @@ class Crash(Fault, frozen=True, kw_only=True, tag="crash"):
 class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
     """kill -9 between two effects: right after the `nth` effect of one kind (such as an append), or right `before` it.
 
-    `effect` is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`, `write-checkpoint`, `send`), or
-    `send:` with a message kind as in Packets (`send:leader-and-isr`). The broker is started again at the end of the window. A
-    broker that performs fewer such effects is not killed.
+    The parameter `effect` of CrashAt is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`,
+    `write-checkpoint`, `send`), or `send:` with a message kind (`send:leader-and-isr`). The broker is started again at the
+    fault's end. A broker that performs fewer such effects is not killed.
     """
 
     effect: str = "zk-request"
@@ -124,8 +125,8 @@ class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
 class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
     """A crash and a start right after it, whatever the duration of the fault.
 
-    With `session_ends` ZooKeeper also ends the session, and the new process registers before the controller has read that the old
-    registration is gone (B-47).
+    With the parameter `session_ends` of Restart, ZooKeeper also ends the broker's session, and the new process registers before
+    the controller has read that the old registration is gone (B-47).
     """
 
     session_ends: bool = False
@@ -155,7 +156,8 @@ class ExpireSession(Fault, frozen=True, kw_only=True, tag="expire-session"):
 class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
     """Servers of ZooKeeper are killed, paused, or cut off from all brokers; the target is ignored.
 
-    With one of three servers hit the other two are a quorum, to which brokers reconnect. Without a quorum nothing can be written.
+    If one of three ZooKeeper servers is hit, the other two are a quorum, to which brokers reconnect. Without a quorum nothing can
+    be written.
     """
 
     how: Literal["kill", "pause", "cut"] = "kill"

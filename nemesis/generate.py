@@ -120,7 +120,7 @@ def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tup
 
 
 def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
-    """The leader of one partition is deposed repeatedly: several epochs pass before followers have fetched.
+    """Draw faults that depose the leader of one partition repeatedly: several epochs pass before followers have fetched.
 
     Empty in two rounds of three, and where the mix has no kind that deposes.
     """
@@ -142,7 +142,7 @@ def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
 
 
 def _flap(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
-    """One directory of one broker fails and comes back repeatedly, before the ISR is complete again (KIP-112).
+    """Draw faults of one log directory that fails and comes back repeatedly, before the ISR is complete again (KIP-112).
 
     Empty in one round of two, and where the mix has no kind that fails a directory.
     """
@@ -175,7 +175,7 @@ def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
 
 
 def _swizzle(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int) -> list[Window]:
-    """One fault that begins on several brokers in turn and ends in another order (FoundationDB's swizzle-clogging).
+    """Draw one fault that begins on several brokers in turn and ends in another order (FoundationDB's swizzle-clogging).
 
     Empty in nine rounds of ten, and where the mix has no kind that can last longer.
     """

@@ -1,4 +1,4 @@
-"""Kinds of faults of links: partitions, slow and lossy links, late, doubled and replayed control requests."""
+"""The kinds of network faults that a schedule can draw: partitions, slow and lossy links, late or repeated control requests."""
 
 from history.seed import Rng
 from nemesis.blows import (

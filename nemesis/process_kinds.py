@@ -1,4 +1,4 @@
-"""Kinds of faults of processes: pauses, crashes, crash points, power losses, ended sessions."""
+"""The kinds of process faults that a schedule can draw: pauses, crashes, crash points, power losses, ended sessions."""
 
 from history.seed import Rng
 from nemesis.blows import (

@@ -1,4 +1,4 @@
-"""Profiles: which kinds of faults a run draws, and of how many replicas they may destroy data.
+"""Profiles (`within`, `beyond`): which kinds of faults a run may draw, and on how many replicas they may destroy data.
 
 `within` wounds fewer than min.insync.replicas replicas of any partition at a time, so that nothing may be lost
 (docs/promise.md DUR-4, VAC-2). `beyond` has no such limit, so that checkers must excuse losses by wounds. A wounded replica

@@ -49,7 +49,7 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
-    """Why a fault schedule is refused: the window at `index`, and one sentence that names it."""
+    """Why a fault schedule is refused: the number of the bad fault in it, and one sentence that names it."""
 
     index: int
     sentence: str

@@ -40,7 +40,7 @@ class Document:
         self.value = _value(self._root, source)
 
     def line(self, path: Path) -> int:
-        """The line number of the value at this path, or of the nearest enclosing value, from 1."""
+        """The line number in the YAML text of the value at this path, or of the nearest enclosing value, from 1."""
         node: yaml.Node = self._root
         line = node.start_mark.line + 1
         for step in path:
@@ -55,7 +55,7 @@ class Document:
         return TextError(f"{self.source}:{self.line(path)}: {sentence}")
 
     def convert(self, type: type[T], value: object, path: Path = ()) -> T:
-        """Convert `value`, found at `path`, to this type. Raises TextError with the line."""
+        """Convert a value of the YAML text to this type. Raises TextError with the line."""
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Kinds of faults of ZooKeeper's servers."""
+"""The kinds of faults of ZooKeeper's servers that a schedule can draw."""
 
 from history.seed import Rng
 from nemesis.blows import Kind, around_session, blow, everyone

@@ -29,7 +29,7 @@ Cycle = tuple[Edge, ...]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the histories on which the judge was compared with its definition, of cycles, and the disagreements."""
+    """Counts: histories on which the judge was compared with its definition, cycles in them, and disagreements."""
 
     histories: int = 0
     cyclic: int = 0  # of them, those with a cycle

@@ -20,7 +20,7 @@ def _read(rows: Sequence[Operation]) -> list[int]:
 
 
 def _exchanged(rows: Rows, rng: Rng) -> Rows:
-    """Exchange two records that were read, so that those of an idempotent producer are out of order."""
+    """Falsify a history: exchange two read records, so that those of an idempotent producer are out of order."""
     once = {row.value for row in rows if row.delivery == "once"}
     mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
     if len(mine) > 1:

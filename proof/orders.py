@@ -28,7 +28,7 @@ def _goes_on(answers: Object, state: Hashable, left: tuple[Call, ...]) -> bool:
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """Return a history up to one return; calls that returned later become calls without an answer."""
+    """Return the part of a history up to the given return; calls that returned later become calls without an answer."""
     return [
         call if call.end is not None and call.end <= end else still_open(call) for call in calls if call.start < end
     ]  # fmt: skip

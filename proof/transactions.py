@@ -11,7 +11,7 @@ State = dict[Hashable, tuple[Hashable, ...]]
 
 
 def drawn(rng: Rng, writes: str) -> Paired:
-    """Return a random history of two to four transactions that mostly read from some state; often a last one reads all."""
+    """Return a random history of two to four transactions whose reads mostly agree; often a last one reads all."""
     count = 2 + rng.below(3)
     plans = [[(rng.below(2) == 0, rng.below(_KEYS), 10 * t + m) for m in range(1 + rng.below(3))] for t in range(count)]
     states: list[State] = [{}]

@@ -76,7 +76,7 @@ class _Cluster:
         self.note(K.BECAME_LEADER, **about, leo=leo, hw=self.hw, isr=self.isr)
 
     def step(self) -> None:
-        """Append one random event."""
+        """Append one random event of a broker or client to the random history."""
         rng, node = self.rng, self.rng.pick(_NODES)
         what = rng.below(24)
         if what < 4:

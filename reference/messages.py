@@ -132,7 +132,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class Command(Message, frozen=True, tag=True):
-    """Base class of the controller's requests to a broker, with the controller's epoch and the receiver's incarnation (U-09).
+    """Base class of the controller's requests to a broker, with the controller's epoch and the broker's registration (U-09).
 
     `number`, where a request has it, counts the requests of one controller epoch.
     """

@@ -32,5 +32,5 @@ def size(values: Values) -> int:
 def in_the_clear(values: Values) -> tuple[str, ...]:
     """The values of a batch kept as text. TypeError for a batch of bytes: only the consumer opens one."""
     if isinstance(values, bytes):
-        raise TypeError("expected values in the clear, not a sealed batch")
+        raise TypeError("expected values as text, not the bytes of a record batch")
     return values

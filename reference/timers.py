@@ -10,7 +10,7 @@ from reference.types import BrokerId, TopicPartition
 
 
 class Timer(StrEnum):
-    """The kinds of timers."""
+    """The kinds of timers of a broker, such as the check for lagging followers or the next heartbeat."""
 
     FETCH = "fetch"  # of a partition: its follower fetches again
     PARK = "park"  # the earliest deadline of a parked request

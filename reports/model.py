@@ -75,7 +75,7 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcusedView:
-    """Excused losses at consecutive offsets, and the wound (destroyed bytes) that excuses them; None if no row of it exists."""
+    """Excused losses at consecutive offsets, and the fault that destroyed the bytes; None if no row of it exists."""
 
     key: str
     first: int

@@ -1,4 +1,4 @@
-"""Latency and throughput over time, with the fault windows behind them: one pair of plots for each kind of call.
+"""Figures of latency and throughput over time, with the faults shaded behind them; one pair for each kind of call.
 
 Latency has a logarithmic axis over whole decades. Each pixel with a call gets a dot; lines show the median and the 99th
 percentile of each time bucket. Throughput counts completions.

@@ -103,7 +103,7 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kaz
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         if self.is_over:
-            raise ConnectionRefusedError("the session is over")
+            raise ConnectionRefusedError("the ZooKeeper session is over")
         return super().create_connection(*args, **options)
 
     def dispatch_callback(self, callback: Callback) -> None:

@@ -50,7 +50,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):
-    """One record that a poll returned."""
+    """One record that a consumer's poll returned, as the workload sees it."""
 
     offset: int
     value: str

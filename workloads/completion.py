@@ -1,4 +1,4 @@
-"""Decides from a client's error between ok, fail ("certainly not done") and info ("perhaps"): the only place that does.
+"""Decides whether a client's operation is recorded as ok, fail (certainly not done) or info (perhaps done), by its error.
 
 A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
 table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.

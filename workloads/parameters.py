@@ -6,7 +6,7 @@ from workloads.client import RequestF
 
 
 class PartitionName(Struct, frozen=True, array_like=True, order=True):
-    """A partition by topic and index."""
+    """A partition, named by topic and index."""
 
     topic: str
     partition: int

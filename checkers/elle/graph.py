@@ -65,7 +65,7 @@ def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, val
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
-    """Concatenate several sets of dependencies."""
+    """Concatenate several sets of dependencies between transactions."""
     return Edges(
         source=np.concatenate([p.source for p in parts]),
         target=np.concatenate([p.target for p in parts]),

@@ -1,4 +1,4 @@
-"""Objects with a current value:
+"""Sequential models of objects with a current value (register, compare-and-set, map of strings, znode):
 
 register, cas-register, multi-register, map of strings with append, ZooKeeper's versioned node.
 """

@@ -17,7 +17,7 @@ HasOrder = Callable[[Sequence[Call]], bool | None]
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """Return a history up to one return; calls that returned later become calls without an answer."""
+    """Return the part of a history up to the given return; calls that returned later become calls without an answer."""
     return [c if c.end is not None and c.end <= end else opened(c) for c in calls if c.start < end]
 
 

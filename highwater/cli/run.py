@@ -74,7 +74,7 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
         raise UsageError("only --protocol and --backend may be combined with --plan; remove the other options")
     plan = load_plan(path)
     if plan.path and request.backend != "sim":
-        raise UsageError(f"{path}: a plan with a path runs on backend sim only, not {request.backend}")
+        raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
     repeat = f"highwater run --plan {path}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))

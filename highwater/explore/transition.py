@@ -77,25 +77,25 @@ class Witness(Protocol):
     """Observer of what happens within one action of the explorer; its methods are called in order."""
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
-        """A broker handled an event; calls for its effects follow."""
+        """Called when a broker handled an event; calls for its effects follow."""
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
-        """An effect that a broker asked for is about to be performed."""
+        """Called when an effect that a broker asked for is about to be performed."""
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
-        """ZooKeeper performed a request of this broker, which changed these znodes."""
+        """Called when ZooKeeper performed a request of this broker, which changed these znodes."""
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
-        """ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
+        """Called when ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
 
     def started(self, index: int, life: int) -> None:
-        """A broker process started."""
+        """Called when a broker process of the explored cluster started."""
 
     def stopped(self, index: int, life: int, why: str) -> None:
-        """A broker process ended."""
+        """Called when a broker process of the explored cluster ended."""
 
     def asserted(self, index: int, life: int, words: str) -> None:
-        """An assertion in the code of a broker failed; its process ends."""
+        """Called when an assertion in the code of a broker failed; its process ends."""
 
 
 class Impossible(Exception):  # noqa: N818 - not an error of the program

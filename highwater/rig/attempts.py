@@ -110,7 +110,7 @@ class Attempts:
             case "earliest":
                 return EarliestCall(id=self.calls, tp=tp)
             case _:
-                raise AssertionError(f"{invocation.f} is a command")
+                raise AssertionError(f"{invocation.f} is an admin command, not a call of a Kafka client")
 
     def _command(self, invocation: Invocation) -> Command | None:
         tp = topic_partition(invocation.topic, invocation.partition)

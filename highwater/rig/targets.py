@@ -51,7 +51,7 @@ def drawn(brokers: list[BrokerId], count: int, draws: Draws, purpose: str) -> tu
 
 
 def shuffled(brokers: list[BrokerId], draws: Draws, purpose: str) -> list[BrokerId]:
-    """Return the brokers in random order."""
+    """Return these brokers in a randomly drawn order."""
     left, order = list(brokers), []
     while left:
         order.append(left.pop(draws.below(purpose, len(left))))

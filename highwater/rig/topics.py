@@ -41,7 +41,7 @@ class TopicIds:
 
 
 def topic_of_path(path: str) -> str | None:
-    """The topic whose znode this path is; None for other paths."""
+    """The topic to which this znode path belongs; None for other paths."""
     return path.removeprefix(_BELOW) if path.startswith(_BELOW) and path.count("/") == _BELOW.count("/") else None
 
 

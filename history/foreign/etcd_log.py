@@ -47,7 +47,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
         else:
             yield Step(number, _process(process, number), OpType(kind), f, value)
     if not told:
-        raise HistoryError("the file has no step")
+        raise HistoryError("the file has no invocation or completion of a client")
 
 
 def _process(text: str, line: int) -> int:

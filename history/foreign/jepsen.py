@@ -36,7 +36,7 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
             _rebalanced(record, line), record.get("seek-to-beginning?") == "true",
         )  # fmt: skip
     if not line:
-        raise HistoryError("the file has no step")
+        raise HistoryError("the file has no invocation or completion of a client")
 
 
 def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, ...]:

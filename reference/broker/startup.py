@@ -166,7 +166,7 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §E step 3.2, step 3.3 and step 4.
+    """V3 §E step 3.2, step 3.3 and step 4: a starting broker creates or deletes replicas by what it read in ZooKeeper.
 
     Step 3.2, becoming leader from the state read, needs `startup_leads`: a controller may have elected another leader since, and
     the log may be shorter than when the state was written.
@@ -203,7 +203,7 @@ def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[Top
 
 
 def on_expired(turn: Turn, broker: Broker) -> None:
-    """The session expired, and with it this incarnation. `safe` resigns every role and waits for commands."""
+    """The ZooKeeper session expired, and the broker's registration with it. `safe` resigns every role and waits for commands."""
     broker.registration = "none"
     broker.registration_request = 0
     broker.settling = []

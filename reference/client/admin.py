@@ -176,7 +176,7 @@ class Admin(Machine):
             case NoNode():
                 return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
             case _:
-                raise AssertionError(f"{answer} answers none of these operations")
+                raise AssertionError(f"{answer} is not an answer to the ZooKeeper request of an admin command")
 
     def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
         if self.step == "listing":

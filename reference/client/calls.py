@@ -55,7 +55,7 @@ Call = ProduceCall | PollCall | LatestCall | EarliestCall
 
 
 class Polled(Struct, frozen=True, array_like=True):
-    """One record that a poll returned."""
+    """One record that a consumer's poll returned."""
 
     offset: Offset
     value: str

@@ -14,7 +14,7 @@ from reference.types import NO_EPOCH, NO_INCARNATION, NO_TOPIC_ID, BrokerId, Lea
 
 
 class Pending(Struct):
-    """A call in flight. `leader` is None between attempts, while it waits for a leader, a producer id or its backoff."""
+    """A client's call in flight. `leader` is None before each send, while it waits for a leader, a producer id or its backoff."""
 
     call: Call
     deadline_ms: Millis  # monotonic

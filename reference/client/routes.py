@@ -24,7 +24,7 @@ Routes = dict[TopicPartition, Route]
 
 
 def leader_of(routes: Routes, tp: TopicPartition) -> BrokerId | None:
-    """The leader, or None if it must be looked up first."""
+    """The leader of a partition as the client knows it; None if the client must look it up first."""
     route = routes.get(tp)
     return None if route is None or route.stale else route.leader
 

@@ -131,7 +131,7 @@ def retry(turn: Turn, controller: Controller) -> None:
 
 
 def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answers: tuple[AnyAnswer, ...]) -> None:
-    """Start a change with this goal for each listed partition (R-147, docs/promise.md DUR-7).
+    """For each partition in an administrator's election request, start an election (R-147, docs/promise.md DUR-7).
 
     A preferred replica that is not live, or not in the ISR as stamped there, does not become leader: this is balance, not repair.
     An unclean election leaves a partition alone that has a leader or can elect one without loss, so it is safe to repeat.

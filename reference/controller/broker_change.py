@@ -1,4 +1,4 @@
-"""Brokers register and leave (V3 §A).
+"""The controller's reaction when brokers register or leave (V3 §A): find what changed, and elect leaders.
 
 A registration with another czxid counts as another broker, so that the controller sees a bounce (KIP-380).
 """

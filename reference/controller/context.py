@@ -22,7 +22,7 @@ from reference.types import (
 
 
 class LiveBroker(Struct, frozen=True, order=True):
-    """A registration under /brokers/ids."""
+    """A registered broker: its id and registration, as read from /brokers/ids."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -153,7 +153,7 @@ class Erased(Struct, frozen=True):
 
 
 class AdminProcedure(Struct):
-    """The requests under one admin path, while the controller carries them out."""
+    """The administrator's requests under one path of /admin, while the controller carries them out."""
 
     step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
     again: bool = False  # a watch fired meanwhile
@@ -171,7 +171,7 @@ MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "d
 
 
 class Move(Struct):
-    """One partition that is being moved: an entry of V3 §F's reassigned_partition_map."""
+    """A partition that is being reassigned: an entry of V3 §F's reassigned_partition_map."""
 
     target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
     original: tuple[BrokerId, ...]  # OAR
@@ -322,7 +322,7 @@ def offline_replicas(controller: Controller, tp: TopicPartition, replicas: tuple
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
-    """The registered brokers, by id."""
+    """The ids of the registered brokers."""
     return tuple(live.broker for live in controller.live)
 
 

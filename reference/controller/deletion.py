@@ -107,7 +107,7 @@ def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) ->
 
 
 def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
-    """Whether the replicas of a partition are being stopped while the topic path still lists it."""
+    """Whether the replicas of a partition are being deleted while the topic's znode still lists it."""
     for procedure in (controller.admin[kind] for kind in ("delete", "remove") if kind in controller.admin):
         if procedure.step in ("stopping", "ready", "writing") and tp in procedure.partitions:
             path = paths.topic_path(topic_of(tp))

@@ -120,7 +120,7 @@ def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: t
 
 
 def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
-    """V3 §A step 3.2, or V3 §B init_leaders step 1.1 where there is no state yet."""
+    """V3 §A step 3.2: choose leader and ISR; V3 §B init_leaders step 1.1 for a partition without a state yet."""
     replicas = controller.assignments.get(tp)
     live = electable(controller, tp)
     if replicas is None:
@@ -234,13 +234,13 @@ def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> b
 
 
 def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
-    """V3 §A step 3.3: conditional on the version read in step 3.1 (R-005, R-155)."""
+    """V3 §A step 3.3: write the new state, on condition that the version read in step 3.1 is unchanged (R-005, R-155)."""
     op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
     _send_write(turn, controller, change, wanted, op)
 
 
 def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, first: Elect) -> None:
-    """V3 §B init_leaders step 1.2."""
+    """V3 §B init_leaders step 1.2: create the state znode of a new partition with its first leader and ISR."""
     wanted = PartitionState(
         tp=tp,
         leader=first.leader.broker,

@@ -1,4 +1,4 @@
-"""Reading /brokers/ids and /brokers/topics: the children of the path, then each child (V3 §A, §B).
+"""The controller's reads of /brokers/ids and /brokers/topics: the list of names, then the data of each (V3 §A, §B).
 
 `broker_change` and `topics` take the answers. If a watch fires while a read is under way, one more read follows it.
 """

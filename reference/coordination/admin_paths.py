@@ -90,10 +90,10 @@ def _distinct(brokers: list[BrokerId]) -> bool:
 
 
 def reassignment_path(tp: TopicPartition) -> str:
-    """/admin/reassignments/[topic]/[partition] (R-246)."""
+    """The path of a reassignment in flight: /admin/reassignments/[topic]/[partition] (R-246)."""
     return f"{REASSIGNMENTS}/{topic_of(tp)}/{index_of(tp)}"
 
 
 def partition_reassigned_path(tp: TopicPartition) -> str:
-    """/admin/partitions_reassigned/[topic]/[partition_id] (R-006)."""
+    """The path of V3's request to move a partition: /admin/partitions_reassigned/[topic]/[partition_id] (R-006)."""
     return f"{PARTITIONS_REASSIGNED}/{topic_of(tp)}/{index_of(tp)}"

@@ -305,7 +305,7 @@ class MemoryZooKeeper(Struct):
         return _DECODER.decode(_ENCODER.encode(self))
 
     def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding: equal states, equal bytes, in every process."""
+        """A hash of ZooKeeper's whole state: equal states give equal bytes in every process."""
         return blake2b(_ENCODER.encode(self), digest_size=16).digest()
 
 

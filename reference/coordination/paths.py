@@ -103,7 +103,7 @@ _state = msgspec.json.Decoder(_StateJson).decode  # by far the most frequent one
 
 
 def broker_path(broker: BrokerId) -> str:
-    """/brokers/ids/[broker_id] (R-150)."""
+    """The path of a broker's registration: /brokers/ids/[broker_id] (R-150)."""
     return f"{BROKER_IDS}/{broker}"
 
 
@@ -118,7 +118,7 @@ def is_legacy_registration(data: bytes) -> bool:
 
 
 def controller_payload(broker: BrokerId) -> bytes:
-    """R-153: the data of /controller."""
+    """R-153: the JSON in /controller, which names the controller."""
     return _encode(_ControllerJson(1, broker))
 
 
@@ -128,7 +128,7 @@ def decode_controller(data: bytes) -> BrokerId:
 
 
 def topic_path(topic: str) -> str:
-    """/brokers/topics/[topic] (R-151)."""
+    """The path of a topic's assignment: /brokers/topics/[topic] (R-151)."""
     return f"{TOPICS}/{topic}"
 
 
@@ -200,12 +200,12 @@ def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -
 
 
 def partition_add_path(tp: TopicPartition) -> str:
-    """/admin/partitions_add/[topic]/[partition_id] (R-007)."""
+    """The path of a request to add a partition: /admin/partitions_add/[topic]/[partition_id] (R-007)."""
     return f"{PARTITIONS_ADD}/{topic_of(tp)}/{index_of(tp)}"
 
 
 def partition_remove_path(tp: TopicPartition) -> str:
-    """/admin/partitions_remove/[topic]/[partition_id] (R-008)."""
+    """The path of a request to remove a partition: /admin/partitions_remove/[topic]/[partition_id] (R-008)."""
     return f"{PARTITIONS_REMOVE}/{topic_of(tp)}/{index_of(tp)}"
 
 

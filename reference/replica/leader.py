@@ -214,7 +214,7 @@ def _batch(turn: Turn, partition: Partition, produce: Produce) -> Batch:
 
 
 def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, base: Offset) -> None:
-    """Park a produce whose records are at `base` until its `acks` are met."""
+    """Park a produce, whose records begin at offset `base`, until the replicas that its `acks` asks for have them."""
     if produce.acks == 0:
         return
     deadline = turn.now.monotonic_ms + produce.timeout_ms

@@ -252,7 +252,7 @@ def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, .
 
 
 def _beside(tp: TopicPartition, suffix: str) -> str:
-    """The folder name of a replica being created or deleted; a long name is cut to make room for the suffix."""
+    """The folder name of a replica while it is created or deleted: its name and a suffix, cut to the allowed length."""
     return f"{tp[: _NAME_MAX - len(suffix)]}{suffix}"
 
 

@@ -132,7 +132,7 @@ class Gateway:
 
 
 class _Connection(asyncio.Protocol):
-    """One client connection."""
+    """One client's TCP connection to the broker: its unanswered requests and unsent responses."""
 
     def __init__(self, gateway: Gateway, facing: Facing) -> None:
         limits = gateway.limits

@@ -82,7 +82,7 @@ class Coordination(Protocol):
     """Interface that performs a machine's ZkConnect and ZkRequest effects over a ZooKeeper client."""
 
     def connect(self) -> None:
-        """Open a ZooKeeper session (`reference.coordination.api`)."""
+        """Open a new ZooKeeper session; the machine hears of it by an event."""
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
         """Perform ZooKeeper operations in order; `atomic` performs all or none."""

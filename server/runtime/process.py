@@ -222,7 +222,7 @@ def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
     try:
         ledger = None if settings.power_ledger is None else FlushLedger(Path(settings.power_ledger))
     except (OSError, msgspec.MsgspecError) as error:
-        raise SettingsError(f"cannot keep the ledger {settings.power_ledger}: {error}") from None
+        raise SettingsError(f"cannot write the flush ledger {settings.power_ledger}: {error}") from None
     paths = [Path(path) for path in settings.log_dirs]
     return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
 

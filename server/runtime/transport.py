@@ -173,7 +173,7 @@ class _Open(dict[int, tuple[NodeRequest, int]]):
 
 
 class _Outgoing(asyncio.Protocol):
-    """A connection to a peer: sends requests, receives responses."""
+    """A connection that this broker opened to another one: sends requests, receives responses."""
 
     def __init__(self, owner: Transport, peer: Address) -> None:
         self.peer = peer
@@ -235,7 +235,7 @@ class _Outgoing(asyncio.Protocol):
 
 
 class _Incoming(asyncio.Protocol):
-    """A connection that a peer opened: receives requests, sends responses."""
+    """A connection that another broker opened: receives requests, sends responses."""
 
     def __init__(self, owner: Transport) -> None:
         self._owner = owner

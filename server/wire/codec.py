@@ -109,7 +109,7 @@ def speaks(header: RequestHeader) -> bool:
 def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> NodeRequest:
     """Decode another broker's request from position `at`. WireError if malformed, or not an API between brokers."""
     if not speaks(header):
-        raise WireError(f"API {header.api_key} version {header.api_version} is not used between nodes")
+        raise WireError(f"API {header.api_key} version {header.api_version} is not used between brokers")
     api, version = Api(header.api_key), header.api_version
     if api is Api.FETCH:
         return replication.read_fetch(header.correlation, version, frame, at, names)

@@ -131,7 +131,7 @@ def patched(batch: Batch) -> bytes:
     """The bytes of a record batch with the broker's base offset and leader epoch in the header. TypeError for text values."""
     values = batch.values
     if not isinstance(values, bytes):
-        raise TypeError("a batch must be sealed to be written as bytes")
+        raise TypeError("a batch of text values cannot be written as bytes")
     return b"".join(pieces(batch))
 
 

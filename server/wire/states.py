@@ -59,12 +59,12 @@ def state_of(frame: frames.StateAll) -> PartitionState:
 
 
 def members(isr: tuple[IsrMember, ...]) -> tuple[frames.MemberFrame, ...]:
-    """Encode replicas with the incarnations of their brokers."""
+    """Encode the members of an ISR with the incarnations of their brokers."""
     return tuple(frames.MemberFrame(member.broker, member.incarnation) for member in isr)
 
 
 def members_of(isr: tuple[frames.MemberFrame, ...]) -> tuple[IsrMember, ...]:
-    """Decode replicas with incarnations."""
+    """Decode the members of an ISR with the incarnations of their brokers."""
     return tuple(IsrMember(BrokerId(member.broker), Incarnation(member.incarnation)) for member in isr)
 
 
@@ -181,10 +181,10 @@ def tps_of(partitions: tuple[frames.TopicPartitionFrame, ...]) -> tuple[TopicPar
 
 
 def error_frames(errors: tuple[tuple[TopicPartition, ErrorCode], ...]) -> tuple[frames.PartitionError, ...]:
-    """Encode error codes by partition."""
+    """Encode a broker's error codes, one for each partition."""
     return tuple(frames.PartitionError(topic_of(tp), index_of(tp), error) for tp, error in errors)
 
 
 def errors_of(errors: tuple[frames.PartitionError, ...]) -> tuple[tuple[TopicPartition, ErrorCode], ...]:
-    """Decode error codes by partition. WireError for an unknown code."""
+    """Decode a broker's error codes, one for each partition. WireError for an unknown code."""
     return tuple((tp_of(one.topic, one.partition), error_of(one.error_code)) for one in errors)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 def only(parts: tuple[T, ...]) -> T:
     """The single element of a list: brokers send each other one topic and one partition in each request."""
     if len(parts) != 1:
-        raise WireError(f"a list between nodes must have 1 element, not {len(parts)}")
+        raise WireError(f"a list of topics or partitions in a request between brokers must have 1 element, not {len(parts)}")
     return parts[0]
 
 

@@ -11,7 +11,7 @@ def kinds(verdict: Verdict) -> list[str]:
     return [found.kind for found in verdict.anomalies]
 
 
-def test_controller_may_elect_replica_whose_swap_is_unnoticed() -> None:
+def test_replica_may_be_elected_before_dir_swap_is_noticed() -> None:
     """The session of the emptied incarnation lasts, so the swap cannot be noticed yet."""
     story = begin()
     committed(story)

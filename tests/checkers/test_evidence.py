@@ -33,7 +33,7 @@ def without(history: History, kind: EventKind, column: str) -> History:
         (EventKind.WOUND, "offset"),
     ],
 )
-def test_row_without_a_required_column_makes_the_run_unknown(kind: EventKind, column: str) -> None:
+def test_history_row_without_required_column_makes_run_unknown(kind: EventKind, column: str) -> None:
     story = begin()
     committed(story)
     story.wound("b3", 1, 13)
@@ -144,5 +144,5 @@ def test_excused_loss_under_profile_within_is_unknown() -> None:
     assert verdict.validity == Validity.UNKNOWN
 
 
-def test_empty_history_is_unknown() -> None:
+def test_verdict_on_an_empty_history_is_unknown() -> None:
     assert judge(History(Story().manifest)).validity == Validity.UNKNOWN

@@ -43,7 +43,7 @@ def test_every_checker_and_judge_has_an_example() -> None:
     assert ">>> [a.kind for a in judge(" in (import_module("checkers.kafka.judge").__doc__ or "")
 
 
-def test_history_sketch_for_an_unknown_checker_is_refused() -> None:
+def test_example_history_for_an_unknown_checker_is_refused() -> None:
     with pytest.raises(KeyError, match="nobody"):
         sketch("nobody", "ok poll")
 

@@ -66,21 +66,21 @@ def test_docker_backend_lengthens_the_quiet_time_of_any_plan(monkeypatch: pytest
     assert performed == [with_time_for_containers(plan)] * 2
 
 
-def test_campaign_tally_counts_an_anomaly_once_per_run() -> None:
+def test_campaign_counts_an_anomaly_once_per_run() -> None:
     (found,) = tally([GOOD, BAD]).anomalies
 
     assert (found.kind, found.runs, found.first_seed, found.repeat) == ("lost-write", 1, 2, BAD.repeat)
     assert found.faults == {"pause": 1}
 
 
-def test_campaign_tally_sums_recovery_elections_and_data_losses() -> None:
+def test_campaign_counts_recovery_elections_and_data_losses() -> None:
     """docs/promise.md VAC-3."""
     numbers = tally([replace(GOOD, recovery_elections=2, elections_from_elr=1), replace(GOOD, wounds_counted_on=3)])
 
     assert (numbers.recovery_elections, numbers.elections_from_elr, numbers.wounds_counted_on) == (2, 1, 3)
 
 
-def test_campaign_tally_counts_faults_begun_and_effective() -> None:
+def test_campaign_counts_faults_begun_and_effective() -> None:
     faults = {f.kind: (f.runs, f.begun, f.acted) for f in tally([GOOD, GOOD]).faults}
 
     assert faults == {"pause": (2, 4, 2), "crash": (0, 2, 0)}

@@ -107,7 +107,7 @@ def test_some_schedules_begin_one_fault_on_brokers_in_turn() -> None:
     assert swizzled != []
 
 
-def test_some_schedules_depose_one_leader_repeatedly() -> None:
+def test_some_fault_schedules_depose_one_leader_repeatedly() -> None:
     """Truncation goes wrong where several epochs pass before followers have fetched (KIP-279)."""
     chases = 0
     for windows in _many(60, Profile(name="within", kinds=("expire-session", "crash-leader"))):

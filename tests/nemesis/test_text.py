@@ -20,7 +20,7 @@ def test_fault_windows_are_unchanged_after_yaml_round_trip(windows: tuple[Window
 
 
 @given(seeds, profiles(), shapes())
-def test_generated_windows_take_one_yaml_line_each(seed: int, profile: Profile, shape: Shape) -> None:
+def test_generated_fault_windows_take_one_yaml_line_each(seed: int, profile: Profile, shape: Shape) -> None:
     windows = generate(Rng(seed), profile, shape)
     text = windows_to_yaml(windows)
 

@@ -30,7 +30,7 @@ def test_generated_protocol_tables_are_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == documents(FOUND)[path]
 
 
-def test_stored_promise_is_the_text_of_the_page() -> None:
+def test_stored_promise_rules_equal_the_promise_page() -> None:
     """An installed highwater shows the rules of docs/promise.md as they were when it was built."""
     assert trace.PROMISE.read_bytes() == encoded(rules_now())
 
@@ -68,7 +68,7 @@ def test_not_built_statement_has_a_reason_with_a_source() -> None:
     assert built <= {row.id for row in FOUND}
 
 
-def test_every_requirement_id_has_a_row() -> None:
+def test_every_requirement_id_is_in_the_generated_table() -> None:
     ids = {row.id for row in FOUND}
     stated = [*range(1, 84), *range(130, 159), *range(180, 208), *range(230, 258), *range(290, 322)]
 

@@ -65,7 +65,7 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
 
 
 def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
-    """Set the incarnation of each loss of data: that under which the broker registered last before it."""
+    """Add to each recorded loss of data the registration of its broker: the last one before the loss."""
     registered: dict[str | None, int | None] = {}
     rows = []
     for row in events:

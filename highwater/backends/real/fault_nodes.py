@@ -141,7 +141,7 @@ class NodeFaults:
             case ExpireSession():
                 self._acts(window, node, await self._expire(broker), "session")
             case CrashAt():
-                raise AssertionError("refused before the run")
+                raise AssertionError("the backend must refuse a plan with this fault before the run")
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_wrong(window, fault, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():

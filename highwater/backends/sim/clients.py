@@ -115,4 +115,4 @@ class ClientHost:
                     # Not at once: the effects behind the answer in this list belong to the call that has ended.
                     self._sim.scheduler.after(0, self._go_on)
                 case _:
-                    raise AssertionError(f"a client does not ask for {output}")
+                    raise AssertionError(f"a simulated client cannot perform the effect {output}")

@@ -22,7 +22,7 @@ class _Wrong:
 
 
 class ClockFaults:
-    """Injects clock faults into simulated nodes."""
+    """Injects clock faults into simulated brokers."""
 
     def __init__(self, scheduler: Scheduler, nodes: tuple[Address, ...]) -> None:
         self._scheduler = scheduler

@@ -1,4 +1,4 @@
-"""Crash points (fault `crash-at`): kill a broker process when it is about to perform the effect that a fault window names.
+"""Crash points (fault `crash-at`): kill a broker process when it is about to perform a given effect.
 
 A trap counts the effects of its kind that the process is about to perform while the window is open, over all its lives, and
 strikes once. Effects before it in the list were performed, effects behind it are not.

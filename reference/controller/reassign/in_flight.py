@@ -87,7 +87,7 @@ def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
 
 
 def _legacy_writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
-    """R-250: the entries of /admin/reassign_partitions that are not in flight become one request, with the flag.
+    """R-250: turn the new entries of /admin/reassign_partitions into one reassignment request, marked as legacy.
 
     R-248: the znode is deleted with its last entry.
     """

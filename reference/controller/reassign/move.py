@@ -120,7 +120,7 @@ def _untold(controller: Controller, move: Move) -> tuple[LiveBroker, ...]:
 
 
 def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
-    """Send StopReplica to the live brokers outside of the target; True when all have answered.
+    """Send StopReplica to the live brokers whose replicas the reassignment removes; True when all have answered.
 
     Any answer is enough, also that the directory is offline (R-308): a broker that is down or cannot delete does so when it
     starts and finds no assignment (V3 §E step 4).

@@ -169,7 +169,7 @@ def details(agent: Agent) -> tuple[AnyOp, ...]:
 
 
 def seen(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> Seen:
-    """Decode the answers to the reads that `details` lists."""
+    """Decode ZooKeeper's answers to the agent's reads about the partitions to be moved."""
     found = Seen(assigned={}, versions={}, states={}, registered=())
     for op, answer in zip(asked, answers, strict=True):
         if not isinstance(answer, Data):

@@ -55,7 +55,7 @@ BAD = {
     "a JSON object that is cut": ('{"process": 0, "type": "inv', "line 1: cut, or not JSON"),
     "a line of a log that is cut": ("INFO  jepsen.util - 1\t:inv", "line 1: cut, or not a step of an etcd log"),
     "half a number at the end": ("INFO  jepsen.util - 1\t:invoke\t:write\t12", "line 1: cut, or not a step of an etcd log"),
-    "a log of another program": ("INFO  jepsen.core - started\n", "the file has no step"),
+    "a log of another program": ("INFO  jepsen.core - started\n", "the file has no invocation or completion of a client"),
     "metadata": (_INVOKE.replace("1}", "^{:a 1} [1]}"), "line 1: '^' is not EDN"),
     "deeply nested EDN": (f"{_INVOKE}\n{'[' * (DEPTH_MAX + 1)}", "line 2: forms are nested deeper than 100"),
     "deeply nested JSON": (
@@ -63,7 +63,7 @@ BAD = {
     ),
     "JSON nested too deeply for its parser": (f'{{"value": {"[" * 100_000}', "line 1: values are nested deeper than 100"),
     "a NaN in JSON": ('{"process": 0, "type": "ok", "value": NaN}', "line 1: cut, or not JSON: NaN is not a JSON number"),
-    "an empty vector": ("[]", "the file has no step"),
+    "an empty vector": ("[]", "the file has no invocation or completion of a client"),
     "an empty file": ("", "the file is empty"),
 }  # fmt: skip
 

@@ -161,7 +161,7 @@ def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> No
     assert by_log.operations > 1000
 
 
-def test_exported_consumer_that_seeks_is_assigned_again() -> None:
+def test_exported_consumer_seek_becomes_a_new_assignment() -> None:
     """Jepsen's consumer continues at its position. Without an assignment, a jump would be a poll that skips records."""
     story = Story()
     for offset, value in enumerate("abc"):

@@ -288,7 +288,7 @@ def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, con
 
 
 @pytest.mark.parametrize("content", ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n"])
-def test_malformed_metadata_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
+def test_malformed_partition_metadata_makes_dir_unreadable(tmp_path: Path, content: str) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.close()
@@ -309,7 +309,7 @@ def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) ->
     assert (tmp_path / ORDERS / segment_name(1)).exists()
 
 
-def test_inspecting_a_directory_changes_no_file(tmp_path: Path) -> None:
+def test_reading_a_log_directory_changes_no_file(tmp_path: Path) -> None:
     """The harness reads the disks of a stopped node that will start again."""
     disk = opened(tmp_path, segment_bytes=150)
     disk.create(0, ORDERS, BORN)

@@ -288,7 +288,7 @@ def test_unknown_api_between_nodes_raises_wire_error() -> None:
     for key, version in ((0, 3), (1, 11), (1000, 3), (1006, 0), (-5, 0)):
         body = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + bytes(30)
         header, at = read_request_header(body)
-        with pytest.raises(WireError, match="between nodes"):
+        with pytest.raises(WireError, match="between brokers"):
             read_request(header, body, at, no_topics)
 
 

@@ -87,7 +87,7 @@ def test_encoded_record_batch_has_the_golden_bytes() -> None:
     assert sealed(["v1"], timestamp_ms=1) == bytes.fromhex(f"{header} {producer} {record}")
 
 
-def test_consecutive_batches_are_split() -> None:
+def test_consecutive_record_batches_are_split() -> None:
     one, two = sealed(["a"]), sealed(["b", "c"])
     assert split(one + two) == [one, two]
     assert split(b"") == []
@@ -187,6 +187,6 @@ def test_compressed_records_are_never_decompressed() -> None:
     check_produced(recrc(broken))
 
 
-def test_plain_values_cannot_be_patched_as_batch_bytes() -> None:
+def test_batch_of_text_values_has_no_header_to_patch() -> None:
     with pytest.raises(TypeError):
         patched(Batch(Offset(0), LeaderEpoch(0), ("a",)))

@@ -120,7 +120,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Close the connections to the engine."""
+        """Close the connections to the Docker engine."""
         self._client.close()
 
     # --- images ------------------------------------------------------------------------------------------------------------

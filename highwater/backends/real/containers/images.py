@@ -87,7 +87,7 @@ def _base_inputs() -> str:
 
 
 def _node_inputs(base: str) -> str:
-    """The digest of a node image's inputs: the contents of our sources and the versions of other distributions."""
+    """A digest of what a broker's Docker image is built from: our sources and the versions of other distributions."""
     source = sorted(path for package in PACKAGES for path in (_ROOT / package).rglob("*.py"))
     versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
     contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]

@@ -105,7 +105,7 @@ class ContainerLinks:
         self._counting: asyncio.Task[None] | None = None
 
     async def open(self, addresses: Mapping[Address, str], agents: Mapping[Address, AgentClient]) -> None:
-        """Connect to the agents. `addresses`: of brokers and servers in the run's network; CLIENTS: the gateway's."""
+        """Connect to the network agents of all containers, given their addresses in the run's network."""
         self._addresses = dict(addresses)
         self._place_at = {address: place for place, address in addresses.items()}
         self._agents = dict(agents)
@@ -114,7 +114,7 @@ class ContainerLinks:
         self._port = self._socket.get_extra_info("sockname")[1]
 
     async def close(self) -> None:
-        """Close the connections to all agents."""
+        """Close the connections to all network agents."""
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)  # `set` and `reset` report errors of the agents

@@ -71,12 +71,12 @@ class NodeContainer(NodeFolder):
         return probe
 
     async def pause(self) -> Probe:
-        """Freeze the container's cgroup."""
+        """Freeze the broker: the cgroup of its container."""
         await self.process.freeze()
         return self.process.stands_still
 
     async def resume(self) -> Probe:
-        """Thaw the container's cgroup."""
+        """Thaw the broker: the cgroup of its container."""
         await self.process.thaw()
         return self._runs
 
@@ -132,12 +132,12 @@ class ServerContainer:
         return await self.process.kill()
 
     async def pause(self) -> Probe:
-        """Freeze the container's cgroup."""
+        """Freeze the ZooKeeper server: the cgroup of its container."""
         await self.process.freeze()
         return self.process.stands_still
 
     async def resume(self) -> Probe:
-        """Thaw the container's cgroup."""
+        """Thaw the ZooKeeper server: the cgroup of its container."""
         await self.process.thaw()
         return self.process.runs
 

@@ -85,7 +85,7 @@ class ContainerProcess:
             self._frozen = await self._done_to_it(self._engine.pause, self._container)
 
     async def thaw(self) -> None:
-        """Continue a frozen process."""
+        """Thaw the container, so that its frozen process continues."""
         if self._container is not None and self._frozen:
             await self._done_to_it(self._engine.unpause, self._container)
             self._frozen = False

@@ -32,7 +32,7 @@ _SHARED = Path("/dev/shm")
 
 
 def library() -> Path | None:
-    """The path of libfaketime; None if it is not installed."""
+    """The path of the library libfaketime; None if it is not installed."""
     return next((path for path in LIBRARIES if path.exists()), None)
 
 

@@ -68,7 +68,7 @@ class ProxyLinks:
         return {pair: link.hits for pair, link in self._links.items()}
 
     async def close(self) -> None:
-        """Close all proxies and connections."""
+        """Close all proxies and the connections through them."""
         for proxies in self._proxies.values():
             for proxy in proxies:
                 await proxy.close()

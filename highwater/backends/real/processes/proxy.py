@@ -224,7 +224,7 @@ class Proxy:
 
 
 class _Connection:
-    """One proxied connection. Its opener connected the near side; the proxy dials the far side."""
+    """One connection through a proxy: the opener's connection to the proxy, and the proxy's own to the target."""
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
         asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()

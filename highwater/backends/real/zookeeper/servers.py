@@ -1,4 +1,4 @@
-"""ZooKeeper servers as processes of a site, and the committed changes of an ensemble."""
+"""ZooKeeper servers as processes of this machine, and the changes that the ensemble committed."""
 
 import asyncio
 import signal

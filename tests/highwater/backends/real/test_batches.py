@@ -49,7 +49,7 @@ def test_damaged_batch_is_a_harness_error() -> None:
         opened(Batch(Offset(7), LeaderEpoch(0), bytes(data)))
 
 
-def test_batches_in_a_recorded_node_note_are_decoded() -> None:
+def test_batches_in_a_broker_report_are_decoded() -> None:
     note = Note(kind="append", batches=(batch_of(sealed(["a"])),))
     line = NoteLine(node="b1", life=1, time_ns=0, note=note)
 

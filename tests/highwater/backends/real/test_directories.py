@@ -98,7 +98,7 @@ def test_swapped_log_dir_is_empty_and_all_its_logs_are_lost(dirs: LogDirs) -> No
     "condition",
     [DirCondition(flush_ms=100), DirCondition(broken=True), DirCondition(unreadable=True), DirCondition(is_file=True)],
 )
-def test_directory_with_another_fault_can_be_swapped(dirs: LogDirs, condition: DirCondition) -> None:
+def test_log_dir_with_another_fault_can_be_swapped(dirs: LogDirs, condition: DirCondition) -> None:
     """Windows of different kinds may overlap on one directory."""
     disk = Disk(list(dirs.paths))
     disk.recover()
@@ -116,7 +116,7 @@ def test_directory_with_another_fault_can_be_swapped(dirs: LogDirs, condition: D
     assert list(dirs.paths[0].iterdir()) == []
 
 
-def test_directory_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> None:
+def test_log_dir_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> None:
     """A probe of another window may run at any moment."""
     is_over = threading.Event()
 
@@ -135,7 +135,7 @@ def test_directory_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> N
         thread.join()
 
 
-def test_full_directory_is_full_again_after_a_swap(tmp_path: Path) -> None:
+def test_full_log_dir_stays_full_after_an_empty_one_replaces_it(tmp_path: Path) -> None:
     """Removing its files gives back the room that they took."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")

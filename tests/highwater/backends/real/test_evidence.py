@@ -63,7 +63,7 @@ def state(version: int, *, ms: int) -> NodeWritten:
     return NodeWritten(zxid=20, session=7, time_ms=wall_ms(ms), path=paths.state_path(TP), data=data, version=version)
 
 
-def test_append_note_becomes_a_history_row_for_each_value() -> None:
+def test_append_report_becomes_a_history_row_per_value() -> None:
     note = Note(kind="append", tp=TP, batches=(Batch(Offset(4), LeaderEpoch(2), ("x", "y")),), detail="leader")
 
     found = rows(lines=(line(3, note, life=2),))

@@ -37,7 +37,7 @@ def play(scene: Callable[[ProxyLinks], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_probe_proves_that_a_link_is_held_and_healed() -> None:
+def test_probe_proves_that_a_link_is_stopped_and_healed() -> None:
     async def scene(links: ProxyLinks) -> None:
         held = await (await links.set({THERE: HELD, BACK: HELD}))()
         joined = await (await links.set({THERE: JOINED, BACK: JOINED}))()

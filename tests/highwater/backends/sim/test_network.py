@@ -221,7 +221,7 @@ def test_send_over_a_broken_connection_is_lost() -> None:
     assert wire.lost_ms == [1]
 
 
-def test_reset_over_a_cut_link_is_noticed_later() -> None:
+def test_reset_over_a_cut_link_reaches_the_client_late() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
     wire.sim.network.sever(wire.connection, some_arrive=False)

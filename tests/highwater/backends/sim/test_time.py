@@ -84,7 +84,7 @@ def test_clock_jump_moves_only_the_wall_clock() -> None:
     assert desk.clock.now().wall_ms == before.wall_ms - 5000
 
 
-def test_clock_set_right_shows_true_time() -> None:
+def test_clock_that_is_set_right_shows_the_true_time() -> None:
     desk = Desk(ppm=100_000)
     desk.clock.jump(77 * MS)
     desk.scheduler.run_until(1000 * MS)
