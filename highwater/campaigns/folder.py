@@ -17,17 +17,17 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from highwater.campaigns.campaign import Campaign, Watch, perform_until, summary_of
+from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, summary_of
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
-from highwater.runs.provenance import Build
+from highwater.runs.judging import digest_of_judges
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.records import known_of
 from highwater.runs.run import REPEATABLE, Judged, Keep
 from highwater.runs.summary import Summary
@@ -36,11 +36,9 @@ from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
 from pipeline.record import Record, encode, record_of, record_of_failure
+from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Job
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REQUEST = "request.json"
 RECORDS = "records"
@@ -57,12 +55,9 @@ class Asked(Struct, frozen=True, kw_only=True):
     judges: str = ""  # digest of the checkers (runs.judging)
 
 
-class Means(Struct, frozen=True, kw_only=True):
-    """With what a campaign is performed. `deadline_s` is for one run, by the clock."""
-
-    jobs: int
-    spark: "SparkSession | None" = None
-    deadline_s: float | None = None
+def present_asked(order: Order) -> Asked:
+    """The order with the code that runs now. Takes some 100 ms."""
+    return Asked(order=order, build=present_build(), code=present_stamp().code, judges=digest_of_judges())
 
 
 class CampaignFolder:
@@ -96,10 +91,18 @@ class CampaignFolder:
             raise UsageError(f"{self.storage.path(name)}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
 
-    def perform(self, means: Means, watch: Watch, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()) -> Campaign:
+    def perform(
+        self,
+        performer: Performer,
+        watch: Watch,
+        seen: Callable[[Summary], None],
+        *,
+        deadline_s: float | None = None,
+        goals: tuple[str, ...] = (),
+    ) -> Campaign:
         """Do the runs that have no row, until all are done, a limit is reached or Ctrl-C is pressed; return all finished runs.
 
-        `seen` is called for each finished run, those of an earlier part of the campaign first.
+        `seen` is called for each finished run, those of an earlier part of the campaign first. `deadline_s` is for one run.
         """
         start = perf_counter()
         order = self.asked.order
@@ -117,8 +120,8 @@ class CampaignFolder:
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)
-            job = Job(function=function, ledger=self.ledger.location, deadline_s=means.deadline_s)
-            stopped = perform_until(order.items(), job, finished, watch, jobs=means.jobs, spark=means.spark)
+            job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
+            stopped = perform_until(order.items(), job, finished, watch, performer=performer)
             self._tidy()
         runs = self._write_runs(trials)
         return Campaign(
