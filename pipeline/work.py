@@ -319,10 +319,14 @@ def _task(job: Job, permitted: int) -> _Task:
         ledger = Ledger(storage_at(job.ledger))
         for batch in batches:
             for order in batch.to_pylist():
-                key, last = order["key"], attempt >= permitted
-                # An earlier attempt of this task may have finished the item.
-                if not ledger.holds(key):
-                    _perform_marked(job, ledger, Item(key, order["payload"]), attempt=order["tried"] + attempt, marked=last)
+                key, tried = order["key"], order["tried"]
+                if ledger.holds(key):  # an earlier attempt of this task finished the item
+                    pass
+                elif tried and attempt > 1 and tried + attempt > ATTEMPTS_MAX:  # it killed its worker alone, too
+                    _give_up(ledger, key, tried + attempt - 1)
+                else:
+                    item = Item(key, order["payload"])
+                    _perform_marked(job, ledger, item, attempt=tried + attempt, marked=attempt >= permitted)
                 yield pa.RecordBatch.from_pydict({"key": [key]})
 
     return perform_batches
