@@ -21,9 +21,11 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 
 import polars as pl
 
-from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, partition_of, promised
+from checkers import screens
+from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import REQUESTS, undone
+from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
 from checkers.verdict import Cut, Findings
@@ -31,21 +33,9 @@ from checkers.wounds import Wounded
 from history.event import EventKind as K
 
 NAME = "availability"
-MS = 1_000_000
 _MOVES = "/admin/reassign"
 _MADE = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED, K.APPEND)
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
-
-
-def deadline_ns(facts: Facts) -> int | None:
-    """Return the time by which the cluster must be whole again: the bound B after healing, in ns.
-
-    None if the run did not complete or ended before that time.
-    """
-    if facts.healed_at_ns is None or facts.outcome != "completed":
-        return None
-    deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
-    return deadline if facts.end_ns >= deadline else None
 
 
 # --- LIVE-1: the cluster --------------------------------------------------------------------------------------------------------
@@ -276,10 +266,10 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions are done.",
+    claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two checks; requests under /admin that no administrator read; moves that were cancelled, "
-    "or requested while an extra request for the partition might be waiting.",
+    blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
+    "were cancelled, or requested while an extra request for the partition might be waiting.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *REQUESTS),
@@ -296,14 +286,15 @@ CLUSTER = Checker(
     ),
     needs=(K.REGISTERED, K.STATE_WRITTEN),
     check=check_cluster,
+    split=gathered(check_cluster),
 )
 
 PARTITIONS = Checker(
     name=NAME,
-    claim="B after healing, and at the end, every partition has its leader, its whole ISR and equal logs, and serves "
+    claim="At the bound B after healing, and at the end, each partition has its leader, its whole ISR and equal logs, and serves "
     "each acknowledged record.",
-    assumes="Brokers note each role, append and HW; the workload produces and reads after healing.",
-    blind="Flapping between the two checks; requests that no client sent.",
+    assumes="Brokers record each role, append and HW; the workload produces and reads after healing.",
+    blind="What changes between the two checks and back; requests that no client sent.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
@@ -311,4 +302,5 @@ PARTITIONS = Checker(
     needs=(K.STATE_WRITTEN,),
     of_the_living=True,
     check=check_partition,
+    screen=screens.availability,
 )

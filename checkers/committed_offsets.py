@@ -116,5 +116,5 @@ CHECKER = Checker(
     group_by=PARTITION,
     operations=("commit", "committed", "poll", "latest"),
     check=check,
-    screen=screens.committed_offsets,
+    screen=screens.nothing,
 )

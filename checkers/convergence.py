@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.availability import deadline_ns
-from checkers.checker import PARTITION, Checker, Facts, partition_of
+from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -158,7 +157,7 @@ def _list(nodes: tuple[str, ...] | None) -> str:
 CHECKER = Checker(
     name=NAME,
     claim="At the very end ZooKeeper, the brokers' metadata for clients, and the logs on disk agree; no log is stray or missing.",
-    assumes="The harness observes all three once the run has come to rest.",
+    assumes="The harness observes ZooKeeper, metadata and disks once nothing changes any more.",
     blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader.",
     kinds=(),
     group_by=PARTITION,

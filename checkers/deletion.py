@@ -58,7 +58,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="No replica in the ISR of a living topic is deleted, and nothing is appended to a replica deleted with its topic.",
-    assumes="Brokers note each deletion with the topic's id; rows of ZooKeeper's writes are complete.",
+    assumes="Brokers record each deletion with the topic's id; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR; logs that vanish without a deletion (see acked-loss); stray logs (see convergence).",
     kinds=("wrongly-deleted", "resurrected"),
     group_by=PARTITION,

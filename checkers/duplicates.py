@@ -97,7 +97,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A value of an idempotent producer is in the log at most once and in order, any other value once for each attempt.",
-    assumes="Values are unique to an operation; completions say how often it was sent.",
+    assumes="No two produces share a value; a completion says how often its produce was sent.",
     blind="Duplicates that no consumer read; the order of a producer's values across its sessions.",
     kinds=("duplicate", "reordered"),
     group_by=PARTITION,

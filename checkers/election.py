@@ -130,7 +130,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Each leader that ZooKeeper names was in the ISR or the ELR before, and was not emptied.",
-    assumes="Rows of ZooKeeper's writes, the operator's orders and the harness's wounds are complete.",
+    assumes="ZooKeeper's writes, the operator's election orders and destroyed data are recorded completely.",
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,

@@ -13,6 +13,7 @@ the rest of the ISR held the records before the fence.
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, partition_of
 from checkers.rows import EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -106,9 +107,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A fenced broker appends nothing as leader, commits nothing new and answers no client.",
-    assumes="Brokers note their fences; answers name the broker that gave them.",
-    blind="Protocols without fences; answers to fetches of followers, except for what these commit; under flush=before_ack, "
-    "rises of the HW over records that every follower held before the fence.",
+    assumes="Brokers record when they are fenced and unfenced; answers name the broker that gave them.",
+    blind="Protocol variants without fencing; answers to fetches of followers, except for what these commit; under "
+    "flush=before_ack, rises of the HW over records that every follower held before the fence.",
     kinds=("fenced-append", "fenced-commit", "fenced-answer"),
     group_by=PARTITION,
     operations=("produce", "poll", "latest", "earliest"),
@@ -125,4 +126,6 @@ CHECKER = Checker(
         K.ISR_CHANGE_ENDED,
     ),
     check=check,
+    screen=screens.nothing,
+    tied=(K.FENCED,),
 )

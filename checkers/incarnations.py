@@ -12,6 +12,7 @@ stamp never goes back to an earlier registration.
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts
+from checkers.ranges import gathered
 from checkers.verdict import Anomaly, Cut, Findings
 from checkers.wounds import UNSTAMPED
 from history.event import EventKind as K
@@ -96,12 +97,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Registrations and lives of brokers rise; an ended life notes nothing, and the stamps of an ISR name existing "
-    "registrations of its members and never go back.",
-    assumes="Rows of ZooKeeper's registrations are complete; each row of a broker names the life that wrote it.",
+    claim="Registrations and process numbers of a broker rise, and an ended process reports nothing; the registrations that an "
+    "ISR in ZooKeeper records for its members exist and never go back.",
+    assumes="ZooKeeper's registrations are recorded completely; each row of a broker names the process that wrote it.",
     blind="Commands to an earlier incarnation that a broker obeyed (other checkers judge the effects).",
     kinds=(KIND,),
     group_by=WHOLE_RUN,
     events=(K.NODE_STARTED, K.REGISTERED, K.STATE_WRITTEN, *_SPEAK),
     check=check,
+    split=gathered(check),
 )

@@ -162,8 +162,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr).",
-    assumes="Brokers note each append, truncation, HW and change of their ISR; rows of ZooKeeper's writes are complete.",
-    blind="Replicas outside the ISR, wounded replicas until they rejoined it, and offsets that an excused loss took.",
+    assumes="Brokers record each append, truncation, HW and ISR change; ZooKeeper's writes are recorded completely.",
+    blind="Replicas outside the ISR, replicas that lost data until they rejoin it, and offsets that an excused loss took.",
     kinds=("weak-isr", "strong-isr"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.BECAME_LEADER, K.ISR_CHANGE_ENDED, K.STATE_WRITTEN, K.REGISTERED, *_ENDS_OFFICE),

@@ -133,8 +133,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
-    assumes="Brokers note each append with the epoch of the record, each truncation and HW.",
-    blind="Entries that no row shows; records committed by a leader whose HW was not noted.",
+    assumes="Brokers record each append with the epoch of the record, each truncation and HW.",
+    blind="Log entries that no row shows; records committed by a leader whose HW was not recorded.",
     kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW),

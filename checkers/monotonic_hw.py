@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.rows import Call, calls, event_rows, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -145,12 +146,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions never go back, except to a cut.",
-    assumes="Brokers note each change of the HW; answers carry the epoch of the leader that gave them.",
-    blind="Falls between epochs, which are allowed; answers without a leader epoch.",
+    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions fall only to an excused loss.",
+    assumes="Brokers record each change of the HW; answers carry the epoch of the leader that gave them.",
+    blind="A fall from one leader epoch to another, which is allowed; answers without a leader epoch.",
     kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
     group_by=PARTITION,
     operations=("poll", "latest"),
     events=(K.HW,),
     check=check,
+    screen=screens.monotonic_hw,
 )

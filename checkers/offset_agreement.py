@@ -89,7 +89,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="One offset of a partition holds one value: in every read, every acks=all acknowledgement, every replica below its HW.",
-    assumes="Answers carry a leader epoch where an excused loss cut the partition.",
+    assumes="After an excused loss in the partition, answers to clients carry a leader epoch.",
     blind="Replicas above their HW, which may differ; acknowledgements under acks=0 and acks=1.",
     kinds=("inconsistent-offsets",),
     group_by=PARTITION,
@@ -97,4 +97,5 @@ CHECKER = Checker(
     events=(*REPLAYED, K.HW),
     check=check,
     screen=screens.offset_agreement,
+    tied=REPLAYED,
 )

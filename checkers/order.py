@@ -106,7 +106,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Acknowledged offsets grow in real time; a record is read only if it was sent before and its send did not surely fail.",
-    assumes="Values are unique to an attempt; a send is reported as failed only if it certainly failed (workloads.completion).",
+    assumes="No two sends share a value; a send is reported as failed only if it certainly failed (workloads.completion).",
     blind="acks=0 and acks=1, which promise no order; failed records in a log that no consumer read.",
     kinds=("offset-order", "phantom-read", "failed-write-read"),
     group_by=PARTITION,

@@ -101,7 +101,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A poll returns the records from its position on, in log order and none left out; a produce appends in order.",
-    assumes="Logs have no gaps: no transactions, no compaction. Answers carry an epoch where an excused loss cut the partition.",
+    assumes="Logs have no gaps: no transactions, no compaction. After an excused loss, answers carry a leader epoch.",
     blind="Records that no poll returned; polls that failed or whose outcome is unknown.",
     kinds=("int-nonmonotonic-poll", "int-poll-skip", "poll-skip", "int-nonmonotonic-send"),
     group_by=PARTITION,

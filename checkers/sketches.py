@@ -44,6 +44,16 @@ def sketch(checker: str, *lines: str) -> list[str]:
 
     KeyError if there is no such checker.
     """
+    asked = tuple(one for one in ALL if one.name == checker or (one.phase == "ledger" and checker != one.name))
+    if checker not in {one.name for one in asked}:
+        raise KeyError(checker)
+    verdict = judge(history_of(*lines), asked)
+    found = sorted({one.kind for one in verdict.anomalies if one.checker == checker})
+    return [*found, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
+
+
+def history_of(*lines: str) -> History:
+    """Return these lines as a history of a completed run."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     for index, columns in enumerate(_rows(lines)):
@@ -52,13 +62,8 @@ def sketch(checker: str, *lines: str) -> list[str]:
             events.append(msgspec.convert(row, ClusterEvent, strict=False))
         else:
             operations.append(msgspec.convert(row, Operation, strict=False))
-    asked = tuple(one for one in ALL if one.name == checker or (one.phase == "ledger" and checker != one.name))
-    if checker not in {one.name for one in asked}:
-        raise KeyError(checker)
     healed = next((row.time_ns for row in events if row.kind == EventKind.HEALED), None)
-    verdict = judge(History(_manifest(healed), operations=operations, events=events), asked)
-    found = sorted({one.kind for one in verdict.anomalies if one.checker == checker})
-    return [*found, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
+    return History(_manifest(healed), operations=operations, events=events)
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:

@@ -125,8 +125,8 @@ def _late(events: pl.DataFrame) -> set[int]:
 CHECKER = Checker(
     name=NAME,
     claim="ZooKeeper's ISR lies within the replicas and holds the leader; only its leader and the controller write it.",
-    assumes="Rows of ZooKeeper's writes are complete and name the writer; controllers note their election.",
-    blind="Refused writes; assignments without a row; writers within two milliseconds of an election.",
+    assumes="ZooKeeper's writes are recorded completely, with the writer; controllers record their election.",
+    blind="Refused writes; assignments that were not recorded; writers within two milliseconds of an election.",
     kinds=(
         "isr-outside-replicas",
         "leader-outside-isr",

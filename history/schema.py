@@ -255,8 +255,8 @@ A history does not hold the plan, the variant's switches or the state of the mac
 
 ## Operations
 
-There is one row for each record: a produce of three values is three rows that share an index, with slots 0, 1, 2.
-Its completion is three more rows with another index.
+The table of operations has one row for each record of an invocation or completion.
+The invocation of a produce of three values is three rows that share an `index`, with `slot` 0, 1, 2; its completion is three more rows with another `index`.
 A poll that returned nothing is one row without a value.
 
 {operations}

@@ -13,12 +13,13 @@ from markupsafe import Markup
 
 from checkers.verdict import Verdict
 from history.history import History
+from reports.analytics import AnalyticsPage, DiffPage, side_words
 from reports.anomalies import AnomalyView
 from reports.index import CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.model import VALUES_MAX, RunPage, page_of
 from reports.plots import call_figure
-from reports.svg import Pointer, seconds
+from reports.svg import Pointer, latency_words, seconds
 from reports.timeline import nodes_figure, timeline_figure
 from reports.windows import CATEGORIES
 
@@ -67,6 +68,16 @@ def render_campaign(page: CampaignPage) -> str:
     return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
 
 
+def render_analytics(page: AnalyticsPage) -> str:
+    """Render the view model of answers about a dataset."""
+    return _environment().get_template("analytics.html.j2").render(page=page, css=_css())
+
+
+def render_diff(page: DiffPage) -> str:
+    """Render the view model of two campaigns side by side."""
+    return _environment().get_template("diff.html.j2").render(page=page, css=_css())
+
+
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
     # Which part of the page says more about a partition; "" for one without anomalies and excused losses.
     if key in anomalous:
@@ -100,6 +111,7 @@ def _environment() -> Environment:
     environment.filters["seconds"] = seconds
     environment.filters["latency"] = latency_words
     environment.filters["counted"] = counted
+    environment.filters["side"] = side_words
     return environment
 
 
@@ -111,14 +123,3 @@ def _css() -> Markup:
 def counted(number: int, noun: str) -> str:
     """Format a number with its noun: "1 leader change", "2 leader changes"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def latency_words(latency_ns: int | None) -> str:
-    """Format a duration: "0.7 ms", "48 ms", "1.25 s"."""
-    if latency_ns is None:
-        return "none"
-    if latency_ns < 10_000_000:
-        return f"{latency_ns // 1_000_000}.{latency_ns // 100_000 % 10} ms"
-    if latency_ns < 1_000_000_000:
-        return f"{latency_ns // 1_000_000} ms"
-    return f"{seconds(latency_ns, 2)} s"

@@ -59,6 +59,17 @@ def seconds(time_ns: int, digits: int = 3) -> str:
     return f"{sign}{whole}.{part:0{digits}d}" if digits else f"{sign}{whole}"
 
 
+def latency_words(latency_ns: int | None) -> str:
+    """Format a duration: "0.7 ms", "48 ms", "1.25 s"."""
+    if latency_ns is None:
+        return "none"
+    if latency_ns < 10_000_000:
+        return f"{latency_ns // 1_000_000}.{latency_ns // 100_000 % 10} ms"
+    if latency_ns < 1_000_000_000:
+        return f"{latency_ns // 1_000_000} ms"
+    return f"{seconds(latency_ns, 2)} s"
+
+
 def from_to(start_ns: int, end_ns: int) -> str:
     """Format a time span: "1.200 to 3.450 s"."""
     return f"{seconds(start_ns)} to {seconds(end_ns)} s"

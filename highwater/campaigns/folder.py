@@ -2,7 +2,7 @@
 
     STORE/campaigns/<name>/request.json            the order and the build; written before the first run
                            ledger/<key>.json       the summary of a finished run (pipeline.ledger)
-                           records/<key>.parquet   its record for the dataset
+                           records/<key>.parquet   its record for the dataset (campaigns.records); not of runs without a result
                            runs.jsonl  index.html  junit.xml
     STORE/<plan>/<run id>/                         operations, events, verdict and page of a failed run; of all with keep_all
 
@@ -26,16 +26,15 @@ from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_unt
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
-from highwater.runs.judging import digest_of_judges
 from highwater.runs.provenance import Build, present_build
-from highwater.runs.records import known_of
-from highwater.runs.run import REPEATABLE, Judged, Keep
+from highwater.runs.records import performed_record
+from highwater.runs.run import REPEATABLE, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode, record_of, record_of_failure
+from pipeline.record import encode
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Job
@@ -52,12 +51,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     order: Order
     build: Build
     code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
-    judges: str = ""  # digest of the checkers (runs.judging)
 
 
 def present_asked(order: Order) -> Asked:
-    """The order with the code that runs now. Takes some 100 ms."""
-    return Asked(order=order, build=present_build(), code=present_stamp().code, judges=digest_of_judges())
+    """The order with the code that runs now."""
+    return Asked(order=order, build=present_build(), code=present_stamp().code)
 
 
 class CampaignFolder:
@@ -110,8 +108,6 @@ class CampaignFolder:
 
         def finished(row: Row) -> Summary:
             summary = self._summary(trials[row.key], row)
-            if row.state != "done":  # its worker left no record
-                self._write_failure(trials[row.key], summary)
             seen(summary)
             return summary
 
@@ -135,9 +131,6 @@ class CampaignFolder:
     def _summary(self, trial: Trial, row: Row) -> Summary:
         repeat = self.asked.order.request(trial).command(trial.seed)
         return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
-
-    def _write_failure(self, trial: Trial, summary: Summary) -> None:
-        self.storage.write(_record_name(self.asked.order, trial), encode(_record(self.asked, trial, summary, None)))
 
     def _write_runs(self, trials: dict[str, Trial]) -> Collection[Summary]:
         """Write runs.jsonl in the order of the trials; return its summaries."""
@@ -206,31 +199,16 @@ def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
     storage, order = storage_at(location), asked.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, judged = attempt(order.request(trial).task(trial.seed, build=asked.build, keep=keep))
+        task = order.request(trial).task(trial.seed, build=asked.build, keep=keep)
+        summary, judged = attempt(task)
         if place != storage.folder:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
-    storage.write(_record_name(order, trial), encode(_record(asked, trial, summary, judged)))
+    mix, commit = ",".join(trial.faults), asked.build.commit
+    record = performed_record(summary, judged, task.plan, mix=mix, workload=order.workload, commit=commit)
+    storage.write(f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet", encode(record))
     return msgspec.json.encode(summary)
-
-
-def _record(asked: Asked, trial: Trial, summary: Summary, judged: Judged | None) -> Record:
-    """The record of a run; without a judged run, of a failure of the harness."""
-    known = known_of(
-        summary,
-        run_id=f"failed-{trial.key}" if judged is None else judged.history.manifest.run_id,
-        mix=",".join(trial.faults),
-        workload=asked.order.workload,
-        profile=asked.order.profile,
-        commit=asked.build.commit,
-        checkers=asked.judges,
-    )
-    return record_of_failure(known) if judged is None else record_of(known, judged.history, judged.verdict)
-
-
-def _record_name(order: Order, trial: Trial) -> str:
-    return f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet"
 
 
 @contextmanager

@@ -18,10 +18,12 @@ from highwater.cli.chaos import chaos
 from highwater.cli.check import check
 from highwater.cli.clean import clean
 from highwater.cli.describe import describe
+from highwater.cli.diff import diff
 from highwater.cli.explore import explore
 from highwater.cli.export import export
 from highwater.cli.judge import judge
 from highwater.cli.output import complain, say
+from highwater.cli.query import query, triage
 from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
@@ -46,6 +48,9 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     export,
     judge,
     report,
+    query,
+    diff,
+    triage,
     protocols,
     protocol,
     faults,

@@ -14,7 +14,7 @@ from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
-from highwater.runs.run import Judged
+from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline.storage import storage_at
@@ -173,6 +173,7 @@ def test_run_that_meets_its_deadline_fails_the_harness(tmp_path: Path) -> None:
     order = Order(first=0, last=0, protocols=("v3",), seconds=2)
     folder = _folder(tmp_path, order)
     folder.begin()
+    backend_named("sim")  # an import that the deadline interrupts leaves a file open, and Python warns of it
 
     (late,) = _perform(folder, deadline_s=0.001).summaries
 
