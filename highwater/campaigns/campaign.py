@@ -6,9 +6,10 @@ limit the finished runs are reported with the reason; a campaign with missing se
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -28,8 +29,13 @@ from nemesis.profiles import ProfileName
 from pipeline.ledger import Row
 from pipeline.work import Item, Job, perform
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+
+class Performer(Protocol):
+    """`pipeline.work.perform`, with the processes or the Spark session that it uses."""
+
+    def __call__(self, items: Iterable[Item], job: Job, *, seen: Callable[[Row], None]) -> None:
+        """Do the items that the job's ledger does not hold."""
+
 
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
@@ -174,7 +180,8 @@ def run_campaign(
         return done[row.key]
 
     with TemporaryDirectory(prefix="highwater-ledger-") as ledger:
-        stopped = perform_until(items(), Job(function=perform_encoded, ledger=ledger), finished, Watch(limits), jobs=jobs)
+        job = Job(function=perform_encoded, ledger=ledger)
+        stopped = perform_until(items(), job, finished, Watch(limits), performer=partial(perform, jobs=jobs))
     return Campaign(
         wanted=wanted,
         summaries=tuple(done[key] for key in sorted(done)),
@@ -192,13 +199,7 @@ def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: Ba
 
 
 def perform_until(
-    items: Iterable[Item],
-    job: Job,
-    finished: Callable[[Row], Summary],
-    watch: "Watch",
-    *,
-    jobs: int,
-    spark: "SparkSession | None" = None,
+    items: Iterable[Item], job: Job, finished: Callable[[Row], Summary], watch: "Watch", *, performer: Performer
 ) -> str | None:
     """Do the items until none is left, a limit is reached or Ctrl-C is pressed; returns why it ended early.
 
@@ -211,7 +212,7 @@ def perform_until(
             raise _LimitError
 
     try:
-        perform(items, job, spark=spark, jobs=jobs, seen=seen)
+        performer(items, job, seen=seen)
     except _LimitError:
         return watch.reached
     except KeyboardInterrupt:

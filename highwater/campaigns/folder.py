@@ -2,7 +2,7 @@
 
     STORE/campaigns/<name>/request.json            the order and the build; written before the first run
                            ledger/<key>.json       the summary of a finished run (pipeline.ledger)
-                           records/<key>.parquet   its record for the dataset
+                           records/<key>.parquet   its record for the dataset (campaigns.records); not of runs without a result
                            runs.jsonl  index.html  junit.xml
     STORE/<plan>/<run id>/                         operations, events, verdict and page of a failed run; of all with keep_all
 
@@ -17,30 +17,27 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from highwater.campaigns.campaign import Campaign, Watch, perform_until, summary_of
+from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, summary_of
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
-from highwater.runs.provenance import Build
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.records import performed_record
-from highwater.runs.run import REPEATABLE, Judged, Keep
+from highwater.runs.run import REPEATABLE, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
-from pipeline.record import Record, encode
+from pipeline.record import encode
+from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Job
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REQUEST = "request.json"
 RECORDS = "records"
@@ -54,15 +51,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     order: Order
     build: Build
     code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
-    judges: str = ""  # digest of the checkers (runs.judging)
 
 
-class Means(Struct, frozen=True, kw_only=True):
-    """With what a campaign is performed. `deadline_s` is for one run, by the clock."""
-
-    jobs: int
-    spark: "SparkSession | None" = None
-    deadline_s: float | None = None
+def present_asked(order: Order) -> Asked:
+    """The order with the code that runs now."""
+    return Asked(order=order, build=present_build(), code=present_stamp().code)
 
 
 class CampaignFolder:
@@ -96,10 +89,18 @@ class CampaignFolder:
             raise UsageError(f"{self.storage.path(name)}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
 
-    def perform(self, means: Means, watch: Watch, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()) -> Campaign:
+    def perform(
+        self,
+        performer: Performer,
+        watch: Watch,
+        seen: Callable[[Summary], None],
+        *,
+        deadline_s: float | None = None,
+        goals: tuple[str, ...] = (),
+    ) -> Campaign:
         """Do the runs that have no row, until all are done, a limit is reached or Ctrl-C is pressed; return all finished runs.
 
-        `seen` is called for each finished run, those of an earlier part of the campaign first.
+        `seen` is called for each finished run, those of an earlier part of the campaign first. `deadline_s` is for one run.
         """
         start = perf_counter()
         order = self.asked.order
@@ -107,8 +108,6 @@ class CampaignFolder:
 
         def finished(row: Row) -> Summary:
             summary = self._summary(trials[row.key], row)
-            if row.state != "done":  # its worker left no record
-                self._write_failure(trials[row.key], summary)
             seen(summary)
             return summary
 
@@ -117,8 +116,8 @@ class CampaignFolder:
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)
-            job = Job(function=function, ledger=self.ledger.location, deadline_s=means.deadline_s)
-            stopped = perform_until(order.items(), job, finished, watch, jobs=means.jobs, spark=means.spark)
+            job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
+            stopped = perform_until(order.items(), job, finished, watch, performer=performer)
             self._tidy()
         runs = self._write_runs(trials)
         return Campaign(
@@ -132,9 +131,6 @@ class CampaignFolder:
     def _summary(self, trial: Trial, row: Row) -> Summary:
         repeat = self.asked.order.request(trial).command(trial.seed)
         return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
-
-    def _write_failure(self, trial: Trial, summary: Summary) -> None:
-        self.storage.write(_record_name(self.asked.order, trial), encode(_record(self.asked, trial, summary, None)))
 
     def _write_runs(self, trials: dict[str, Trial]) -> Collection[Summary]:
         """Write runs.jsonl in the order of the trials; return its summaries."""
@@ -202,24 +198,16 @@ def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
     storage, order = storage_at(location), asked.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, judged = attempt(order.request(trial).task(trial.seed, build=asked.build, keep=keep))
+        task = order.request(trial).task(trial.seed, build=asked.build, keep=keep)
+        summary, judged = attempt(task)
         if place != storage.folder:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
-    storage.write(_record_name(order, trial), encode(_record(asked, trial, summary, judged)))
+    mix, commit = ",".join(trial.faults), asked.build.commit
+    record = performed_record(summary, judged, task.plan, mix=mix, workload=order.workload, commit=commit)
+    storage.write(f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet", encode(record))
     return msgspec.json.encode(summary)
-
-
-def _record(asked: Asked, trial: Trial, summary: Summary, judged: Judged | None) -> Record:
-    """The record of a run; without a judged run, of a failure of the harness."""
-    plan = asked.order.request(trial).plan(trial.seed) if judged is None else judged.plan
-    mix = ",".join(trial.faults)
-    return performed_record(summary, judged, plan, mix=mix, workload=asked.order.workload, commit=asked.build.commit)
-
-
-def _record_name(order: Order, trial: Trial) -> str:
-    return f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet"
 
 
 @contextmanager

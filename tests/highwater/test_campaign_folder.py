@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Campaign, Limits, Watch
-from highwater.campaigns.folder import Asked, CampaignFolder, Means
+from highwater.campaigns.folder import Asked, CampaignFolder
 from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -18,6 +18,7 @@ from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline.storage import storage_at
+from pipeline.work import perform
 
 HERE = Build(commit="abc", dirty=False, versions={"python": "3"})
 ORDER = Order(first=0, last=3, protocols=("safe", "v3"), mixes=((), ("crash",)))
@@ -29,7 +30,7 @@ def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignF
 
 
 def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
-    return folder.perform(Means(jobs=1, deadline_s=deadline_s), Watch(limits), lambda summary: None)
+    return folder.perform(perform, Watch(limits), lambda summary: None, deadline_s=deadline_s)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from highwater.campaigns.campaign import Campaign, Limits, Watch
-from highwater.campaigns.folder import Asked, CampaignFolder, Means
+from highwater.campaigns.folder import Asked, CampaignFolder
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
@@ -25,6 +26,7 @@ from highwater.runs.provenance import Build
 from highwater.runs.summary import Summary
 from history.store import EVENTS, MANIFEST, OPERATIONS
 from pipeline.storage import storage_at
+from pipeline.work import perform
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +42,7 @@ def _begun(store: Path) -> CampaignFolder:
 
 
 def _perform(folder: CampaignFolder, *, jobs: int = 1, spark: SparkSession | None = None) -> Campaign:
-    return folder.perform(Means(jobs=jobs, spark=spark, deadline_s=600), Watch(Limits()), lambda summary: None)
+    return folder.perform(partial(perform, jobs=jobs, spark=spark), Watch(Limits()), lambda summary: None, deadline_s=600)
 
 
 def _runs(campaign: Campaign) -> list[Summary]:
