@@ -125,6 +125,27 @@ def test_bad_input_prints_one_line_exits_2_and_writes_nothing(
     assert sorted(place.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["campaign", "--seeds", "1"],
+        ["judge", "."],
+        *([*words, "--dataset", "x"] for words in (["query", "all"], ["triage"], ["diff", "a", "b"])),
+    ],
+    ids=" ".join,
+)
+def test_invalid_spark_setting_is_refused_by_every_command(
+    command: list[str], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_command_line([*command, "--spark", "local", "--spark-conf", "cores"])
+
+    said = capsys.readouterr().err
+    assert (code, said) == (
+        ExitCode.USAGE,
+        "highwater: a Spark setting is key=value with a key that begins with spark., not 'cores'\n",
+    )
+
+
 def test_malformed_yaml_error_names_the_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "bad.yaml").write_text(BAD_PLAN)
 
