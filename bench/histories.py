@@ -26,6 +26,7 @@ _PRODUCERS = 4  # of each partition
 _BATCH = 8  # records of a produce
 _POLL = 64  # records of a poll
 _READERS = 2  # consumers that read each partition from its beginning
+PROCESSES = _PRODUCERS + _READERS  # of each partition: first its producers
 _GAP_NS = 1_000  # between the moments of two calls
 _LOST_PERCENT = 1  # produces with unknown outcome; half of them are in the log
 _FAILED_PERCENT = 1
@@ -45,8 +46,8 @@ def log_tables(rows: int, *, seed: int = 1) -> tuple[pa.Table, pa.Table, RunMani
     draws = np.random.default_rng(seed)
     partitions = [(topic, number) for topic in _TOPICS for number in range(_PARTITIONS)]
     records = rows // len(partitions) // (2 + _READERS)
-    parts = [_partition(draws, place, records) for place in range(len(partitions))]
-    return _operations(parts, partitions), schema.to_table("events", ()), _manifest()
+    parts = [partition_rows(draws, place, records) for place in range(len(partitions))]
+    return operations_table(parts, partitions), schema.to_table("events", ()), _manifest()
 
 
 def write_log(folder: Path, rows: int, *, seed: int = 1) -> int:
@@ -126,8 +127,11 @@ def _intervals(draws: np.random.Generator, count: int) -> tuple[Ints, Ints]:
     return moment - draws.integers(1, reach, count), moment + draws.integers(1, reach, count)
 
 
-def _partition(draws: np.random.Generator, place: int, records: int) -> dict[str, Ints]:
-    """The rows of one partition in no order, as columns of numbers."""
+def partition_rows(draws: np.random.Generator, place: int, records: int, *, rereads: bool = False) -> dict[str, Ints]:
+    """The rows of partition number `place` in no order, as columns of numbers.
+
+    If it `rereads`, the second consumer reads everything after the last produce and not beside the first consumer.
+    """
     count = max(1, records // _BATCH)
     fate = draws.integers(0, 100, count)
     kind = np.full(count, OK)
@@ -146,7 +150,8 @@ def _partition(draws: np.random.Generator, place: int, records: int) -> dict[str
     told["offset"] = np.where(told["kind"] == OK, np.repeat(base, _BATCH) + slots, -1)
     in_log = np.flatnonzero(np.repeat(lands, _BATCH))  # offset -> value
     appended = np.repeat(moment, _BATCH)[in_log]
-    polls = [_polls(draws, place, reader, in_log, appended) for reader in range(_READERS)]
+    after = [(2 + count) * _GAP_NS if rereads and reader else 0 for reader in range(_READERS)]
+    polls = [_polls(draws, place, reader, in_log, appended + after[reader]) for reader in range(_READERS)]
     parts = [asked, told, *(part for pair in polls for part in pair)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -194,7 +199,8 @@ def _rows(
     }
 
 
-def _operations(parts: list[dict[str, Ints]], partitions: list[tuple[str, int]]) -> pa.Table:
+def operations_table(parts: list[dict[str, Ints]], partitions: list[tuple[str, int]]) -> pa.Table:
+    """The operations of partitions given by `partition_rows`, in the order of time."""
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.lexsort((columns["slot"], columns["process"], columns["time_ns"]))
     columns = {name: column[order] for name, column in columns.items()}

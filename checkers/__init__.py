@@ -24,7 +24,7 @@ Run one checker of runs on a few rows:
     ['inconsistent-offsets']
 
 A verdict's `validity` is VALID, INVALID or UNKNOWN; `unchecked` lists what could not be judged and why. docs/properties.md states
-the claim and the blind spots of each judge. Names are imported on first use: a Spark executor needs no judge of transactions.
+the claim and the blind spots of each judge. Names are imported on first use: judging a run needs no judge of transactions.
 """
 
 from importlib import import_module
@@ -83,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name of this package on its first use, so that importing the package stays cheap."""
+    """Import a public name of package `checkers` on its first use, so that importing the package stays cheap."""
     if name not in _PLACES:
         raise AttributeError(f"module 'checkers' has no attribute {name!r}")
     module, inner = _PLACES[name]

@@ -10,6 +10,7 @@ Why it is sound: the assertions hold in every state that the protocol allows, so
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts
+from checkers.ranges import gathered
 from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -35,4 +36,5 @@ CHECKER = Checker(
     group_by=WHOLE_RUN,
     events=(K.ASSERTION,),
     check=check,
+    split=gathered(check),
 )

@@ -1,4 +1,4 @@
-"""Liveness after healing, never part of safety (docs/promise.md §6).
+"""Liveness checks: the cluster is whole again in time after all faults ended; never part of safety (docs/promise.md §6).
 
 B after the harness has healed the cluster, it must be whole: one controller, every broker registered, every partition led by the
 leader in ZooKeeper with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
@@ -21,9 +21,11 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 
 import polars as pl
 
-from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, partition_of, promised
+from checkers import screens
+from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import REQUESTS, undone
+from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
 from checkers.verdict import Cut, Findings
@@ -31,28 +33,16 @@ from checkers.wounds import Wounded
 from history.event import EventKind as K
 
 NAME = "availability"
-MS = 1_000_000
 _MOVES = "/admin/reassign"
 _MADE = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED, K.APPEND)
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
-
-
-def deadline_ns(facts: Facts) -> int | None:
-    """Return the time by which the cluster must be whole again: the bound B after healing, in ns.
-
-    None if the run did not complete or ended before that time.
-    """
-    if facts.healed_at_ns is None or facts.outcome != "completed":
-        return None
-    deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
-    return deadline if facts.end_ns >= deadline else None
 
 
 # --- LIVE-1: the cluster --------------------------------------------------------------------------------------------------------
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the whole cluster after healing (LIVE-1 and LIVE-4):
+    """Judge liveness of the whole cluster after all faults ended (LIVE-1 and LIVE-4):
 
     one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin.
     """
@@ -100,7 +90,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """Return the requests that an administrator still found in ZooKeeper's /admin after the final reads began (LIVE-4)."""
+    """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -160,18 +150,18 @@ class _Partition:
             self.hw = row.hw
 
     def see_swap(self, row: EventRow) -> None:
-        """Note that a directory was swapped before the broker made a log there; a log has a wound row of its own."""
+        """Note that the log directory was replaced by an empty one before the broker made a log of the partition there."""
         if row.node not in self.made:
             self.wounded.see(row)
             self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
-        """True if the harness emptied every counted-on replica, so that the partition may stay offline (SILENT-2)."""
+        """True if the harness emptied every replica that counts, so that the partition may stay offline (SILENT-2)."""
         counted = self.standing.counted_on()
         return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
 
     def lacks(self, when: str) -> list[str]:
-        """Describe what is missing now: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
+        """Describe what the partition lacks: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
         why = []
@@ -210,7 +200,7 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """Describe the violations of LIVE-2 (acknowledgements) and LIVE-3 (final reads) that clients observed after the bound."""
+    """Describe what clients missed after the bound B: acknowledgements (LIVE-2) or records in final reads (LIVE-3)."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):
@@ -276,10 +266,10 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions are done.",
+    claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two checks; requests under /admin that no administrator read; moves that were cancelled, "
-    "or requested while an extra request for the partition might be waiting.",
+    blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
+    "were cancelled, or requested while an extra request for the partition might be waiting.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *REQUESTS),
@@ -296,14 +286,15 @@ CLUSTER = Checker(
     ),
     needs=(K.REGISTERED, K.STATE_WRITTEN),
     check=check_cluster,
+    split=gathered(check_cluster),
 )
 
 PARTITIONS = Checker(
     name=NAME,
-    claim="B after healing, and at the end, every partition has its leader, its whole ISR and equal logs, and serves "
+    claim="At the bound B after healing, and at the end, each partition has its leader, its whole ISR and equal logs, and serves "
     "each acknowledged record.",
-    assumes="Brokers note each role, append and HW; the workload produces and reads after healing.",
-    blind="Flapping between the two checks; requests that no client sent.",
+    assumes="Brokers record each role, append and HW; the workload produces and reads after healing.",
+    blind="What changes between the two checks and back; requests that no client sent.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
@@ -311,4 +302,5 @@ PARTITIONS = Checker(
     needs=(K.STATE_WRITTEN,),
     of_the_living=True,
     check=check_partition,
+    screen=screens.availability,
 )

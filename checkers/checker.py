@@ -1,7 +1,7 @@
 """A checker: a claim, its assumptions, and a function from the rows of one group to its findings.
 
-A checker sees rows and `Facts`, never the plan or the system under test. The same function runs in this process
-(`checkers.single`) and inside Spark, group by group. The contract of a group:
+A checker sees rows and `Facts`, never the plan or the system under test. `checkers.single` calls it for each group. The contract
+of a group:
 
 * rows are sorted by index (operations by index and slot);
 * a row without a value in the group columns (a session that ended, a node that started) belongs to every group;
@@ -10,7 +10,7 @@ A checker sees rows and `Facts`, never the plan or the system under test. The sa
 Two phases: checkers of phase "ledger" run first; their cuts are an input to all others (docs/promise.md CUT-1).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -18,8 +18,8 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.columns import Columns, Screened
 from checkers.identity import Life, lives
-from checkers.screens import Screen
 from checkers.verdict import Anomaly, Cut, Findings, joined
 from history.event import EventKind
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
@@ -57,10 +57,38 @@ def facts_of(manifest: RunManifest) -> Facts:
     )
 
 
+MS = 1_000_000  # ns
+
+
+def deadline_ns(facts: Facts) -> int | None:
+    """Return the time by which the cluster must be whole again: the bound B after healing, in ns.
+
+    None if the run did not complete or ended before that time.
+    """
+    if facts.healed_at_ns is None or facts.outcome != "completed":
+        return None
+    deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
+    return deadline if facts.end_ns >= deadline else None
+
+
+# From the columns and the events that belong to every partition.
+Screen = Callable[[Columns, pl.DataFrame, Facts], Screened]
 Check = Callable[[pl.DataFrame, pl.DataFrame, Facts, tuple[Cut, ...]], Findings]
 PARTITION = ("topic", "partition")
 WHOLE_RUN: tuple[str, ...] = ()
 ANOMALIES_MAX = 3  # of one kind, of one checker, of one group
+
+
+class Split(Struct, frozen=True, kw_only=True):
+    """How a checker of the whole run judges a large history: a state of each range of the index, merged in order.
+
+    A state is bytes, because it crosses processes, and small: it grows with processes, topics and kinds, not with rows.
+    `checkers.ranges` makes splits.
+    """
+
+    columns: tuple[str, ...]  # of the operations that `partial` reads; empty: all columns
+    partial: Callable[[pl.DataFrame, pl.DataFrame, Facts], bytes]  # the narrowed rows of one range, sorted
+    merge: Callable[[Sequence[bytes], Facts, tuple[Cut, ...]], Findings]
 
 
 class Checker(Struct, frozen=True, kw_only=True):
@@ -80,7 +108,9 @@ class Checker(Struct, frozen=True, kw_only=True):
     of_the_living: bool = False  # skips deleted topics
     complexity: str = "n log n in the rows of the group: sorted once, then one pass"
     check: Check
-    screen: Screen | None = None  # proves that `check` finds nothing in a partition without events
+    split: Split | None = None  # of a checker of the whole run; a group of rows of one partition is judged as it is
+    screen: Screen | None = None  # proves that `check` finds nothing in the operations of a partition
+    tied: tuple[EventKind, ...] = ()  # events that `check` judges together with operations: their partitions need the walk
 
 
 class Group:
@@ -100,15 +130,16 @@ def groups(operations: pl.DataFrame, events: pl.DataFrame, group_by: tuple[str, 
     """Divide a history into groups, sorted by name. A row without a value in the group columns goes into every group."""
     if not group_by:
         return [Group(operations.sort("index", "slot"), events.sort("index"))]
-    by_operations, all_operations = _split(operations, group_by, ("index", "slot"))
-    by_events, all_events = _split(events, group_by, ("index",))
+    by_operations, all_operations = divided(operations, group_by, ("index", "slot"))
+    by_events, all_events = divided(events, group_by, ("index",))
     keys = sorted(by_operations.keys() | by_events.keys(), key=str)
     return [Group(by_operations.get(key, all_operations), by_events.get(key, all_events)) for key in keys]
 
 
-def _split(
+def divided(
     frame: pl.DataFrame, group_by: tuple[str, ...], order: tuple[str, ...]
 ) -> tuple[dict[tuple[object, ...], pl.DataFrame], pl.DataFrame]:
+    """Divide a frame into groups by these columns, each with the rows that belong to every group; return those alone, too."""
     everywhere = pl.all_horizontal([pl.col(column).is_null() for column in group_by])
     shared = frame.filter(everywhere)
     parts = frame.filter(~everywhere).partition_by(group_by, as_dict=True)
@@ -123,11 +154,6 @@ def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> 
         operations.filter(pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
         events.filter(pl.col("kind").is_in(kinds)) if kinds else events.clear(),
     )
-
-
-def kinds_read(checkers: Iterable[Checker]) -> set[str]:
-    """Return the event kinds that any of these checkers reads; other events can be left out of the group."""
-    return {str(kind) for checker in checkers for kind in checker.events} | {str(EventKind.TOPIC_DELETED)}
 
 
 def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()) -> Findings:
@@ -150,14 +176,18 @@ def _has_what_it_needs(checker: Checker, events: pl.DataFrame) -> bool:
 
 def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Run the check, or report the group as unchecked if rows that the checker needs are missing."""
-    seen = set(events["kind"].unique().to_list())
-    missing = [str(kind) for kind in checker.needs if kind not in seen]
-    if missing:
-        where = group_name(checker.group_by, operations, events)
-        of = f" of {where}" if where else ""
-        return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",))
+    lacks = lacking(checker, set(events["kind"].unique().to_list()), group_name(checker.group_by, operations, events))
+    if lacks is not None:
+        return lacks
     operations, events = narrow(checker, operations, events)
     return condensed(checker.check(operations, events, facts, cuts))
+
+
+def lacking(checker: Checker, kinds: set[str], where: str) -> Findings | None:
+    """Report a group of these event kinds as unchecked if rows that the checker needs are missing; None if it has them."""
+    missing = [str(kind) for kind in checker.needs if kind not in kinds]
+    of = f" of {where}" if where else ""
+    return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",)) if missing else None
 
 
 def condensed(findings: Findings) -> Findings:

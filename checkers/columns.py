@@ -1,4 +1,4 @@
-"""Produces and polls of a whole run as arrays, sorted once, for fast pre-checks (screens) of all log checkers.
+"""Produces and polls of a run, or of a part of it, as sorted arrays, so that log checkers can skip partitions that are surely fine.
 
 A screen (`checkers.screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
 Arrays are made only of a regular history: rows in order, each turn by one process on one partition. For any other history
@@ -8,7 +8,7 @@ its name.
 Texts are stored as integer codes: equal codes mean equal texts, and their order means nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,36 +22,56 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
-NAMES = ("index", "slot", "process", "type", "f", "topic", "topic_id", "partition", "value", "offset", "acks", "delivery")
-_FUNCTIONS = ("produce", "poll")
+NAMES = (
+    "index",
+    "slot",
+    "process",
+    "type",
+    "f",
+    "topic",
+    "topic_id",
+    "partition",
+    "value",
+    "offset",
+    "acks",
+    "delivery",
+    "hw",
+    "error",
+    "time_ns",
+)
+_FUNCTIONS = ("produce", "poll", "latest")
 COMMITS = ("commit", "committed")
 NONE = -1  # no value, no offset, no matching turn
 OFFSET_BITS = 44  # low bits of a key packed from partition and offset
 _PARTS_MAX = 1 << 15
 _PLACES_MAX = 1 << 20  # topics times partition numbers
-_ABSENT = -(1 << 62)  # a null among numbers that may be negative
+ABSENT = -(1 << 62)  # a null among numbers that may be negative
+PartitionKey = tuple[str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """One entry for each invocation and completion, sorted by index. A completion takes acks and delivery from its invocation."""
+    """Arrays with one entry for each invocation and completion of a client, sorted by index."""
 
     index: Ints
     part: Codes
     process: Ints
     first: Ints  # the first row of each turn; one more entry at the end: the number of rows
+    time_ns: Ints
     asks: Flags
+    produce: Flags
     poll: Flags
     ok: Flags  # a completion, paired
     failed: Flags  # a completion, paired
     other: Ints  # an invocation's completion, a completion's invocation
-    acks_all: Flags
-    once: Flags  # by an idempotent producer
+    acks_all: Flags  # a produce
+    once: Flags  # a produce by an idempotent producer
+    out_of_range: Flags  # a failed completion says that the offset is out of range
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The rows of produces and polls as arrays. A *part* is the number of a partition: its index in `partitions`."""
+    """Produces, polls and requests for the end offset as arrays. A *part* is the index of a partition in `partitions`."""
 
     partitions: tuple[tuple[str, int], ...]
     odd: Flags  # by part: walk it, whatever a screen says
@@ -61,8 +81,10 @@ class Columns:
     part: Codes
     value: Codes  # also filled in for the answer to a produce, which need not repeat it
     offset: Ints
+    hw: Ints  # `ABSENT` where there is none
     values: int  # codes of values are below this
-    commits: frozenset[tuple[str, int]]  # partitions in which consumers commit positions or fetch them
+    others: frozenset[PartitionKey]  # partitions that other operations name
+    commits: frozenset[PartitionKey]  # partitions in which consumers commit positions or fetch them
 
     @cached_property
     def told(self) -> Ints:
@@ -81,54 +103,64 @@ class Columns:
     @cached_property
     def sent(self) -> Ints:
         """Indices of the rows of produce invocations that hold a value."""
-        good = self.turns.asks & ~self.turns.poll
+        good = self.turns.asks & self.turns.produce
         found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
         return found
 
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
-        """The packed keys (part and offset) of the `told` rows, sorted, with each row's value code. Nothing else is sorted."""
+        """The (partition, offset) pairs of which clients were told, packed and sorted, with each row's value code."""
         keys = packed(self.part[self.told], self.offset[self.told])
         order = np.argsort(keys, kind="stable")
         return keys[order], self.value[self.told[order]]
 
     @cached_property
     def promised(self) -> Ints:
-        """The distinct packed keys (part and offset) that a client was told, sorted."""
+        """The distinct (partition, offset) pairs of which a client was told, as packed numbers, sorted."""
         keys, _ = self.by_offset
         return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
     def named(self, parts: Ints | Codes) -> Flags:
-        """Return one flag for each part: true for the parts with these numbers."""
+        """Return one flag for each partition: true for those with these numbers."""
         flags = np.zeros(len(self.partitions), np.bool_)
         flags[parts] = True
         return flags
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screened:
+    """The result of a pre-check, for each partition: whether the checker must read it row by row, and the checker's counts.
+
+    The counts are valid for partitions that are not read.
+    """
+
+    suspect: Flags
+    counts: dict[str, Ints] = field(default_factory=dict)
+
+
 def packed(part: Codes | Ints, offset: Ints) -> Ints:
-    """Pack a part and an offset into one number, so that keys sort by part and then by offset."""
+    """Pack the number of a partition and an offset into one integer, so that keys sort by partition and then by offset."""
     keys: Ints = (part.astype(np.int64) << OFFSET_BITS) + offset
     return keys
 
 
 def columns_of(operations: pa.Table) -> Columns | None:
-    """Make the arrays from a table with the columns `NAMES`; None if the history is not regular (see the module).
+    """Make the arrays for the fast pre-checks from a table of operations; None if the history is not regular.
 
     Text columns may be plain or dictionary-encoded.
     """
-    commits: frozenset[tuple[str, int]] = frozenset()
+    others: frozenset[PartitionKey] = frozenset()
+    commits = others
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
-        part, named = _parts(operations.filter(pc.is_in(operations["f"], pa.array(COMMITS))))
-        if part is None:
-            return None
-        commits = frozenset(named)
+        rest = operations.filter(pc.invert(pc.is_in(operations["f"], pa.array(_FUNCTIONS))))
+        others, commits = _named(rest), _named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
         operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
     heads = _heads(operations)
-    offset = _numbers(operations["offset"], none=_ABSENT)
+    offset = _numbers(operations["offset"], none=ABSENT)
     part, partitions = _parts(operations)
     if heads is None or part is None:
         return None
-    impossible = ((offset < 0) & (offset != _ABSENT)) | (offset > OFFSET_MAX)
+    impossible = ((offset < 0) & (offset != ABSENT)) | (offset > OFFSET_MAX)
     turn = _turn_of_rows(heads, len(part))
     if (part != part[heads][turn]).any():
         return None
@@ -136,10 +168,11 @@ def columns_of(operations: pa.Table) -> Columns | None:
     odd = np.zeros(len(partitions), np.bool_)
     odd[_unpaired(turns)] = True
     odd[part[impossible]] = True
+    odd[part[heads][_numbers(operations["slot"])[heads] != 0]] = True
     topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
     value = _codes(operations["value"])
     codes = _numbers_of(value)
-    silent = np.flatnonzero((turns.ok & ~turns.poll)[turn] & (codes < 0) & ~odd[part])
+    silent = np.flatnonzero((turns.ok & turns.produce)[turn] & (codes < 0) & ~odd[part])
     codes[silent] = codes[turns.first[turns.other[turn[silent]]] + silent - turns.first[turn[silent]]]
     return Columns(
         partitions=partitions,
@@ -150,13 +183,15 @@ def columns_of(operations: pa.Table) -> Columns | None:
         part=part,
         value=codes,
         offset=np.where(impossible, NONE, np.maximum(offset, NONE)),
+        hw=_numbers(operations["hw"], none=ABSENT),
         values=len(value.dictionary),
+        others=others,
         commits=commits,
     )
 
 
 def _heads(operations: pa.Table) -> Ints | None:
-    """The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process."""
+    # The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process.
     index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
@@ -177,10 +212,10 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
 
 
 def _unpaired(turns: Turns) -> Codes:
-    """Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row."""
+    # Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row.
     sizes = np.diff(turns.first)
     # An answer with more records than were sent: the walk decides which belong together.
-    longer = turns.ok & ~turns.poll & (sizes > sizes[turns.other])
+    longer = turns.ok & turns.produce & (sizes > sizes[turns.other])
     answers_nothing = ~turns.asks & (turns.other == NONE)
     order = np.argsort(turns.process, kind="stable")
     last_of_process = np.ones(len(order), np.bool_)
@@ -192,7 +227,8 @@ def _unpaired(turns: Turns) -> Codes:
 
 def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
     index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=0)
-    asks, f = _is(heads["type"], "invoke"), _is(heads["f"], "poll")
+    asks, f = _is(heads["type"], "invoke"), _numbers_of(_codes(heads["f"]))
+    produce = _is(heads["f"], "produce")
     order = np.argsort(process, kind="stable")
     one, two = order[:-1], order[1:]
     fits = asks[one] & ~asks[two] & (process[one] == process[two]) & (f[one] == f[two]) & (part[one] == part[two])
@@ -207,18 +243,27 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         part=part,
         first=first,
         process=process,
+        time_ns=_numbers(heads["time_ns"]),
         asks=asks,
-        poll=f,
+        produce=produce,
+        poll=_is(heads["f"], "poll"),
         ok=answered & _is(heads["type"], "ok"),
         failed=answered & _is(heads["type"], "fail"),
         other=other,
-        acks_all=(acks == -1)[asked],
-        once=_is(heads["delivery"], "once")[asked],
+        acks_all=produce & (acks == -1)[asked],
+        once=produce & _is(heads["delivery"], "once")[asked],
+        out_of_range=answered & _is(heads["type"], "fail") & _is(heads["error"], "OFFSET_OUT_OF_RANGE"),
     )
 
 
+def _named(operations: pa.Table) -> frozenset[PartitionKey]:
+    """The partitions that these rows name."""
+    topics, numbers = operations["topic"].to_pylist(), operations["partition"].to_pylist()
+    return frozenset(zip(topics, numbers, strict=True)) - {(None, None)}
+
+
 def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
-    """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
+    # The part of each row, and the partition of each part; None for the parts if a row has none or there are too many.
     topic = _codes(operations["topic"])
     codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
     if not len(codes):
@@ -237,7 +282,7 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
 
 
 def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
-    """The topic id of each part (None if its rows name none), and a flag for parts with several."""
+    # The topic id of each part (None if its rows name none), and a flag for parts with several.
     codes = _codes(column)
     code, names = _numbers_of(codes), codes.dictionary.to_pylist()
     named = np.flatnonzero(code >= 0)
@@ -255,14 +300,14 @@ def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
 
 
 def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Encode a text column with one dictionary for all its chunks."""
+    """Encode a text column of a table as numbers, with one dictionary for all its chunks."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole: pa.DictionaryArray = coded.unify_dictionaries().combine_chunks()
     return whole
 
 
 def _numbers_of(codes: pa.DictionaryArray) -> Codes:
-    """The code of each text, `NONE` for null; a new array that the caller may change."""
+    # The code of each text, `NONE` for null; a new array that the caller may change.
     found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
     return found
 

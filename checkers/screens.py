@@ -1,59 +1,47 @@
-"""Fast pre-checks on columns: if one shows that a checker would find nothing in a partition, the checker skips it.
+"""Fast pre-checks on columns: if one shows that a checker finds nothing in a partition's operations, the checker skips them.
 
-A screen may suspect a good partition, but never passes a bad one. The checker then walks the rows of suspected partitions only.
-Screens know neither cuts nor events, so partitions that have either are always walked.
+A screen may suspect a good partition, but never passes a bad one. The checker then walks the rows of suspected partitions only;
+of the others it reads the events alone. Screens know no cuts, so partitions that have any are always walked; so are partitions
+with events that the checker judges together with operations (`Checker.tied`).
 Each screen follows the rules of the checker that names it; `tests/checkers/test_screens.py` compares the two.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 import numpy as np
+import polars as pl
 
-from checkers.columns import NONE, OFFSET_BITS, Columns, Flags, Ints, packed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Screened:
-    """The result of a pre-check, for each partition: whether the checker must read it row by row, and the checker's counts.
-
-    The counts are valid for partitions that are not read.
-    """
-
-    suspect: Flags
-    counts: dict[str, Ints] = field(default_factory=dict)
+from checkers.calms import calms
+from checkers.checker import MS, Facts, deadline_ns
+from checkers.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
+from checkers.rows import OFFSET_MAX
 
 
-Screen = Callable[[Columns], Screened]
+def nothing(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect nothing: the checker reads no operations, or only those of partitions that are walked anyway."""
+    return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
 
 
-def offset_agreement(columns: Columns) -> Screened:
+def offset_agreement(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions where one offset has two values. Equal keys are neighbours in the sorted order."""
     keys, values = columns.by_offset
     differ = (keys[1:] == keys[:-1]) & (values[1:] != values[:-1])
     return Screened(suspect=columns.named(keys[1:][differ] >> OFFSET_BITS))
 
 
-def acked_loss(columns: Columns) -> Screened:
+def acked_loss(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions where a poll skips an offset that another answer gave to a client: without broker rows the only loss."""
     count = np.bincount(columns.promised >> OFFSET_BITS, minlength=len(columns.partitions))
     return Screened(suspect=_passes_over(columns), counts={"promised": count, "excused": np.zeros_like(count)})
 
 
-def polls(columns: Columns) -> Screened:
+def polls(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions where the offsets of one answer do not rise, or where a poll skips an offset that an answer gave."""
     turns = columns.turns
     told = turns.ok & (turns.poll | turns.acks_all)
     return Screened(suspect=_passes_over(columns) | columns.named(turns.part[told & ~_rises(columns)]))
 
 
-def committed_offsets(columns: Columns) -> Screened:
-    """Suspect nothing: without commits nothing can be found, and partitions with commits are always read row by row."""
-    return Screened(suspect=np.zeros(len(columns.partitions), np.bool_))
-
-
 def _passes_over(columns: Columns) -> Flags:
-    """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
+    # Find partitions with a poll that does not return exactly the known offsets from its position to its last record.
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
@@ -73,7 +61,7 @@ def _passes_over(columns: Columns) -> Flags:
 
 
 def _rises(columns: Columns) -> Flags:
-    """For each invocation or completion, whether its offsets rise from row to row."""
+    # For each invocation or completion, whether its offsets rise from row to row.
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]
@@ -81,14 +69,14 @@ def _rises(columns: Columns) -> Flags:
     return rises
 
 
-def order(columns: Columns) -> Screened:
+def order(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions with an acknowledgement out of order, or with a value that was read but not sent there before."""
     return Screened(suspect=_acknowledged_late(columns) | _read_unsent(columns))
 
 
 def _acknowledged_late(columns: Columns) -> Flags:
     turns, firsts = columns.turns, columns.turns.first[:-1]
-    acks = np.flatnonzero(turns.ok & ~turns.poll & turns.acks_all)
+    acks = np.flatnonzero(turns.ok & turns.acks_all)
     known = columns.offset >= 0
     highest = np.maximum.reduceat(columns.offset, firsts)[acks]
     lowest = np.minimum.reduceat(np.where(known, columns.offset, 1 << OFFSET_BITS), firsts)[acks]
@@ -124,7 +112,7 @@ def _read_unsent(columns: Columns) -> Flags:
     return suspect | columns.named(part[wrong])
 
 
-def duplicates(columns: Columns) -> Screened:
+def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions where a value was read at two offsets, or an idempotent producer's values are out of order."""
     turns = columns.turns
     read = columns.read[columns.offset[columns.read] >= 0]
@@ -142,3 +130,78 @@ def duplicates(columns: Columns) -> Screened:
     back = (found[1:] < found[:-1]) & (process[1:] == process[:-1]) & (part[1:] == part[:-1])
     zero = np.zeros(len(columns.partitions), np.int64)
     return Screened(suspect=suspect | columns.named(part[1:][back]), counts={"duplicates": zero})
+
+
+def monotonic_hw(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect partitions where an answer lies outside its bounds, or where what one consumer was told falls in any epoch."""
+    turns, firsts, part = columns.turns, columns.turns.first[:-1], columns.turns.part
+    answers = np.flatnonzero(turns.ok & ~turns.produce)
+    got = (columns.value >= 0) & (columns.offset >= 0)
+    asked = np.full(len(turns.index), NONE, np.int64)
+    asked[answers] = columns.offset[turns.first[turns.other[answers]]]
+    read = (turns.ok & turns.poll)[columns.turn] & got
+    wrong = read & ((columns.offset < asked[columns.turn]) | ((columns.hw != ABSENT) & (columns.offset >= columns.hw)))
+    suspect = columns.named(columns.part[wrong]) | columns.named(part[turns.out_of_range])
+    by_process = answers[np.lexsort((answers, turns.process[answers], part[answers]))]
+    new = np.ones(len(by_process), np.bool_)
+    new[1:] = (np.diff(turns.process[by_process]) != 0) | (np.diff(part[by_process]) != 0)
+    consumer = np.cumsum(new) - 1
+    # The end that a poll shows is behind its last record; that of a request for the end offset is its answer.
+    shown = np.maximum.reduceat(np.where(got, columns.offset + 1, 0), firsts)[by_process]
+    is_end = ~turns.poll[by_process]
+    end = np.where(is_end, np.maximum(columns.offset[firsts[by_process]], 0), shown)
+    told = is_end & (columns.offset[firsts[by_process]] != NONE)
+    suspect |= columns.named(part[by_process[told & (_highest_before(consumer, end) > end)]])
+    hint = columns.hw[firsts[by_process]]
+    hinted = turns.poll[by_process] & (hint != ABSENT)
+    suspect |= columns.named(part[by_process[hinted & ((hint < 0) | (hint > OFFSET_MAX))]])
+    kept = np.where(hinted, np.clip(hint, 0, OFFSET_MAX), 0)
+    return Screened(suspect=suspect | columns.named(part[by_process[hinted & (_highest_before(consumer, kept) > kept)]]))
+
+
+def _highest_before(group: Ints, value: Ints) -> Ints:
+    """The highest earlier value (0 or greater) in the group of each entry, 0 if there is none. Groups come in rising order."""
+    keys = (group.astype(np.int64) << OFFSET_BITS) + value
+    highest = np.zeros(len(keys), np.int64)
+    if len(keys):
+        highest[1:] = np.maximum.accumulate(keys)[:-1] - (group[1:] << OFFSET_BITS)
+    return np.maximum(highest, 0)
+
+
+def availability(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect partitions with a call without answer, without late acknowledgements, or with records that no final reader got."""
+    turns, suspect = columns.turns, np.zeros(len(columns.partitions), np.bool_)
+    deadline = deadline_ns(facts)
+    if deadline is None:
+        return Screened(suspect=suspect)
+    late = np.flatnonzero(turns.asks & turns.acks_all & (turns.time_ns >= deadline))
+    acknowledged = (turns.other[late] != NONE) & turns.ok[turns.other[late]]
+    suspect |= columns.named(turns.part[late]) & ~columns.named(turns.part[late[acknowledged]])
+    patience = facts.promise.request_timeout_ms * MS
+    suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
+    if facts.final_reads_at_ns is None:
+        return Screened(suspect=suspect)
+    told = columns.told[turns.time_ns[columns.turn[columns.told]] <= facts.final_reads_at_ns]
+    asked_at = turns.time_ns[turns.other[columns.turn[columns.read]]]
+    final = columns.read[(asked_at >= facts.final_reads_at_ns) & (columns.offset[columns.read] >= 0)]
+    unseen = told[~np.isin(_keys(columns, told), _keys(columns, final))]
+    return Screened(suspect=suspect | columns.named(columns.part[unseen]))
+
+
+def _keys(columns: Columns, rows: Ints) -> Ints:
+    return packed(columns.part[rows], columns.offset[rows])
+
+
+def progress(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect partitions where no write of a calm was acknowledged."""
+    turns, healed = columns.turns, facts.healed_at_ns
+    suspect = np.zeros(len(columns.partitions), np.bool_)
+    if healed is None:
+        return Screened(suspect=suspect)
+    acked = turns.part[turns.ok & turns.produce & (turns.time_ns < healed)]
+    writes = np.flatnonzero(turns.acks_all & ~turns.asks & (turns.other != NONE))
+    invoked = turns.time_ns[turns.other[writes]]
+    for start, end in calms(shared, facts):
+        tried = writes[(invoked >= start) & (turns.time_ns[writes] < end)]
+        suspect |= columns.named(turns.part[tried]) & ~columns.named(turns.part[tried[turns.ok[tried]]])
+    return Screened(suspect=suspect, counts={"acked_under_faults": np.bincount(acked, minlength=len(suspect))})

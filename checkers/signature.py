@@ -172,11 +172,12 @@ def _step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
     before = events.filter(pl.col("index") <= place.row)
     if place.topic is None:
         return _last(before) if place.is_event else f"answer:{place.kind}"
-    here = before.filter((pl.col("topic") == place.topic) & (pl.col("partition") == place.partition))
+    here = before.filter(pl.col("topic").eq_missing(place.topic) & pl.col("partition").eq_missing(place.partition))
     if not place.is_event:
         return _last(here, first=first) or f"answer:{place.kind}"
     if place.kind in (K.HW, K.APPEND):
-        return f"{place.kind}:{place.detail or ''}{_change_in_flight(here.filter(pl.col('node') == place.node))}"
+        own = here.filter(pl.col("node").eq_missing(place.node))
+        return f"{place.kind}:{place.detail or ''}{_change_in_flight(own)}"
     return _last(here) or place.kind
 
 

@@ -1,163 +1,41 @@
-"""Judge one run in this process: run every checker on every group of rows, the ledger of lost records first.
-
-In a large history, partitions that a screen passes (`checkers.screens`) are not walked, and their rows never become frames.
-"""
-
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property
+"""Judge one run in this process: run every checker on every group of rows, the ledger of lost records first."""
 
 import polars as pl
-import pyarrow as pa
 
-from checkers.checker import PARTITION, Checker, Facts, Group, apply, facts_of, groups, promised
-from checkers.columns import COMMITS, NAMES, Columns, columns_of
-from checkers.identity import LOOKS
+from checkers import parts
+from checkers.checker import Checker, Facts, facts_of
+from checkers.columns import NAMES
 from checkers.registry import ALL
-from checkers.screens import Screened
-from checkers.verdict import Cut, Findings, Verdict, merge
-from history.event import EventKind
+from checkers.screening import SCREENED_MIN, Rows, findings, without_collector
+from checkers.verdict import Verdict, merge
 from history.history import History
-
-SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
-
-_Keep = Callable[[pl.DataFrame], pl.DataFrame]
-_Key = tuple[str | None, int | None]
 
 
 def judge(history: History, checkers: tuple[Checker, ...] = ALL, *, screened_min: int = SCREENED_MIN) -> Verdict:
-    """The verdict of one recorded run."""
-    run = _Run(
-        rows=history.operation_rows,
+    """The verdict of one recorded run. A run that is stored in parts is judged part by part, in bounded memory."""
+    if history.manifest.parts:
+        return parts.judge(history, checkers, screened_min=screened_min)
+    run = Rows(
+        count=history.operation_rows,
         operations=lambda: history.operations_frame,
         kept=history.operations_kept,
         events=history.events_frame,
         coded=lambda: history.operations_of(NAMES),
         screened_min=screened_min,
     )
-    with _without_collector():
-        return merge(_findings(run, facts_of(history.manifest), checkers))
+    with without_collector():
+        return merge(findings(run, facts_of(history.manifest), checkers))
 
 
 def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, checkers: tuple[Checker, ...] = ALL) -> Verdict:
     """The verdict of a run given as frames with the columns of `history.schema`."""
-    run = _Run(
-        rows=operations.height,
+    run = Rows(
+        count=operations.height,
         operations=lambda: operations,
         kept=lambda keep: keep(operations),
         events=events,
         coded=lambda: operations.select(NAMES).to_arrow(),
         screened_min=SCREENED_MIN,
     )
-    with _without_collector():
-        return merge(_findings(run, facts, checkers))
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Turn the garbage collector off in this context: rows form no cycles, and collecting would double the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-class _Run:
-    """The rows of a run in the forms that checkers need (frames, groups, arrays), each made on first use."""
-
-    def __init__(
-        self,
-        *,
-        rows: int,
-        operations: Callable[[], pl.DataFrame],
-        kept: Callable[[_Keep], pl.DataFrame],
-        events: pl.DataFrame,
-        coded: Callable[[], pa.Table],
-        screened_min: int,
-    ) -> None:
-        self._operations = operations
-        self._kept = kept
-        self.events = events
-        self._coded = coded
-        self._screened = rows >= screened_min
-        self._groups: dict[tuple[str, ...], list[Group]] = {}
-        self._some: dict[_Key, Group] = {}
-
-    def groups(self, group_by: tuple[str, ...]) -> list[Group]:
-        """Return all groups of rows of the run for these group columns."""
-        if group_by not in self._groups:
-            self._groups[group_by] = groups(self._operations(), self.events, group_by)
-        return self._groups[group_by]
-
-    def some(self, keys: set[_Key]) -> list[Group]:
-        """Return the groups of rows of these partitions."""
-        missing = sorted(keys - self._some.keys(), key=str)
-        if missing:
-            wanted = pl.DataFrame(missing, schema={"topic": pl.String, "partition": pl.Int64}, orient="row")
-            operations, events = self._kept(lambda rows: _of(rows, wanted)), _of(self.events, wanted)
-            self._some.update(zip(missing, groups(operations, events, PARTITION), strict=True))
-        return [self._some[key] for key in sorted(keys, key=str)]
-
-    @cached_property
-    def columns(self) -> Columns | None:
-        """The arrays for the pre-checks; None if the run is small or not regular (`columns_of`)."""
-        return columns_of(self._coded()) if self._screened else None
-
-    @cached_property
-    def spoken_of(self) -> pl.DataFrame:
-        """For each partition that events name, the kinds of its events and their topic ids; null: events about all partitions."""
-        acted = pl.col("topic_id").filter(~pl.col("kind").is_in(LOOKS)).drop_nulls()
-        return self.events.group_by(PARTITION).agg(pl.col("kind").unique(), acted.unique())
-
-
-def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of these partitions, and the rows that belong to every group."""
-    about_all = frame.filter(pl.all_horizontal(pl.col(PARTITION).is_null()))
-    return pl.concat([frame.join(wanted, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
-
-
-def _findings(run: _Run, facts: Facts, checkers: tuple[Checker, ...]) -> list[Findings]:
-    found: list[Findings] = []
-    cuts: tuple[Cut, ...] = ()
-    for phase in ("ledger", "others"):
-        for checker in checkers:
-            if checker.phase == phase:
-                found.extend(_of_checker(run, checker, facts, cuts))
-        cuts = tuple(sorted(cut for findings in found for cut in findings.cuts))
-    return found
-
-
-def _of_checker(run: _Run, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]) -> Iterator[Findings]:
-    if checker.screen is None or run.columns is None:
-        yield from (apply(checker, group, facts, cuts) for group in run.groups(checker.group_by))
-        return
-    columns, screened = run.columns, checker.screen(run.columns)
-    walked = _walked(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
-    yield from (apply(checker, group, facts, cuts) for group in run.some(walked))
-    passed = [at for at, key in enumerate(columns.partitions) if key not in walked]
-    yield Findings(counts={name: int(count[passed].sum()) for name, count in screened.counts.items()} if passed else {})
-
-
-def _walked(run: _Run, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
-    """Return the partitions that a checker must read row by row, because its pre-check proves nothing about them."""
-    columns = run.columns
-    assert columns is not None
-    known = {key for key in columns.partitions if promised(facts, key[0]) is not None}
-    numbers = {key: number for number, key in enumerate(columns.partitions)}
-    walked: set[_Key] = {key for key, at in numbers.items() if screened.suspect[at] or columns.odd[at] or key not in known}
-    if set(checker.operations) & set(COMMITS):
-        walked |= columns.commits
-    read = {str(kind) for kind in checker.events}
-    for topic, partition, kinds, topic_ids in run.spoken_of.iter_rows():
-        if topic is None and partition is None:
-            walked |= numbers.keys() if read & set(kinds) else set()
-            continue
-        key = (topic, partition)
-        ids = {*topic_ids, *((columns.topic_ids[numbers[key]],) if key in numbers else ())} - {None}
-        if read & set(kinds) or len(ids) > 1 or EventKind.TOPIC_DELETED in kinds:
-            walked.add(key)
-    return walked
+    with without_collector():
+        return merge(findings(run, facts, checkers))

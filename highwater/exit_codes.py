@@ -46,7 +46,7 @@ WORDS: dict[ExitCode, str] = {
 
 
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    """The code of highest precedence; VALID if there are no codes."""
+    """The exit code of highest precedence; VALID if there are no codes."""
     return min(codes, key=PRECEDENCE.index, default=ExitCode.VALID)
 
 

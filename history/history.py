@@ -20,6 +20,9 @@ from history import digest, parquet, schema
 from history.event import ClusterEvent, EventKind
 from history.manifest import RunManifest
 from history.op import Operation, OpType
+from history.schema import TableName
+
+INDEX_MAX = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):
@@ -39,7 +42,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 class History:
     """The recorded history of one run. `operations` and `events` are in the order of `index` (and slot)."""
 
-    _files: tuple[Path, Path] | None = None  # Parquet files of operations and events that were not read yet
+    _files: tuple[Sequence[Path], Sequence[Path]] | None = None  # Parquet files of both tables; rows are read on demand
 
     def __init__(
         self, manifest: RunManifest, *, operations: Sequence[Operation] = (), events: Sequence[ClusterEvent] = ()
@@ -58,12 +61,39 @@ class History:
         return history
 
     @classmethod
-    def stored(cls, manifest: RunManifest, *, operations: Path, events: Path) -> "History":
-        """Make a history from Parquet files that passed `history.parquet.check`. They are read on demand."""
+    def stored(cls, manifest: RunManifest, *, operations: Sequence[Path], events: Sequence[Path]) -> "History":
+        """Make a history from Parquet files that passed `history.parquet.check`, one of each table or one for each part.
+
+        They are read on demand.
+        """
         history = cls.__new__(cls)
         history.manifest = manifest
         history._files = (operations, events)
         return history
+
+    def part(self, number: int) -> "History":
+        """One part of a history that is stored in parts (`manifest.parts`)."""
+        assert self._files is not None
+        operations, events = self._files
+        return History.stored(self.manifest, operations=operations[number : number + 1], events=events[number : number + 1])
+
+    def index_ranges(self, rows_max: int) -> list[tuple[int, int]]:
+        """Cut the index of a stored history into ranges (first, last) of about `rows_max` rows. Reads the footers."""
+        files = [path for paths in self._files or () for path in paths]
+        groups = sorted((rows.first, rows.rows) for path in files for rows in parquet.indexed_rows(path))
+        starts, held = [0], 0
+        for first, rows in groups:
+            if held + rows > rows_max and first > starts[-1]:
+                starts.append(first)
+                held = 0
+            held += rows
+        return list(zip(starts, [start - 1 for start in starts[1:]] + [INDEX_MAX], strict=True))
+
+    def between(self, table: TableName, first: int, last: int, names: Sequence[str]) -> list[pa.Table]:
+        """Some columns of the rows of a range of the index, file by file, `last` included. Reads only their row groups."""
+        assert self._files is not None
+        paths = self._files[0] if table == "operations" else self._files[1]
+        return [found for path in paths if (found := parquet.read_between(path, table, first, last, names)).num_rows]
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -78,18 +108,22 @@ class History:
     @cached_property
     def operations_table(self) -> pa.Table:
         """The operations as an Arrow table."""
-        return parquet.read(self._files[0], "operations") if self._files else schema.to_table("operations", self.operations)
+        if self._files:
+            return _in_order([parquet.read(path, "operations") for path in self._files[0]], ("index", "slot"))
+        return schema.to_table("operations", self.operations)
 
     @cached_property
     def events_table(self) -> pa.Table:
         """The events as an Arrow table."""
-        return parquet.read(self._files[1], "events") if self._files else schema.to_table("events", self.events)
+        if self._files:
+            return _in_order([parquet.read(path, "events") for path in self._files[1]], ("index",))
+        return schema.to_table("events", self.events)
 
     @property
     def operation_rows(self) -> int:
         """The number of rows of the operations. Reads only the footer of a file that was not read yet."""
         if self._files and "operations_table" not in self.__dict__:
-            return parquet.check(self._files[0], "operations")
+            return sum(parquet.check(path, "operations") for path in self._files[0])
         return len(self.operations) if "operations" in self.__dict__ else self.operations_table.num_rows
 
     @property
@@ -98,15 +132,18 @@ class History:
         return len(self.operations_of(("index",))["index"].unique())
 
     def operations_of(self, names: Sequence[str]) -> pa.Table:
-        """Select columns of the operations. Of a file that was not read yet, read only these, with dictionaries for texts."""
+        """Select columns of the operations. Of a file that was not read yet, read only these, with dictionaries for texts.
+
+        Rows of several files come file by file.
+        """
         if self._files and "operations_table" not in self.__dict__:
-            return parquet.read_columns(self._files[0], "operations", names)
+            return pa.concat_tables(parquet.read_columns(path, "operations", names) for path in self._files[0])
         return self.operations_table.select(names)
 
     def operations_kept(self, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """Return the operation rows that `keep` selects. A file that was not read yet is read and filtered part by part."""
         if self._files and "operations_table" not in self.__dict__:
-            kept = [keep(schema.to_frame(part)) for part in parquet.parts(self._files[0], "operations")]
+            kept = [keep(schema.to_frame(rows)) for path in self._files[0] for rows in parquet.parts(path, "operations")]
             return pl.concat(kept) if kept else self.operations_frame
         return keep(self.operations_frame)
 
@@ -165,6 +202,11 @@ class History:
         rows: dict[int, tuple[Operation, ...] | ClusterEvent] = dict(by_index(self.operations))
         rows.update((event.index, event) for event in self.events)
         return rows
+
+
+def _in_order(tables: list[pa.Table], by: tuple[str, ...]) -> pa.Table:
+    """Join the tables of the parts of a history, sorted."""
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by([(name, "ascending") for name in by])
 
 
 def by_index(operations: Sequence[Operation]) -> Iterator[tuple[int, tuple[Operation, ...]]]:

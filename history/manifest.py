@@ -35,6 +35,18 @@ class MessageCount(Struct, frozen=True, kw_only=True):
     count: int
 
 
+class StoredPart(Struct, frozen=True, kw_only=True):
+    """A part of a history that is too large for one pair of tables: all rows of some partitions, or the rows without a partition.
+
+    The part has its rows in operations/<name>.parquet and events/<name>.parquet.
+    """
+
+    name: str
+    partitions: tuple[tuple[str | None, int | None], ...]  # sorted; empty for the rows without a partition
+    operation_rows: int
+    event_rows: int
+
+
 class RunManifest(Struct, frozen=True, kw_only=True):
     """The facts about one run beside its rows: everything else that a checker may know. Checkers never see the plan."""
 
@@ -62,6 +74,8 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     digest: str = ""  # of the rows (history.digest); empty where it was not computed
     operation_rows: int | None = None  # rows in the stored table; None for a history that was not stored
     event_rows: int | None = None
+    files: dict[str, str] = {}  # SHA-256 of each stored table file, by name; empty where the history was not stored
+    parts: tuple[StoredPart, ...] = ()  # of a large history, which has no tables as a whole; the first: rows without a partition
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0
     events_handled: int = 0

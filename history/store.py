@@ -5,27 +5,31 @@
     history.jsonl        the journal: only while the run is being recorded, or after it was killed
     operations.parquet   the history of a finished run
     events.parquet
+    operations/ events/  instead of the two tables: the parts of a large history (history.parts)
     verdict.json  report.html  ...    derived from the history later
 
 A file is written under a temporary name and renamed, so it is never partial. The manifest is replaced last: a folder whose
-manifest says "completed" holds everything. The manifest counts the rows of the tables and has their digest. Tables that do not
-fit it (of another run, or with rows cut off) are refused, because half a history would be judged like a whole one.
+manifest says "completed" holds everything. The manifest has the SHA-256 and the number of rows of each table file, and the digest
+of all rows. Tables that do not fit it (of another run, edited, or with rows cut off) are refused, because half a history would be
+judged like a whole one.
 """
 
+import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from history import jsonl, parquet, versions
+from history import jsonl, parquet, parts, versions
 from history.errors import HistoryError
 from history.history import History
-from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest
+from history.manifest import READ_VERSIONS, SCHEMA_VERSION, RunManifest, StoredPart
 from history.recorder import Recorder
-from history.schema import unread_version
+from history.schema import TableName, unread_version
 
 MANIFEST = "manifest.json"
 PLAN = "plan.yaml"
@@ -36,6 +40,9 @@ VERDICT = "verdict.json"
 REPORT = "report.html"
 
 _FILES = (MANIFEST, VERDICT, REPORT, OPERATIONS, EVENTS, JOURNAL, PLAN)
+SPLIT_ROWS = 2_000_000  # a history with more rows is stored in parts
+_SUFFIX = ".parquet"
+_TABLES: tuple[tuple[TableName, str], ...] = (("operations", OPERATIONS), ("events", EVENTS))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -88,6 +95,7 @@ class RunWriter:
         # Files of an earlier run in the same folder must not be taken for files of this run.
         for name in _FILES:
             (directory / name).unlink(missing_ok=True)
+        _remove_parts(directory)
         started = msgspec.structs.replace(manifest, outcome="incomplete")
         write_file(directory / PLAN, plan)
         write_file(directory / MANIFEST, encode_manifest(started))
@@ -108,15 +116,64 @@ class RunWriter:
         self._journal.close(complete=False)
 
 
-def save(directory: Path, history: History) -> None:
-    """Write a history as the Parquet files and the manifest of a run folder."""
-    digest = history.manifest.digest
-    write_file(directory / OPERATIONS, parquet.encode(history.operations_table, digest=digest))
-    write_file(directory / EVENTS, parquet.encode(history.events_table, digest=digest))
-    counted = msgspec.structs.replace(
-        history.manifest, operation_rows=history.operations_table.num_rows, event_rows=history.events_table.num_rows
+def save(directory: Path, history: History, *, split_rows: int = SPLIT_ROWS, part_rows: int = parts.PART_ROWS) -> None:
+    """Write a history as the Parquet files and the manifest of a run folder.
+
+    A history of more than `split_rows` rows is written in parts of about `part_rows` rows.
+    """
+    operations, events, digest = history.operations_table, history.events_table, history.manifest.digest
+    _remove_parts(directory)
+    if operations.num_rows + events.num_rows > split_rows:
+        cut = enumerate(parts.cut(operations, events, part_rows=part_rows))
+        stored = [save_part(directory, number, part, digest=digest) for number, part in cut]
+        save_manifest_of_parts(directory, history.manifest, stored)
+        return
+    write_file(directory / OPERATIONS, parquet.encode(operations, digest=digest))
+    write_file(directory / EVENTS, parquet.encode(events, digest=digest))
+    counts = {"operation_rows": operations.num_rows, "event_rows": events.num_rows}
+    _save_manifest(directory, msgspec.structs.replace(history.manifest, **counts, parts=()))
+
+
+def save_part(directory: Path, number: int, part: parts.Part, *, digest: str = "") -> StoredPart:
+    """Write the tables of one part. Part 0 holds the rows without a partition. Afterwards call `save_manifest_of_parts`."""
+    stored = StoredPart(
+        name=parts.part_name(number),
+        partitions=part.partitions,
+        operation_rows=part.operations.num_rows,
+        event_rows=part.events.num_rows,
     )
-    write_file(directory / MANIFEST, encode_manifest(counted))
+    for (table, _), rows in zip(_TABLES, (part.operations, part.events), strict=True):
+        write_file(directory / _part_file(table, stored), parquet.encode(rows, digest=digest, group_rows=parts.GROUP_ROWS))
+    return stored
+
+
+def save_manifest_of_parts(directory: Path, manifest: RunManifest, stored: Sequence[StoredPart]) -> None:
+    """Write the manifest of a history whose parts are all written; they replace the tables of an earlier history there."""
+    operations, events = (sum(rows) for rows in zip(*((part.operation_rows, part.event_rows) for part in stored), strict=True))
+    counts = {"operation_rows": operations, "event_rows": events}
+    _save_manifest(directory, msgspec.structs.replace(manifest, **counts, parts=tuple(stored)))
+    for _, name in _TABLES:
+        (directory / name).unlink(missing_ok=True)
+
+
+def _save_manifest(directory: Path, manifest: RunManifest) -> None:
+    """Write the manifest of a history whose tables are written, with the SHA-256 of each file."""
+    files = {name: sha256_of(directory / name) for table, _ in _TABLES for name in _table_files(manifest, table)}
+    write_file(directory / MANIFEST, encode_manifest(msgspec.structs.replace(manifest, files=files)))
+
+
+def _remove_parts(directory: Path) -> None:
+    for table, _ in _TABLES:
+        shutil.rmtree(directory / table, ignore_errors=True)
+
+
+def _table_files(manifest: RunManifest, table: TableName) -> list[str]:
+    """The files of a table of a stored run, by name relative to its folder: one, or one for each part."""
+    return [_part_file(table, part) for part in manifest.parts] or [dict(_TABLES)[table]]
+
+
+def _part_file(table: TableName, part: StoredPart) -> str:
+    return f"{table}/{part.name}{_SUFFIX}"
 
 
 def encode_manifest(manifest: RunManifest) -> bytes:
@@ -127,15 +184,32 @@ def encode_manifest(manifest: RunManifest) -> bytes:
 def load_manifest(directory: Path) -> RunManifest:
     """Read the manifest of a run folder as stored. Raises HistoryError where it is absent, foreign or of an unknown version."""
     path = directory / MANIFEST
+    _refuse_special(path)
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=RunManifest)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HistoryError(f"{path}: not the manifest of a run: {error}") from error
     if manifest.schema_version not in READ_VERSIONS:
         raise HistoryError(f"{path}: {unread_version(manifest.schema_version)}")
+    complaint = _complaint_on_parts(manifest)
+    if complaint is not None:
+        raise HistoryError(f"{path}: {complaint}")
     return manifest
+
+
+def _complaint_on_parts(manifest: RunManifest) -> str | None:
+    """Why the parts of a manifest are not those of one history; None where they are, or where there are none."""
+    for part in manifest.parts:
+        complaint = name_complaint(part.name)
+        if complaint is not None:
+            return f"name of a part {complaint}"
+    names = [part.name for part in manifest.parts]
+    partitions = [partition for part in manifest.parts for partition in part.partitions]
+    if len(names) != len(set(names)) or len(partitions) != len(set(partitions)):
+        return "a part or a partition is listed twice"
+    return "the first part has partitions" if manifest.parts and manifest.parts[0].partitions else None
 
 
 def is_finished(directory: Path) -> bool:
@@ -143,12 +217,6 @@ def is_finished(directory: Path) -> bool:
     counts.
     """
     return not (directory / JOURNAL).exists() or load_manifest(directory).outcome != "incomplete"
-
-
-def is_current(directory: Path) -> bool:
-    """Whether the manifest and the tables of a finished run are of this schema version and not of an earlier one."""
-    version = load_manifest(directory).schema_version
-    return version == SCHEMA_VERSION and all(parquet.is_current(directory / name) for name in (OPERATIONS, EVENTS))
 
 
 def load_run(directory: Path) -> History:
@@ -159,30 +227,75 @@ def load_run(directory: Path) -> History:
     manifest = load_manifest(directory)
     if not is_finished(directory):
         return jsonl.read_interrupted(directory / JOURNAL)
-    operations, events = directory / OPERATIONS, directory / EVENTS
-    check_rows(directory, manifest, operations=parquet.check(operations, "operations"), events=parquet.check(events, "events"))
-    history = History.stored(manifest, operations=operations, events=events)
-    # Files written for this digest need not be read to verify it: their pages have checksums. The rows of other files may be the
-    # same, so their digest is computed.
-    as_written = all(parquet.digest_of(path) == manifest.digest for path in (operations, events))
-    if manifest.digest and not as_written:
+    for table, _ in _TABLES:
+        for name in _table_files(manifest, table):
+            _refuse_special(directory / name)
+    for part in manifest.parts:
+        check_part(directory, manifest, part)
+    if not manifest.parts:
+        _check_files(directory, manifest, manifest, (OPERATIONS, EVENTS))
+    history = _stored(directory, manifest)
+    # Files that were written for this digest need not be read to verify it: the manifest has their SHA-256, and in older runs
+    # their pages have checksums. The rows of other files may be the same, so their digest is computed.
+    files = [directory / name for table, _ in _TABLES for name in _table_files(manifest, table)]
+    if manifest.digest and any(parquet.digest_of(path) != manifest.digest for path in files):
         found = versions.digest_in(manifest.schema_version, history.operations, history.events)
         if found != manifest.digest:
             raise _foreign_tables(directory, f"rows of digest {manifest.digest}", found)
     if manifest.schema_version == SCHEMA_VERSION:
         return history
-    return History.stored(versions.upgraded_manifest(manifest, history.digest), operations=operations, events=events)
+    return _stored(directory, versions.upgraded_manifest(manifest, history.digest))
 
 
-def check_rows(directory: Path, manifest: RunManifest, *, operations: int, events: int) -> None:
-    """Raise HistoryError unless the tables have as many rows as the manifest counts. A manifest without counts fits all."""
-    for what, said, found in (("operations", manifest.operation_rows, operations), ("events", manifest.event_rows, events)):
-        if said is not None and said != found:
-            raise _foreign_tables(directory, f"{said} rows of {what}", str(found))
+def load_parts(directory: Path) -> History:
+    """Read a history that is stored in parts, without a look at its tables: call `check_part` for each part that is read."""
+    manifest = load_manifest(directory)
+    if not manifest.parts or manifest.schema_version != SCHEMA_VERSION:
+        raise HistoryError(f"{directory}: the history is not stored in parts of schema version {SCHEMA_VERSION}")
+    return _stored(directory, manifest)
+
+
+def _stored(directory: Path, manifest: RunManifest) -> History:
+    operations, events = ([directory / name for name in _table_files(manifest, table)] for table, _ in _TABLES)
+    return History.stored(manifest, operations=operations, events=events)
+
+
+def check_part(directory: Path, manifest: RunManifest, part: StoredPart) -> None:
+    """Raise HistoryError unless the files of a part are those of the manifest, fit the schema and have the rows it counts."""
+    _check_files(directory, manifest, part, tuple(_part_file(table, part) for table, _ in _TABLES))
+
+
+def _check_files(directory: Path, manifest: RunManifest, stated: RunManifest | StoredPart, names: tuple[str, ...]) -> None:
+    """As `check_part`, for a file of each table. A manifest without row counts or without `files` fits all."""
+    found = [parquet.check(directory / name, table) for name, (table, _) in zip(names, _TABLES, strict=True)]
+    for (what, _), said, rows in zip(_TABLES, (stated.operation_rows, stated.event_rows), found, strict=True):
+        if said is not None and said != rows:
+            raise _foreign_tables(directory, f"{said} rows of {what}", str(rows))
+    for name in names if manifest.files else ():
+        said_hash, hash = manifest.files.get(name, "of no file"), sha256_of(directory / name)
+        if said_hash != hash:
+            said_short = f"whose SHA-256 is {said_hash:.16}"
+            raise HistoryError(f"{directory / name}: not the file of the manifest, {said_short}, not {hash:.16}")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex. Takes about 1 ms a MB. Raises HistoryError where the file cannot be read."""
+    _refuse_special(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _foreign_tables(directory: Path, said: str, found: str) -> HistoryError:
     return HistoryError(f"{directory}: the tables do not belong to the manifest: it says {said}, they hold {found}")
+
+
+def _refuse_special(path: Path) -> None:
+    """Raise HistoryError for a pipe, a device or a folder: opening a pipe would wait forever."""
+    if os.path.exists(path) and not os.path.isfile(path):  # unlike the methods of Path, these never raise
+        raise HistoryError(f"{path}: cannot be read: not a regular file")
 
 
 def load(path: Path) -> History:
@@ -197,8 +310,15 @@ def load(path: Path) -> History:
 
 
 def find_runs(path: Path) -> tuple[Path, ...]:
-    """The run folders at or below a path, sorted. Raises HistoryError where there is none."""
-    found = tuple(sorted(manifest.parent for manifest in path.rglob(MANIFEST)))
+    """The run folders at or below a path, sorted. Raises HistoryError where there is none.
+
+    A folder that cannot be listed is taken for a run, so that reading it says why.
+    """
+    unreadable: list[Path] = []
+    # Unlike `rglob`, `walk` also finds a manifest that is a broken link.
+    walked = os.walk(path, onerror=lambda error: unreadable.append(Path(error.filename)))
+    found = [Path(folder) for folder, folders, files in walked if MANIFEST in (*folders, *files)]
+    found += [folder for folder in unreadable if folder.is_dir()]
     if not found:
         raise HistoryError(f"{path}: no run is stored here" if path.exists() else f"{path}: no such folder")
-    return found
+    return tuple(sorted(found))

@@ -1,1 +1,1 @@
-"""Judging stored runs on Spark with the functions of `checkers`. Only `highwater judge --spark` imports this folder."""
+"""Do work as items with a ledger, in local processes or on Spark; the files and tables of a dataset of runs."""

@@ -1,6 +1,7 @@
 """The ledger of a piece of work: one row for each finished item, in a file of its own.
 
     <ledger>/<key>.json    a row; its presence means that the item is finished and all that it wrote is whole
+    <ledger>/<key>.last    the last attempt that Spark permits has begun; holds its number
 
 A worker writes the row of an item last. What has no row is done again, and a key has one row however often it was done. So the
 rows on disk, and not what a worker reports, are the result of the work: a killed worker, executor or driver loses nothing.
@@ -17,6 +18,7 @@ from pipeline.errors import PipelineError
 from pipeline.storage import Storage
 
 _ROW = ".json"
+_MARK = ".last"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 State = Literal["done", "failed", "late"]
@@ -78,3 +80,16 @@ class Ledger:
     def forget(self, keys: set[str]) -> None:
         """Delete the rows of these items, so that they are done again."""
         self._storage.delete(key + _ROW for key in sorted(keys))
+
+    def mark(self, key: str, attempt: int) -> None:
+        """Note that the last permitted attempt at an item begins, in case it kills its worker."""
+        self._storage.write(key + _MARK, str(attempt).encode())
+
+    def marks(self) -> dict[str, int]:
+        """The items with a mark, and the number of the marked attempt."""
+        marked = [name for name in self._storage.names() if name.endswith(_MARK)]
+        return {name.removesuffix(_MARK): int(self._storage.read(name)) for name in marked}
+
+    def clear_marks(self, *keys: str) -> None:
+        """Delete the marks of these items."""
+        self._storage.delete(key + _MARK for key in keys)

@@ -1,8 +1,7 @@
-"""The only builder of a SparkSession, and the only module that knows the requirements of Spark.
+"""The only builder of a SparkSession, and the only module that knows the requirements and settings of Spark.
 
-It chooses Java and Python and splits work by cores, not by bytes, because judging is bound by the processor and runs are small. A
-session takes 5 to 15 s to start, so it is made once and passed on. On a master other than `local` the executors need this
-distribution with its `spark` extra, and a file system shared with the driver.
+It chooses Java, Python and settings that fit jobs of hours: work is split by cores, not by bytes, because judging is bound by the
+processor and runs are small. A session takes 5 to 15 s to start, so it is made once and passed on.
 
 This module can be imported without PySpark and Java; `missing` reports what is absent.
 """
@@ -12,11 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pipeline.errors import PipelineError
 
@@ -27,7 +28,57 @@ JAVA_MIN = 17
 JAVA_ANSWERS_WITHIN_S = 30
 _PACKAGE = Path(__file__).parent
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 and older report 1.8
-_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|yarn|(spark|k8s)://.+")
+SUBMITTED = "submitted"  # the master that `spark-submit` was given
+TASK_FAILURES_MAX = 4
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,(\d+))?\])?")
+_MASTER = re.compile(r"local-cluster\[\d+,\d+,\d+\]|yarn|submitted|(spark|k8s)://.+")
+_LOGGING = _PACKAGE / "log4j2.properties"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_PYTHON = "spark.pyspark.python"
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_FORMS = {
+    "a size such as 512m or 2g": re.compile(r"\d+[kmgt]b?", re.IGNORECASE),
+    "a time such as 30s or 5min": re.compile(r"\d+(us|ms|s|m|min|h|d)"),
+    "true or false": re.compile(r"true|false"),
+    "a whole number": re.compile(r"\d+"),
+}
+
+
+class Setting(Struct, frozen=True):
+    """A setting of Spark that every session starts with, unless `--spark-conf` gives another value."""
+
+    key: str
+    value: str
+    why: str
+
+
+SETTINGS = (
+    Setting("spark.driver.memory", "1g", "memory of the driver's JVM; the ledger is read in Python, so it stays small"),
+    Setting("spark.executor.memory", "1g", "memory of an executor's JVM; the Python workers are beside it"),
+    Setting(
+        "spark.executor.memoryOverhead", "2g", "memory for the Python workers of an executor, where YARN or Kubernetes counts it"
+    ),
+    Setting(
+        "spark.network.timeout", "600s", "an executor that does not answer this long is dead; one that ends is noticed at once"
+    ),
+    Setting("spark.executor.heartbeatInterval", "30s", "how often an executor reports to the driver"),
+    Setting("spark.task.maxFailures", str(TASK_FAILURES_MAX), "how often one task may fail before the job ends"),
+    Setting("spark.excludeOnFailure.enabled", "false", "one item that kills its worker must not exclude a machine"),
+    Setting("spark.speculation", "false", "a second copy of a slow task would only do its items twice"),
+    Setting("spark.python.worker.reuse", "true", "a Python worker imports Polars and the checkers once"),
+    Setting(
+        "spark.sql.adaptive.enabled",
+        "false",
+        "adaptive plans merge partitions of few bytes: ten small runs would become one task",
+    ),
+    Setting("spark.ui.enabled", "false", "no web page of Spark"),
+    Setting("spark.ui.showConsoleProgress", "false", "no progress bar of Spark"),
+    Setting(
+        "spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark starts a worker for each core, and thread pools would compete for it"
+    ),
+)
+
+_DEFAULTS = {setting.key: setting.value for setting in SETTINGS}
 
 
 def missing() -> str | None:
@@ -59,16 +110,48 @@ def _java_version(java: str) -> int | None:
     return int(found[1]) if found else None
 
 
-@contextmanager
-def session(master: str = "local[*]") -> "Iterator[SparkSession]":
-    """Start a Spark session and stop it when the context ends. Inside another session, yield that one and leave it running.
+def parse_conf(texts: Sequence[str]) -> dict[str, str]:
+    """Parse settings of Spark given as `key=value`, the later one counts. Raises PipelineError for a text that is none."""
+    conf = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not re.fullmatch(r"spark\.[A-Za-z0-9._-]+", key) or not value:
+            raise PipelineError(f"a Spark setting is key=value with a key that begins with spark., not {text!r}")
+        if key == "spark.master":
+            raise PipelineError("the master of Spark is not a setting; give it as --spark MASTER")
+        form = next((form for form, rule in _FORMS.items() if rule.fullmatch(_DEFAULTS.get(key, ""))), None)
+        if form is not None and not _FORMS[form].fullmatch(value):
+            raise PipelineError(f"{key} must be {form}, not {value!r}")
+        conf[key] = value
+    return conf
 
-    Raises PipelineError where a requirement is missing or the master cannot be reached.
+
+def full_master(master: str) -> str:
+    """The master in Spark's words: a local one repeats failed tasks, which `local[N]` alone does not.
+
+    Raises PipelineError for a text that is no master.
     """
+    local = _LOCAL.fullmatch(master)
+    if local is not None:
+        return f"local[{local[1] or 1},{local[2] or TASK_FAILURES_MAX}]"
     if not _MASTER.fullmatch(master):
         raise PipelineError(
-            f"{master!r} is not a Spark master; use 'local[*]', 'local[4]', 'spark://host:port', 'k8s://...' or 'yarn'"
+            f"{master!r} is not a Spark master; use 'local[*]', 'local[4]', 'spark://host:port', 'k8s://...', 'yarn', "
+            f"or {SUBMITTED!r} under spark-submit"
         )
+    if master == SUBMITTED and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        raise PipelineError(f"the master {SUBMITTED!r} is only known under spark-submit")
+    return master
+
+
+@contextmanager
+def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> "Iterator[SparkSession]":
+    """Start a Spark session and stop it when the context ends. Inside another session, yield that one and leave it running.
+
+    `conf`: settings that replace or extend `SETTINGS` (`parse_conf`). Raises PipelineError where a requirement is missing, the
+    master cannot be reached, or a Spark job within the context fails.
+    """
+    full = full_master(master)
     lack = missing()
     if lack is not None:
         raise PipelineError(lack)
@@ -76,55 +159,91 @@ def session(master: str = "local[*]") -> "Iterator[SparkSession]":
 
     running = SparkSession.getActiveSession()
     if running is not None:
-        yield running
+        with _one_line():
+            yield running
         return
-    spark = _build(master)
+    spark = _build(full, dict(conf or {}))
     try:
-        yield spark
+        with _one_line():
+            yield spark
     finally:
         spark.stop()
 
 
-def _build(master: str) -> "SparkSession":
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Turn the error of a Spark job, with its stack traces of Java and Python, into one sentence."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise PipelineError(f"the Spark job ended: {cause(str(error))}") from error
+
+
+def cause(text: str) -> str:
+    """The line of Spark's error text that says what happened: the last of a Python traceback, else the first sentence."""
+    python = re.findall(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt)): (.+)$", text, re.MULTILINE)
+    if "Traceback (most recent call last)" in text and python:
+        kind, words = python[-1] if python[-1][0] != "PythonException" else python[0]
+        return words.strip() if kind == "PipelineError" else f"{kind}: {words.strip()}"
+    lines = [line.strip() for line in text.strip().splitlines()]
+    useful = [line for line in lines if line and not line.startswith(("An error occurred while calling", "at "))]
+    found = useful[0].removeprefix(": ") if useful else "Spark does not say why"
+    # A job that is aborted says in one line how often it was tried and what happened last.
+    return re.sub(r"^(?:[a-z]\w*\.)+\w+: ", "", found)
+
+
+def _build(master: str, conf: dict[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName("highwater")
-    for key, value in _settings(master):
-        builder = builder.config(key, value)
-    # The executors must run this Python with its libraries.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # The executors must run this Python with its libraries, or the one of an environment that was shipped to them.
+    own_python = master.startswith("local") or (_PYTHON not in conf and "PYSPARK_PYTHON" not in os.environ)
+    if own_python or _PYTHON in conf:
+        os.environ["PYSPARK_PYTHON"] = sys.executable if own_python else conf[_PYTHON]
+    settings = _settings(master, conf, own_python=own_python)
+    builder = SparkSession.builder.appName("highwater")
     try:
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            SparkContext._ensure_initialized()
+            jvm = SparkContext._jvm
+            assert jvm is not None
+            jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(jvm.java.net.URI(_LOGGING.as_uri()))
+            settings = _not_submitted(settings, conf)
+        if master != SUBMITTED:
+            builder = builder.master(master)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
         spark = builder.getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise PipelineError(f"Spark did not start with master {master!r}: {_first_line(error)}") from error
-    partitions = 2 * spark.sparkContext.defaultParallelism
-    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    except (PySparkException, Py4JError, OSError) as error:
+        raise PipelineError(f"Spark did not start with master {master!r}: {cause(str(error))}") from error
+    if _SHUFFLE_PARTITIONS not in conf:
+        spark.conf.set(_SHUFFLE_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
     return spark
 
 
-def _settings(master: str) -> tuple[tuple[str, str], ...]:
-    everywhere = (
-        ("spark.ui.enabled", "false"),
-        ("spark.ui.showConsoleProgress", "false"),
-        # Adaptive plans merge partitions of few bytes: ten small runs would become one task.
-        ("spark.sql.adaptive.enabled", "false"),
-        ("spark.executorEnv.PYTHONPATH", str(_PACKAGE.parent)),
-        # Spark starts a worker for each core; a thread pool in each worker would compete for the same cores.
-        ("spark.executorEnv.POLARS_MAX_THREADS", "1"),
-    )
-    logging = f"-Dlog4j2.configurationFile={(_PACKAGE / 'log4j2.properties').as_uri()}"
-    if not master.startswith("local"):
-        return (*everywhere, ("spark.driver.extraJavaOptions", logging))
-    return (
-        *everywhere,
-        # The host name of a laptop often does not resolve, and no other machine needs it.
-        ("spark.driver.host", "127.0.0.1"),
-        ("spark.driver.bindAddress", "127.0.0.1"),
-        # The JVM lives for a minute and Python does the work: the optimizing compiler costs more than it saves.
-        ("spark.driver.extraJavaOptions", f"{logging} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
-    )
+def _not_submitted(settings: dict[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings without those that `spark-submit` was given, unless `--spark-conf` repeats them."""
+    from pyspark import SparkConf
+
+    submitted = SparkConf()
+    return {key: value for key, value in settings.items() if key in conf or not submitted.contains(key)}
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _settings(master: str, conf: Mapping[str, str], *, own_python: bool) -> dict[str, str]:
+    settings = dict(_DEFAULTS)
+    # A worker that runs this Python on this file system imports this code. A shipped environment has its own.
+    if own_python:
+        settings["spark.executorEnv.PYTHONPATH"] = str(_PACKAGE.parent)
+    # The host name of a laptop often does not resolve, and no other machine needs it.
+    if re.match(r"local|spark://(127\.0\.0\.1|localhost):", master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= conf
+    # Python does the work: the optimizing compiler of a local JVM costs more than it saves.
+    java = conf.get(_JAVA_OPTIONS, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if _LOCAL.fullmatch(master) else "")
+    settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {java}".strip()
+    return settings

@@ -1,13 +1,18 @@
 """Files of a store on a local disk or in an object store, by names relative to the store's root.
 
-A location is a path or a URI that `pyarrow.fs` knows (`s3://bucket/folder?endpoint_override=...`). It can be handed to another
-process, which opens the same store with `storage_at`. `write` makes a file whole or not at all; no other operation is atomic, so
-whoever writes several files writes the one that names them last.
+A location is a path, or a URI such as `s3://bucket/folder?region=eu-central-1` or, for a server other than Amazon's,
+`s3://bucket/folder?endpoint_override=http://host:port`. It can be handed to another process, which opens the same store with
+`storage_at`; so it holds no credentials, which come from the environment of each process.
+
+`write` makes a file whole or not at all. No other operation is atomic, and there is no rename: whoever writes several files gives
+them their final names at once, and writes the one that names the others last.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -15,9 +20,24 @@ from pyarrow import fs
 from history.store import write_file
 from pipeline.errors import PipelineError
 
+# Of one request to an object store. They are spread over some 25 s, in which a server may be restarted.
+ATTEMPTS_MAX = 6
+_TRANSPORT = re.compile(r"(https?)://([^/]+)/?")
+_REASONS = (
+    ("NO_SUCH_BUCKET", "the bucket does not exist"),
+    ("NETWORK_CONNECTION", "the server does not answer"),
+    (
+        "INVALID_ACCESS_KEY_ID|SIGNATURE|ACCESS_DENIED|TOKEN|CREDENTIALS",
+        "access is denied; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to credentials of this store",
+    ),
+)
+
 
 class Storage:
-    """The files at one location. Names are relative POSIX paths."""
+    """The files at one location. Names are relative POSIX paths.
+
+    An object store that cannot be reached, or that refuses, raises PipelineError; a local disk raises OSError.
+    """
 
     def __init__(self, location: str, filesystem: fs.FileSystem, root: str) -> None:
         self.location = location
@@ -35,7 +55,7 @@ class Storage:
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises FileNotFoundError where there is none."""
-        with self.filesystem.open_input_file(self.path(name)) as file:
+        with self._asking(), self.filesystem.open_input_file(self.path(name)) as file:
             data: bytes = file.read()
         return data
 
@@ -45,28 +65,32 @@ class Storage:
             write_file(self.folder / name, data)
             return
         # An object appears when its upload completes; a killed process leaves none.
-        with self.filesystem.open_output_stream(self.path(name)) as stream:
+        with self._asking(), self.filesystem.open_output_stream(self.path(name)) as stream:
             stream.write(data)
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""
-        return bool(self.filesystem.get_file_info(self.path(name)).type == fs.FileType.File)
+        with self._asking():
+            return bool(self.filesystem.get_file_info(self.path(name)).type == fs.FileType.File)
 
     def names(self, under: str = "") -> list[str]:
         """The names of all files below a folder, sorted. Hidden files (unfinished ones) are left out."""
-        found = self.filesystem.get_file_info(fs.FileSelector(self.path(under), recursive=True, allow_not_found=True))
+        with self._asking():
+            found = self.filesystem.get_file_info(fs.FileSelector(self.path(under), recursive=True, allow_not_found=True))
+        if not found:
+            self._check_bucket()
         files = (file.path.removeprefix(f"{self.root}/") for file in found if file.type == fs.FileType.File)
         return sorted(name for name in files if not name.rpartition("/")[2].startswith("."))
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files. A file that is gone already is no error."""
         for name in names:
-            if self.exists(name):
+            with self._asking(), suppress(FileNotFoundError):
                 self.filesystem.delete_file(self.path(name))
 
     def put_folder(self, folder: Path, under: str, *, last: str) -> None:
         """Copy the files of a local folder below `under`; the file named `last` is written after all others."""
-        names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         for name in (*(name for name in names if name != last), last):
             self.write(f"{under}/{name}", (folder / name).read_bytes())
 
@@ -74,6 +98,31 @@ class Storage:
         """Copy all files below `under` into a local folder."""
         for name in self.names(under):
             write_file(folder / name.removeprefix(f"{under}/"), self.read(name))
+
+    def _check_bucket(self) -> None:
+        """Raise PipelineError if the bucket does not exist: to a listing it only looks empty."""
+        if isinstance(self.filesystem, fs.S3FileSystem):
+            with self._asking():
+                if self.filesystem.get_file_info(self.root.partition("/")[0]).type == fs.FileType.NotFound:
+                    raise PipelineError(f"{self.location}: the bucket does not exist")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn a refusal of an object store into one sentence."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            if self.folder is not None:
+                raise
+            raise PipelineError(f"{self.location}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    code = re.search(r"AWS Error (\w+)", words)
+    return next((reason for codes, reason in _REASONS if code is not None and re.search(codes, code[1])), words)
 
 
 def storage_at(location: str | Path) -> Storage:
@@ -83,10 +132,35 @@ def storage_at(location: str | Path) -> Storage:
         path = Path(text).absolute()
         return Storage(str(path), fs.LocalFileSystem(), str(path))
     try:
-        filesystem, root = fs.FileSystem.from_uri(text)
+        filesystem, root = _s3(text) if text.startswith("s3://") else fs.FileSystem.from_uri(text)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise PipelineError(f"{text}: no store that can be opened: {' '.join(str(error).split())}") from error
     return Storage(text, filesystem, root)
+
+
+def _s3(uri: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem and root of an S3 URI. Raises ValueError for one that is none."""
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        raise ValueError("credentials belong into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), not into the URI")
+    if not parts.netloc:
+        raise ValueError("the bucket is missing, as in s3://bucket/folder")
+    options = dict(parse_qsl(parts.query))
+    unknown = sorted(options.keys() - {"region", "endpoint_override"})
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]!r}; the options are region and endpoint_override")
+    settings = {"region": options["region"]} if "region" in options else {}
+    if "endpoint_override" in options:
+        transport = _TRANSPORT.fullmatch(options["endpoint_override"])
+        if transport is None:
+            raise ValueError(
+                f"endpoint_override must be http://host:port or https://host:port, not {options['endpoint_override']}"
+            )
+        settings |= {"scheme": transport[1], "endpoint_override": transport[2]}
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS_MAX)
+    # A small file is one request, sent when it is closed.
+    filesystem = fs.S3FileSystem(**settings, retry_strategy=retries, allow_delayed_open=True)
+    return filesystem, parts.netloc + unquote(parts.path)
 
 
 def below(location: str | Path, name: str) -> str:

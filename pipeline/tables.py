@@ -90,7 +90,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
     ),
     "verdicts": (
         _RUN,
-        _of("checkers", _TEXT, "digest of the checkers that judged"),
+        _of("checkers", _TEXT, "digest of the checkers that judged; empty where it is not known"),
         _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`"),
         _maybe("live", _FLAG, "whether the cluster was live after healing; null where it was not judged"),
         _of("unchecked", _TEXTS, "what could not be judged, and why"),
@@ -124,14 +124,14 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of(
             "unavailable_ns",
             _INT,
-            "the longest time without an acknowledged produce on one partition whose clients tried, from the begin of the window "
-            "or from an acknowledgement within it",
+            "the longest time for which clients of one partition tried to produce without an acknowledgement; it began within "
+            "the window, or is counted from its begin on",
         ),
         _maybe(
             "recovery_ns",
             _INT,
             "from the end of the window to the first acknowledged produce on the last partition to have one; null where a "
-            "partition whose clients tried had none, or no client tried",
+            "partition whose clients went on had none, or no client went on",
         ),
     ),
     "calls": (

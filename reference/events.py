@@ -57,7 +57,7 @@ class Flushed(Event, frozen=True, tag=True):
 
 
 class DirFailed(Event, frozen=True, tag=True):
-    """An effect on this directory failed; `reference.performing` skipped part of the list."""
+    """A disk effect on this log directory failed; `reference.performing` skipped part of the list of effects."""
 
     dir: int
     error: str
@@ -86,7 +86,7 @@ class LogImage(Struct, frozen=True):
 
 
 class DirImage(Struct, frozen=True):
-    """A log directory as found at startup; `logs` is empty if it is unreadable."""
+    """A log directory as found at startup; `logs` is empty if the directory is unreadable."""
 
     dir: int
     readable: bool

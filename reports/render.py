@@ -1,10 +1,10 @@
-"""HTML pages: render the view models of `model` and `index`, draw the figures, and return one self-contained string.
+"""Renders HTML pages of runs and campaigns: fills the templates and draws the figures into one self-contained string.
 
 Autoescape is on, undefined names are errors, styles and figures are inline, nothing is fetched and no clock is read. The same
 view model gives the same bytes.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -29,13 +29,13 @@ def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> s
     return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
 
 
-def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
-    """Render the index page of many runs."""
+def campaign_html(rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
+    """Render the index page of a campaign."""
     return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals))
 
 
 def render_run(page: RunPage) -> str:
-    """Render the view model of a run."""
+    """Render the page of a run from its view model."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
     excused = {view.key for view in page.excused}
@@ -64,7 +64,7 @@ def render_run(page: RunPage) -> str:
 
 
 def render_campaign(page: CampaignPage) -> str:
-    """Render the view model of a campaign."""
+    """Render the index page of a campaign from its view model."""
     return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
 
 
@@ -79,14 +79,14 @@ def render_diff(page: DiffPage) -> str:
 
 
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
-    """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
+    # Which part of the page says more about a partition; "" for one without anomalies and excused losses.
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
 
 
 def _flags(page: RunPage) -> list[Pointer]:
-    """The time at which each anomaly became apparent: that of its last witness."""
+    """The time to mark for each anomaly in a figure: that of its last witness."""
     return [
         Pointer(time_ns=max(line.time_ns for line in view.witnesses), words=f"anomaly {view.number}, {view.anomaly.kind}")
         for view in page.anomalies
@@ -121,5 +121,5 @@ def _css() -> Markup:
 
 
 def counted(number: int, noun: str) -> str:
-    """ "1 leader change", "2 leader changes"."""
+    """Format a number with its noun: "1 leader change", "2 leader changes"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,14 +1,16 @@
-"""A campaign runs many seeds of one protocol and counts verdicts, anomalies, faults and the first seed of each anomaly.
+"""A campaign runs many seeds and counts verdicts, anomalies, faults and the first seed of each anomaly.
 
 A campaign is a function of its seeds; only wall seconds and the order of completion depend on the machine. After Ctrl-C or a
 limit the finished runs are reported with the reason; a campaign with missing seeds is never VALID.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,10 +21,15 @@ from highwater.plans.derive import MIXED, PLAIN, derive
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
-from highwater.runs.summary import Summary, ValidityName
-from highwater.runs.workers import Done, Task, perform_all
+from highwater.runs.summary import Summary, ValidityName, of_failure
+from highwater.runs.workers import Task, encode_task, perform_encoded
 from nemesis.capability import performable, refusals
 from nemesis.profiles import ProfileName
+from pipeline.ledger import Row
+from pipeline.work import Item, Job, perform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
@@ -86,11 +93,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
-    """The finished runs of a campaign, in the order of the seeds."""
+    """The finished runs of a campaign, in the order in which they were asked for."""
 
-    protocol: str
     wanted: int
-    summaries: tuple[Summary, ...]
+    summaries: Collection[Summary]
     stopped: str | None = None  # why seeds are missing
     goals: tuple[str, ...] = ()  # that the runs together must reach (highwater.campaigns.goals)
     wall_seconds: float = 0.0
@@ -145,106 +151,155 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 def run_campaign(
-    tasks: Iterator[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Done], None], goals: tuple[str, ...] = ()
+    tasks: Iterable[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()
 ) -> Campaign:
-    """Perform the tasks of a campaign in worker processes until all have ended, a limit is reached or Ctrl-C is pressed.
+    """Perform tasks in worker processes until all have ended, a limit is reached or Ctrl-C is pressed; keeps no ledger.
 
     `seen` is called for each finished task.
     """
     start = perf_counter()
-    done: list[Done] = []
-    stopped: str | None = None
-    results = perform_all(tasks, jobs=jobs)
-    try:
-        for finished in results:
-            done.append(finished)
-            seen(finished)
-            stopped = _reached(limits, done, perf_counter() - start)
-            if stopped is not None:
-                break
-    except KeyboardInterrupt:
-        stopped = INTERRUPTED
-    finally:
-        results.close()
-    summaries = tuple(d.summary for d in sorted(done, key=lambda d: d.position))
-    missing = stopped if len(summaries) < wanted else None
-    protocol = summaries[0].protocol if summaries else ""
+    begun: dict[str, Task] = {}
+    done: dict[str, Summary] = {}
+
+    def items() -> Iterator[Item]:
+        for number, task in enumerate(tasks):
+            key = f"{number:06}"
+            begun[key] = task
+            yield Item(key, encode_task(task))
+
+    def finished(row: Row) -> Summary:
+        task = begun[row.key]
+        done[row.key] = summary_of(row, task.plan.name, task.plan.seed, task.plan.protocol, task.backend, repeat=task.repeat)
+        seen(done[row.key])
+        return done[row.key]
+
+    with TemporaryDirectory(prefix="highwater-ledger-") as ledger:
+        stopped = perform_until(items(), Job(function=perform_encoded, ledger=ledger), finished, Watch(limits), jobs=jobs)
     return Campaign(
-        protocol=protocol,
         wanted=wanted,
-        summaries=summaries,
-        stopped=missing,
+        summaries=tuple(done[key] for key in sorted(done)),
+        stopped=stopped if len(done) < wanted else None,
         goals=goals,
         wall_seconds=round(perf_counter() - start, 1),
     )
 
 
-def _reached(limits: Limits, done: Sequence[Done], wall_seconds: float) -> str | None:
-    invalid = sum(d.summary.verdict == "INVALID" for d in done)
-    if limits.invalid_runs is not None and invalid >= limits.invalid_runs:
-        return f"stopped after {invalid} INVALID run{'s' if invalid > 1 else ''}"
-    if limits.anomaly is not None and any(a.kind == limits.anomaly for a in done[-1].summary.anomalies):
-        return f"stopped after the first {limits.anomaly}"
-    if limits.wall_seconds is not None and wall_seconds >= limits.wall_seconds:
-        return f"stopped after {wall_seconds:.0f} s"
+def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: BackendName, *, repeat: str) -> Summary:
+    """The summary of a finished item. An item that has no result is a run in which the harness failed."""
+    if row.state == "done":
+        return msgspec.json.decode(row.result, type=Summary)
+    return of_failure(plan, seed=seed, protocol=protocol, backend=backend, failure=f"{plan}: {row.words}", repeat=repeat)
+
+
+def perform_until(
+    items: Iterable[Item],
+    job: Job,
+    finished: Callable[[Row], Summary],
+    watch: "Watch",
+    *,
+    jobs: int,
+    spark: "SparkSession | None" = None,
+) -> str | None:
+    """Do the items until none is left, a limit is reached or Ctrl-C is pressed; returns why it ended early.
+
+    `finished` gets each new row and returns the summary of its run.
+    """
+
+    def seen(row: Row) -> None:
+        watch.count(finished(row))
+        if watch.reached is not None:
+            raise _LimitError
+
+    try:
+        perform(items, job, spark=spark, jobs=jobs, seen=seen)
+    except _LimitError:
+        return watch.reached
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return None
 
 
-def tally(summaries: Sequence[Summary], goals: Sequence[str] = ()) -> Tally:
-    """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign."""
+class _LimitError(Exception):
+    """The campaign reached one of its limits."""
+
+
+class Watch:
+    """Whether a campaign has reached one of its limits, and which."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.reached: str | None = None
+        self._limits = limits
+        self._invalid = 0
+        self._start = perf_counter()
+
+    def count(self, summary: Summary) -> None:
+        """Count a finished run."""
+        limits, seconds = self._limits, perf_counter() - self._start
+        self._invalid += summary.verdict == "INVALID"
+        if limits.invalid_runs is not None and self._invalid >= limits.invalid_runs:
+            self.reached = f"stopped after {self._invalid} INVALID run{'s' if self._invalid > 1 else ''}"
+        elif limits.anomaly is not None and any(a.kind == limits.anomaly for a in summary.anomalies):
+            self.reached = f"stopped after the first {limits.anomaly}"
+        elif limits.wall_seconds is not None and seconds >= limits.wall_seconds:
+            self.reached = f"stopped after {seconds:.0f} s"
+
+
+def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:
+    """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign. The summaries are read twice."""
     verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
+    sums: Counter[str] = Counter()
+    sim_seconds = 0.0
+    anomalies: dict[tuple[str, str], _Found] = {}
+    faults: dict[str, Counter[str]] = {}
     for summary in summaries:
         verdicts[summary.verdict] += 1
+        sums.update(live=summary.live is True, not_live=summary.live is False, failed=summary.outcome == "harness-fault")
+        sums.update({name: getattr(summary, name) for name in _SUMMED})
+        sim_seconds += summary.sim_seconds
+        for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
+            found = anomalies.setdefault(key, _Found(summary))
+            found.runs += 1
+            found.acting.update(f.kind for f in summary.faults if f.acted)
+        for fault in summary.faults:
+            counts = faults.setdefault(fault.kind, Counter())
+            counts.update(runs=fault.acted > 0, begun=fault.begun, acted=fault.acted)
     return Tally(
         runs=len(summaries),
         verdicts=verdicts,
-        live=sum(s.live is True for s in summaries),
-        not_live=sum(s.live is False for s in summaries),
-        laboratory_failed=sum(s.outcome == "harness-fault" for s in summaries),
-        excused=sum(s.excused for s in summaries),
-        acked=sum(s.acked for s in summaries),
-        leader_changes=sum(s.leader_changes for s in summaries),
-        recovery_elections=sum(s.recovery_elections for s in summaries),
-        elections_from_elr=sum(s.elections_from_elr for s in summaries),
-        wounds_counted_on=sum(s.wounds_counted_on for s in summaries),
-        sim_seconds=round(sum(s.sim_seconds for s in summaries), 1),
-        anomalies=_anomalies(summaries),
-        faults=_faults(summaries),
+        live=sums["live"],
+        not_live=sums["not_live"],
+        laboratory_failed=sums["failed"],
+        **{name: sums[name] for name in _SUMMED},
+        sim_seconds=round(sim_seconds, 1),
+        anomalies=tuple(
+            AnomalyTally(
+                kind=kind,
+                checker=checker,
+                runs=found.runs,
+                first_seed=found.first.seed,
+                repeat=found.first.repeat,
+                faults=dict(sorted(found.acting.items())),
+            )
+            for (kind, checker), found in sorted(anomalies.items())
+        ),
+        faults=tuple(
+            FaultTally(kind=kind, runs=counts["runs"], begun=counts["begun"], acted=counts["acted"])
+            for kind, counts in sorted(faults.items())
+        ),
         reached=table(summaries, goals),
     )
 
 
-def _anomalies(summaries: Sequence[Summary]) -> tuple[AnomalyTally, ...]:
-    by_kind: dict[tuple[str, str], list[Summary]] = {}
-    for summary in summaries:
-        for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
-            by_kind.setdefault(key, []).append(summary)
-    tallies = []
-    for (kind, checker), runs in sorted(by_kind.items()):
-        acting = Counter(f.kind for run in runs for f in run.faults if f.acted)
-        first = runs[0]
-        tallies.append(
-            AnomalyTally(
-                kind=kind,
-                checker=checker,
-                runs=len(runs),
-                first_seed=first.seed,
-                repeat=first.repeat,
-                faults=dict(sorted(acting.items())),
-            )
-        )
-    return tuple(tallies)
+_SUMMED = ("excused", "acked", "leader_changes", "recovery_elections", "elections_from_elr", "wounds_counted_on")
 
 
-def _faults(summaries: Sequence[Summary]) -> tuple[FaultTally, ...]:
-    begun: Counter[str] = Counter()
-    acted: Counter[str] = Counter()
-    runs: Counter[str] = Counter()
-    for fault in (f for s in summaries for f in s.faults):
-        begun[fault.kind] += fault.begun
-        acted[fault.kind] += fault.acted
-        runs[fault.kind] += fault.acted > 0
-    return tuple(FaultTally(kind=k, runs=runs[k], begun=begun[k], acted=acted[k]) for k in sorted(begun))
+class _Found:
+    """The runs in which one kind of anomaly was found."""
+
+    def __init__(self, first: Summary) -> None:
+        self.first = first
+        self.runs = 0
+        self.acting: Counter[str] = Counter()  # runs, by kind of fault that acted
 
 
 def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
@@ -252,16 +307,11 @@ def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
 
     If no run is missing, a required goal that no run reached is a failure of the harness.
     """
-    codes = [s.exit_code for s in campaign.summaries]
-    unknown = sum(code is ExitCode.UNKNOWN for code in codes)
+    codes = Counter(s.exit_code for s in campaign.summaries)
+    runs = codes.total()
     reasons: list[ExitCode] = [code for code in codes if code is not ExitCode.UNKNOWN]
-    if 100 * unknown > unknown_allowed_percent * len(codes) or len(codes) < campaign.wanted or not codes:
+    if 100 * codes[ExitCode.UNKNOWN] > unknown_allowed_percent * runs or runs < campaign.wanted or not runs:
         reasons.append(ExitCode.UNKNOWN)
-    if len(codes) >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
+    if runs >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
         reasons.append(ExitCode.LABORATORY_FAILED)
     return worst(reasons)
-
-
-def folder_of(store: Path, *, protocol: str, first: int, last: int) -> Path:
-    """The folder to which a campaign writes its index page, JUnit file and summaries."""
-    return store / "campaigns" / f"{protocol}-{first}-{last}"

@@ -26,7 +26,7 @@ from highwater.plans.derive import PLAIN
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary
-from highwater.runs.workers import Done, Task
+from highwater.runs.workers import Task
 
 
 class KnownBad(Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class Means(Struct, frozen=True, kw_only=True):
     build: Build
     keep: Keep
     jobs: int
-    seen: Callable[[Done], None]
+    seen: Callable[[Summary], None]
 
 
 def replay_corpus(cases: Sequence[Case], means: Means) -> Part:
@@ -151,7 +151,7 @@ def _part_of_cases(name: str, cases: Sequence[Case], means: Means, backend: Back
     codes = [check.code for check in checks]
     if len(codes) < len(cases):
         codes.append(ExitCode.UNKNOWN)
-    return Part(name=name, checks=checks, summaries=found.summaries, stopped=found.stopped, code=worst(codes))
+    return Part(name=name, checks=checks, summaries=tuple(found.summaries), stopped=found.stopped, code=worst(codes))
 
 
 def repeat_elsewhere(seed: int) -> Part:
@@ -178,7 +178,7 @@ def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: 
         for s in found.summaries
     )
     code = exit_code(found, unknown_allowed_percent=unknown_allowed_percent)
-    return Part(name="safe", checks=checks, summaries=found.summaries, stopped=found.stopped, code=code)
+    return Part(name="safe", checks=checks, summaries=tuple(found.summaries), stopped=found.stopped, code=code)
 
 
 def catch(bad: KnownBad, first: int, means: Means) -> Part:
@@ -195,7 +195,7 @@ def catch(bad: KnownBad, first: int, means: Means) -> Part:
         wall_seconds=found.wall_seconds,
     )
     stopped = None if caught and found.stopped != INTERRUPTED else found.stopped
-    return Part(name=bad.protocol, checks=(check,), summaries=found.summaries, stopped=stopped, code=check.code)
+    return Part(name=bad.protocol, checks=(check,), summaries=tuple(found.summaries), stopped=stopped, code=check.code)
 
 
 def _of_escape(found: Campaign) -> ExitCode:

@@ -8,7 +8,7 @@ goal is a failure of the harness, because that situation was not tested.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -134,7 +134,7 @@ def read(path: Path) -> tuple[str, ...]:
     return names
 
 
-def table(summaries: Sequence[Summary], wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
+def table(summaries: Collection[Summary], wanted: Sequence[str] = ()) -> tuple[Reached, ...]:
     """How often each goal was reached, in the order of `known`.
 
     Messages between real nodes are not counted; their `message:` and `error:` goals are then listed only if reached or required.
@@ -145,7 +145,7 @@ def table(summaries: Sequence[Summary], wanted: Sequence[str] = ()) -> tuple[Rea
     return tuple(line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED))
 
 
-def _counts(summaries: Sequence[Summary]) -> Counter[str]:
+def _counts(summaries: Iterable[Summary]) -> Counter[str]:
     counts: Counter[str] = Counter()
     said: Counter[str] = Counter()  # errors as clients report them; replies are counted as messages too
     for summary in summaries:

@@ -1,19 +1,19 @@
-"""Write the HTML index page, the JUnit file and the summaries of many runs."""
+"""Write the HTML index page, the JUnit file and the summaries of many runs into a store."""
 
-import os
+import posixpath
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from checkers.verdict import Validity
 from highwater.campaigns.goals import table
 from highwater.runs.run import attempting
 from highwater.runs.summary import Summary
 from history.store import write_file
-from reports.index import GoalRow, RunRow
+from pipeline.storage import Storage
+from reports.index import GoalRow, RunRow, Shown
 from reports.junit import junit_xml
 from reports.render import campaign_html
 
@@ -22,43 +22,42 @@ JUNIT = "junit.xml"
 RUNS = "runs.jsonl"
 
 
-class Pages(Struct, frozen=True, kw_only=True):
-    """Paths of the index page, the JUnit file and the summaries."""
-
-    index: Path
-    junit: Path
-    runs: Path
-
-
 def write_pages(
-    folder: Path,
-    summaries: Sequence[Summary],
+    storage: Storage,
+    under: str,
+    summaries: Collection[Summary],
     *,
     title: str,
     repeat: str,
     cases: Sequence[RunRow] | None = None,
     junit: Path | None = None,
     goals: Sequence[str] = (),
-) -> Pages:
-    """Write the index page, the JUnit file and the summaries of these runs.
+) -> None:
+    """Write the index page and the JUnit file of these runs below a folder of the store; "" is its root.
 
-    `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of `folder`.
-
-    `goals` are the names of the goals that the runs together had to reach.
+    `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of the store. `goals` are the names of the
+    goals that the runs together had to reach.
     """
-    rows = [row_of(summary, folder) for summary in summaries]
     lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
-    pages = Pages(index=folder / INDEX, junit=junit or folder / JUNIT, runs=folder / RUNS)
-    # Summaries first, so that they are kept if rendering a page fails.
-    write_file(pages.runs, b"".join(msgspec.json.encode(summary) + b"\n" for summary in summaries))
     with attempting(f"reporting {title}", repeat):
-        write_file(pages.junit, junit_xml(rows if cases is None else cases, suite=title))
-        write_file(pages.index, campaign_html(rows, title=title, repeat=repeat, goals=lines))
-    return pages
+        shown = Shown()
+        listed = list(shown.of(row_of(summary, under) for summary in summaries)) if cases is None else cases
+        xml = junit_xml(listed, suite=title, left_out=shown.left_out).encode()
+        if junit is None:
+            storage.write(posixpath.join(under, JUNIT), xml)
+        else:
+            write_file(junit, xml)
+        page = campaign_html((row_of(run, under) for run in summaries), title=title, repeat=repeat, goals=lines)
+        storage.write(posixpath.join(under, INDEX), page.encode())
 
 
-def row_of(summary: Summary, folder: Path) -> RunRow:
-    """Make the row for one run on the index page; its links are relative to `folder`."""
+def write_runs(storage: Storage, under: str, summaries: Iterable[Summary]) -> None:
+    """Write the summaries of runs as JSON lines below a folder of the store."""
+    storage.write(posixpath.join(under, RUNS), b"".join(msgspec.json.encode(summary) + b"\n" for summary in summaries))
+
+
+def row_of(summary: Summary, under: str) -> RunRow:
+    """Make the row for one run on the index page; its links are relative to `under`, a folder of the store."""
     failed = summary.outcome == "harness-fault" and summary.verdict != "INVALID"
     words = [a.words for a in summary.anomalies] or [*summary.unchecked, *summary.not_live]
     return RunRow(
@@ -75,7 +74,7 @@ def row_of(summary: Summary, folder: Path) -> RunRow:
         faults=summary.faults,
         sim_seconds=summary.sim_seconds,
         wall_seconds=summary.wall_seconds,
-        link=os.path.relpath(summary.report, folder) if summary.report else "",
+        link=posixpath.relpath(summary.report, under or ".") if summary.report else "",
         repeat=summary.repeat,
         error=summary.failure or "",
     )

@@ -1,29 +1,41 @@
-"""`highwater campaign`: run many seeds and report verdicts, faults and anomalies."""
+"""`highwater campaign`: run many seeds, here or on Spark, and report verdicts, faults and anomalies."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
 
 from highwater.backends.real import clean as cleaning
-from highwater.campaigns.campaign import Campaign, Limits, Request, Tally, exit_code, folder_of, run_campaign, tally
+from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
+from highwater.campaigns.folder import Asked, CampaignFolder, Means
 from highwater.campaigns.goals import STANDARD_FROM, chosen
-from highwater.campaigns.pages import write_pages
+from highwater.campaigns.order import Order
+from highwater.campaigns.pages import INDEX, JUNIT, write_pages
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
+from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
+from highwater.runs.judging import digest_of_judges
 from highwater.runs.provenance import present_build
-from highwater.runs.run import BackendName, Keep
+from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
-from highwater.runs.workers import Done, cores
 from history.seed import format_seed
+from pipeline.local import cores
+from pipeline.session import full_master, parse_conf, session
+from pipeline.stamp import present_stamp
+from pipeline.storage import Storage, storage_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FAILURES_SHOWN = 20
+_DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
+_DEADLINE_FACTOR = 10
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -43,14 +55,35 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def campaign(
     *,
     seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")],
-    protocol: options.Protocol = "safe",
-    faults: options.Faults = "",
+    protocol: Annotated[
+        str, typer.Option(help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.")
+    ] = "safe",
+    faults: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fault kinds, families or mixes of `highwater faults`, separated by commas; "
+            "the profile's default kinds if empty. May be repeated: each seed then runs once with each value."
+        ),
+    ] = None,
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
     backend: options.BackendOption = "sim",
     jobs: options.Jobs = None,
-    store: options.Store = Path("store"),
+    spark: Annotated[
+        str | None, typer.Option(metavar="MASTER", help="Run on Spark with this master, for example 'local[*]'.")
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")
+    ] = False,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given."),
+    ] = None,
+    store: Annotated[str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder.")] = "store",
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")] = False,
     junit: Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")] = None,
     stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")] = None,
@@ -66,50 +99,103 @@ def campaign(
     ] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Run many seeds on all cores; count verdicts, faults and anomalies; write an index page and a JUnit file."""
+    """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     wanted = options.seeds_of(seeds)
-    kinds = options.names_of(faults)
-    request = Request(protocol=protocol, faults=kinds, profile=profile, seconds=seconds, workload=workload, backend=backend)
-    request.check(wanted)  # refuse bad input before writing anything
-    wide = protocol == "safe" and (not request.faults or "all" in request.faults) and seconds is None
-    must = chosen(goals, profile=profile, by_default=wide and len(wanted) >= STANDARD_FROM)
-    here = present_build()
+    order = Order(
+        first=wanted[0],
+        last=wanted[-1],
+        protocols=tuple(dict.fromkeys(options.names_of(protocol))),
+        mixes=tuple(dict.fromkeys(options.names_of(mix) for mix in faults or [""])),
+        profile=profile,
+        seconds=seconds,
+        workload=workload,
+        backend=backend,
+        keep_all=keep_all,
+    )
+    # Refuse bad input before writing anything.
+    if not order.protocols:
+        raise UsageError("--protocol must name at least one protocol variant")
+    order.check()
+    must = chosen(goals, profile=profile, by_default=_is_wide(order))
     place = None if junit is None else options.file_of(junit)
-    keep = Keep(store=options.folder_of(store), report=True, only_failures=not keep_all)
+    storage = _storage_of(store, order, spark)
+    conf = _conf_of(spark, spark_conf or [])
+    asked = Asked(order=order, build=present_build(), code=present_stamp().code, judges=digest_of_judges())
+    folder = CampaignFolder(storage, asked)
+    again = resume and folder.is_resumable()
     if not json:
-        say(f"seeds {format_seed(wanted[0])} to {format_seed(wanted[-1])}  protocol {protocol}")
-    with progress(len(wanted), quiet=json) as ticker:
-
-        def seen(done: Done) -> None:
-            ticker.tick(f"{done.summary.plan} {done.summary.verdict}")
-
-        tasks = (request.task(seed, build=here, keep=keep) for seed in wanted)
-        limits = Limits(invalid_runs=stop_after)
-        with _cleaned_up(backend):
-            found = run_campaign(tasks, wanted=len(wanted), jobs=jobs or cores(), limits=limits, seen=seen, goals=must)
-    folder = folder_of(store, protocol=protocol, first=wanted[0], last=wanted[-1])
-    title = f"{protocol}, seeds {wanted[0]} to {wanted[-1]}"
-    repeat = request.command(0).replace("run --seed 0", f"campaign --seeds {wanted[0]}..{wanted[-1]}")
-    pages = write_pages(folder, found.summaries, title=title, repeat=repeat, junit=place, goals=must)
+        say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
+    deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
+    with progress(order.runs, quiet=json) as ticker, _session(spark, conf) as started, _cleaned_up(backend):
+        if not again:
+            folder.begin()
+        found = folder.perform(
+            Means(jobs=jobs or cores(), spark=started, deadline_s=deadline_s),
+            Watch(Limits(invalid_runs=stop_after)),
+            lambda summary: ticker.tick(f"{summary.plan} {summary.verdict}"),
+            must,
+        )
+    write_pages(storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
+    shown = storage.path(folder.under) if storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
+    index, cases = f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}")
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     if json:
         say_json(
             Outcome(
-                protocol=protocol,
-                seeds=(wanted[0], wanted[-1]),
+                protocol=",".join(order.protocols),
+                seeds=(order.first, order.last),
                 exit=code,
                 stopped=found.stopped,
                 tally=tally(found.summaries, must),
-                runs=found.summaries,
+                runs=tuple(found.summaries),
                 wall_seconds=found.wall_seconds,
-                index=str(pages.index),
-                junit=str(pages.junit),
+                index=index,
+                junit=cases,
             )
         )
     else:
         show(found, code)
-        say(f"pages   {pages.index}, {pages.junit}")
+        say(f"pages   {index}, {cases}")
     return code
+
+
+def _is_wide(order: Order) -> bool:
+    """Whether the campaign must reach the standard goals."""
+    all_faults = all(not mix or "all" in mix for mix in order.mixes)
+    return order.protocols == ("safe",) and all_faults and order.seconds is None and len(order.seeds) >= STANDARD_FROM
+
+
+def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
+    """Open the store. UsageError or PipelineError if it cannot be written or does not fit the other options."""
+    storage = storage_at(store)
+    if order.backend not in REPEATABLE:
+        if spark is not None:
+            raise UsageError(f"--spark performs simulated runs; --backend {order.backend} runs on this machine only")
+        if storage.folder is None:
+            raise UsageError(f"--backend {order.backend} needs a store on this machine, not {store}")
+    if storage.folder is not None:
+        options.folder_of(Path(store))
+    return storage
+
+
+def _conf_of(master: str | None, texts: list[str]) -> dict[str, str]:
+    """The settings of Spark. UsageError or PipelineError if they or the master cannot be."""
+    if master is None:
+        if texts:
+            raise UsageError("--spark-conf needs --spark MASTER")
+        return {}
+    full_master(master)
+    return parse_conf(texts)
+
+
+@contextmanager
+def _session(master: str | None, conf: dict[str, str]) -> "Iterator[SparkSession | None]":
+    """A Spark session; None without a master."""
+    if master is None:
+        yield None
+        return
+    with session(master, conf=conf) as started:
+        yield started
 
 
 @contextmanager
@@ -151,7 +237,7 @@ def _short(goal: str) -> str:
     return goal.removeprefix("message:").removeprefix("error:")
 
 
-def show_failures(summaries: Sequence[Summary]) -> None:
+def show_failures(summaries: Collection[Summary]) -> None:
     """Print each run whose exit code is not 0, with the command that repeats it; at most 20 runs."""
     failures = [s for s in summaries if s.exit_code is not ExitCode.VALID]
     for summary in failures[:_FAILURES_SHOWN]:

@@ -22,14 +22,15 @@ from highwater.campaigns.chaos import (
     replay_corpus,
 )
 from highwater.campaigns.corpus import Case, load_corpus
-from highwater.campaigns.pages import write_pages
+from highwater.campaigns.pages import INDEX, JUNIT, write_pages, write_runs
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep
-from highwater.runs.workers import cores
 from history.seed import format_seed
+from pipeline.local import cores
+from pipeline.storage import storage_at
 from reports.index import RunRow
 
 _FRESH_BELOW = 1 << 40  # short enough to type
@@ -70,7 +71,7 @@ def chaos(
             build=present_build(),
             keep=Keep(store=options.folder_of(store), report=True, only_failures=True),
             jobs=jobs or cores(),
-            seen=lambda finished: ticker.tick(f"{finished.summary.protocol} {finished.summary.plan}"),
+            seen=lambda summary: ticker.tick(f"{summary.protocol} {summary.plan}"),
         )
         for perform in _parts(entries, range(low, low + seeds), means, unknown_allowed):
             parts.append(perform())
@@ -82,16 +83,18 @@ def chaos(
     runs = tuple(summary for part in parts for summary in part.summaries)
     cases = [_case(part, check) for part in parts for check in part.checks]
     repeat = f"highwater chaos --first {low} --seeds {seeds}"
-    pages = write_pages(store, runs, title="test-chaos", repeat=repeat, cases=cases)
+    storage = storage_at(store)
+    write_runs(storage, "", runs)  # first, so that it is kept if rendering a page fails
+    write_pages(storage, "", runs, title="test-chaos", repeat=repeat, cases=cases)
     if json:
-        say_json(Outcome(first_seed=low, exit=code, stages=tuple(parts), index=str(pages.index), junit=str(pages.junit)))
+        say_json(Outcome(first_seed=low, exit=code, stages=tuple(parts), index=str(store / INDEX), junit=str(store / JUNIT)))
     else:
-        say(f"{len(runs)} runs: {WORDS[code]}; {pages.index}, {pages.junit}")
+        say(f"{len(runs)} runs: {WORDS[code]}; {store / INDEX}, {store / JUNIT}")
     return code
 
 
 def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Part]]:
-    """The parts of the job in order, not yet started."""
+    """The parts of the `chaos` job (corpus, fresh seeds, known-bad protocols) in order, not yet started."""
     return [
         partial(replay_corpus, entries, means),
         partial(repeat_elsewhere, seeds[0]),
@@ -102,7 +105,7 @@ def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowe
 
 
 def _case(part: Part, check: Check) -> RunRow:
-    """One check as a test case of the JUnit file."""
+    """One check of the `chaos` job as a test case of the JUnit file."""
     failed = check.code is ExitCode.LABORATORY_FAILED
     return RunRow(
         name=check.name,

@@ -1,80 +1,162 @@
-"""`highwater judge`: judge stored runs with the current checkers, here or on Spark; write each verdict beside its run."""
+"""`highwater judge`: judge many stored histories with the current checkers, here or on Spark (docs/judging.md)."""
 
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from msgspec import Struct
 
-from checkers.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.check import explained
-from highwater.cli.output import progress, say, say_json
-from highwater.exit_codes import WORDS, of_verdict, worst
-from highwater.runs.run import encode_verdict, honest
-from highwater.runs.run import judge as judge_history
-from highwater.runs.summary import VALIDITY_NAMES
-from history import store
+from highwater.cli.output import by_kind, first_of, progress, say, say_json
+from highwater.errors import UsageError
+from highwater.exit_codes import WORDS, ExitCode, worst
+from highwater.runs import judging
+from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked
+from highwater.runs.judging import Case
+from pipeline.ledger import Ledger
+from pipeline.local import cores
+from pipeline.session import session
+from pipeline.storage import storage_at
+from pipeline.work import Item, Job, perform
+
+_LIVE = {True: "live", False: "not live", None: "-"}
+_ITEMS_OF_A_WORKER = 4  # fewer are judged before a worker process has started
+_OUTCOMES: tuple[judging.Outcome, ...] = get_args(judging.Outcome)
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """The path and the new verdict of one judged run."""
+    """One judged history as `--json` prints it. `operations` and `events` count the rows that were judged."""
 
     run: str
-    verdict: str
+    verdict: judging.Outcome
     live: bool | None
     anomalies: int
+    kinds: tuple[str, ...]
     excused: int
+    operations: int
+    events: int
+    digest: str
+    words: str
+    new: bool
+    repeat: str
 
 
 def judge(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Stored runs, or folders that contain them.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Stored runs, histories of other systems, folders or s3:// URIs that hold them."),
+    ],
     *,
+    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG,
+    initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = "",
+    consistency: Annotated[
+        str, typer.Option(help="Consistency models that the histories must satisfy, separated by commas.")
+    ] = CONSISTENCY,
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Judge on Spark with this master, for example 'local[*]'.")
     ] = None,
+    jobs: options.Jobs = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help=f"Folder or URI of the ledger; `{judging.LEDGER}` beside the runs."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Judge all, also what the same checkers judged before.")] = False,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds after which the judging of one history is given up.")
+    ] = judging.DEADLINE_S,
     json: options.AsJson = False,
 ) -> int:
-    """Judge stored runs with the current checkers; write each verdict beside its run."""
-    runs = tuple(dict.fromkeys(run for path in paths for run in store.find_runs(path)))
-    verdicts = _here(runs, quiet=json) if spark is None else _on_spark(runs, spark)
-    rows = []
-    for run, verdict in zip(runs, verdicts, strict=True):
-        store.write_file(run / store.VERDICT, encode_verdict(verdict))
-        rows.append(_row(run, verdict))
-        if not json:
-            say(f"{rows[-1].verdict:<8} {run}")
-            for line in explained(verdict):
-                say(f"  {line}")
-            if verdict.validity is not Validity.VALID:
-                say(f"  again: highwater check {run}")
-    code = worst(of_verdict(v.validity, live=v.live) for v in verdicts)
-    say_json({"exit": code, "runs": rows}) if json else say(f"{len(rows)} runs: {WORDS[code]}")
+    """Judge stored histories with the current checkers; write the verdict of each run beside it."""
+    asked = Asked(model=model, initial=initial, consistency=options.names_of(consistency))
+    check_asked(asked)
+    sources = judging.find(paths, asked)
+    book = Ledger(storage_at(_writable(ledger or judging.ledger_beside(paths))))
+    job = Job(function=judging.judge_item, ledger=book.location, deadline_s=deadline)
+    cases = judging.judge_all(sources, asked, book, again=again, perform=partial(_perform, job, spark, jobs, json))
+    unwritten = [case for case in cases if not judging.keep_verdict(case)]
+    code = worst(case.exit_code for case in cases)
+    if json:
+        say_json(_document(cases, asked, book, code))
+        return code
+    _say_table(cases, asked)
+    if unwritten:
+        say(f"{len(unwritten)} verdicts are in the ledger alone: the folder of the run cannot be written")
+    _say_totals(cases, book, code)
     return code
 
 
-def _row(run: Path, verdict: Verdict) -> Row:
+def _writable(ledger: str) -> str:
+    if "://" not in ledger:
+        try:
+            options.folder_of(Path(ledger).absolute())
+        except UsageError as error:
+            raise UsageError(f"{error}; say with --ledger where the verdicts are kept") from error
+    return ledger
+
+
+def _perform(job: Job, spark: str | None, jobs: int | None, quiet: bool, items: Sequence[Item]) -> None:
+    if not items:
+        return
+    with progress(len(items), quiet=quiet) as ticker, nullcontext() if spark is None else session(spark) as started:
+        workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
+        perform(items, job, spark=started, jobs=workers, seen=lambda row: ticker.tick(row.state))
+
+
+def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode) -> dict[str, object]:
+    return {
+        "exit": code,
+        "ledger": book.location,
+        "digest": judging.digest_of_table(cases),
+        "runs": [_row(case, asked) for case in cases],
+    }
+
+
+def _row(case: Case, asked: Asked) -> Row:
+    verdict = case.ruling.verdict
     return Row(
-        run=str(run),
-        verdict=VALIDITY_NAMES[verdict.validity],
-        live=verdict.live,
-        anomalies=len(verdict.anomalies),
-        excused=len(verdict.excused),
+        run=case.source.path,
+        verdict=case.outcome,
+        live=None if verdict is None else verdict.live,
+        anomalies=len(case.anomalies),
+        kinds=tuple(sorted({anomaly.kind for anomaly in case.anomalies})),
+        excused=0 if verdict is None else len(verdict.excused),
+        operations=case.ruling.operations,
+        events=case.ruling.events,
+        digest=case.ruling.digest,
+        words=case.words,
+        new=case.new,
+        repeat=judging.command(case.source, asked),
     )
 
 
-def _here(runs: tuple[Path, ...], *, quiet: bool) -> list[Verdict]:
-    found = []
-    with progress(len(runs), quiet=quiet) as ticker:
-        for run in runs:
-            found.append(judge_history(store.load_run(run)))
-            ticker.tick(run.name)
-    return found
+def _say_table(cases: Sequence[Case], asked: Asked) -> None:
+    say(f"{'verdict':<8} {'liveness':<8} {'anomalies':>9} {'operations':>10} {'events':>10}  history")
+    for case in cases:
+        ruling = case.ruling
+        live = _LIVE[None if ruling.verdict is None else ruling.verdict.live]
+        counts = f"{len(case.anomalies):>9} {ruling.operations:>10} {ruling.events:>10}"
+        say(f"{case.outcome:<8} {live:<8} {counts}  {case.source.path}")
+        for line in _why(case):
+            say(f"  {line}")
+        if case.exit_code is not ExitCode.VALID:
+            say(f"  repeat: {judging.command(case.source, asked)}")
 
 
-def _on_spark(runs: tuple[Path, ...], master: str) -> list[Verdict]:
-    # Imported here because Spark is slow to import and Java may be missing.
-    from pipeline.jobs import judge as judge_on_spark
+def _why(case: Case) -> list[str]:
+    if case.ruling.verdict is not None:
+        return explained(case.ruling.verdict)
+    found = case.ruling.judgement
+    return [case.words] if found is None else [*by_kind(found.anomalies), *first_of(found.unchecked), *found.notes]
 
-    verdicts = judge_on_spark(runs, master=master)
-    return [honest(verdict, store.load_manifest(run).outcome) for run, verdict in zip(runs, verdicts, strict=True)]
+
+def _say_totals(cases: Sequence[Case], book: Ledger, code: ExitCode) -> None:
+    counted = Counter(case.outcome for case in cases)
+    verdicts = ", ".join(f"{counted[outcome]} {outcome}" for outcome in _OUTCOMES if counted[outcome])
+    new = sum(case.new for case in cases)
+    say(f"{len(cases)} histories: {verdicts}; {WORDS[code]}")
+    say(f"{new} judged now, {len(cases) - new} before; ledger {book.location}, table {judging.digest_of_table(cases)[:16]}")

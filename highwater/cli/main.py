@@ -1,4 +1,4 @@
-"""The command line: registers the commands, runs one, and prints its errors.
+"""The command line `highwater`: registers the commands, runs one, and prints its errors.
 
 A command returns its exit code or raises an error of `errors.py`, `history.errors` or `pipeline.errors`. Bad input is one line on
 stderr and exit 2; nothing is written before all input has been read. `python -O` is refused because it switches off the
@@ -126,6 +126,6 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def interrupted() -> ExitCode:
-    """Report a Ctrl-C that the command itself did not handle."""
+    """Print one line for a Ctrl-C that the command itself did not handle; returns the exit code."""
     complain("interrupted")
     return ExitCode.UNKNOWN

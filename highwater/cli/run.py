@@ -53,12 +53,17 @@ def run(
     if not json:
         say(headline(chosen))
     summary = carry_out(chosen, backend_named(backend), build=present_build(), repeat=repeat, keep=keep).summary
+    summary = replace(summary, store=_below(store, summary.store), report=_below(store, summary.report))
     say_json(summary) if json else show(summary)
     return summary.exit_code
 
 
+def _below(store: Path, name: str | None) -> str | None:
+    """The path of a name relative to the store."""
+    return None if name is None else str(store / name)
+
+
 def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
-    """The requested plan, and the command that repeats the run."""
     if (seed is None) == (path is None):
         raise UsageError("give either --seed S or --plan FILE")
     if seed is not None:

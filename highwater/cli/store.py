@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from highwater.campaigns.records import CampaignRecords
 from highwater.cli import options
 from highwater.cli.output import Ticker, complain, progress, say, say_json
 from highwater.exit_codes import ExitCode
@@ -16,11 +17,8 @@ from history.errors import HistoryError
 from pipeline import dataset as datasets
 from pipeline.dataset import Entry
 from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger
-from pipeline.record import Record, decode, run_of
+from pipeline.record import Record
 from pipeline.storage import Storage, storage_at
-
-RECORDS, LEDGER = "records", "ledger"  # folders of a campaign
 
 Dataset = Annotated[str, typer.Argument(metavar="DIR", help="Folder or URI (s3://...) of the dataset.")]
 
@@ -95,23 +93,13 @@ def _source(source: str, campaign: str | None, *, evidence: bool) -> _Source:
     """A campaign's folder if it has a ledger, else a folder of stored runs. Raises PipelineError or HistoryError for neither."""
     storage = storage_at(source)
     name = campaign or storage.root.rsplit("/", 1)[-1]
-    ledger = Ledger(storage_at(f"{source.rstrip('/')}/{LEDGER}"))
-    keys = sorted(ledger.keys() & {_key(name) for name in storage.names(RECORDS)})
-    if keys:
-        return _Source(
-            name,
-            keys,
-            lambda key: run_of(storage.read(f"{RECORDS}/{key}.parquet"), name=key),
-            lambda key: decode(storage.read(f"{RECORDS}/{key}.parquet"), name=key),
-        )
+    records = CampaignRecords(storage)
+    if records.keys:
+        return _Source(name, records.keys, records.run, records.record)
     if storage.folder is None:
         raise PipelineError(f"{source}: not the folder of a campaign, and stored runs are read from a local folder only")
     directories = [str(directory) for directory in runs.find_runs(storage.folder)]
     return _Source(name, directories, lambda key: stored_run(Path(key)), lambda key: stored_record(Path(key), evidence=evidence))
-
-
-def _key(record: str) -> str:
-    return record.removeprefix(f"{RECORDS}/").removesuffix(".parquet")
 
 
 def _entries(source: _Source, refused: list[str], ticker: Ticker) -> Iterator[Entry]:

@@ -1,1 +1,1 @@
-"""Perform and judge one run (`run`) or many on all cores (`workers`), and judge histories of other systems (`foreign`)."""
+"""Perform and judge one run (`run`) or many on all cores (`workers`); judge stored histories (`judging`), also foreign ones."""

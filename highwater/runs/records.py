@@ -2,35 +2,42 @@
 
 import re
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from checkers.verdict import Verdict
 from highwater.exit_codes import of_verdict
-from highwater.runs.run import SUMMARY, judge
+from highwater.plans.plan import Plan, plan_digest
+from highwater.runs.judging import digest_of_judges
+from highwater.runs.run import SUMMARY, Judged, judge
 from highwater.runs.summary import Summary
 from history import store
 from history.errors import HistoryError
-from history.history import History
 from history.manifest import RunManifest
 from pipeline.dataset import with_evidence
-from pipeline.record import Known, Record, record_of
+from pipeline.record import Known, Record, record_of, record_of_failure
 
 
-def known_of(summary: Summary, *, run_id: str, mix: str, workload: str, profile: str, commit: str, checkers: str = "") -> Known:
-    """What a record needs beside history and verdict, from the summary of a run that was performed just now."""
-    return Known(
-        plan=summary.plan,
-        run_id=run_id,
-        protocol=summary.protocol,
-        seed=summary.seed,
-        plan_digest=summary.plan_digest,
+def performed_record(summary: Summary, judged: Judged | None, plan: Plan, *, mix: str, workload: str, commit: str) -> Record:
+    """The record of a run that was performed just now, or that the harness failed to perform (`judged` is None).
+
+    `mix` and `workload` are those that were asked for; `commit` is that of the build.
+    """
+    digest = plan_digest(plan)
+    repeatable = f"{summary.backend}-{plan.protocol}-{digest[:12]}"
+    known = Known(
+        plan=plan.name,
+        run_id=repeatable if judged is None else judged.history.manifest.run_id,
+        protocol=plan.protocol,
+        seed=plan.seed,
+        plan_digest=digest,
         mix=mix,
-        profile=profile,
+        profile=plan.promise.profile,
         workload=workload,
         backend=summary.backend,
         commit=commit,
-        checkers=checkers,
+        checkers=digest_of_judges(),
         outcome=summary.outcome,
         exit=int(summary.exit_code),
         repeat=summary.repeat,
@@ -38,6 +45,7 @@ def known_of(summary: Summary, *, run_id: str, mix: str, workload: str, profile:
         sim_seconds=summary.sim_seconds,
         wall_seconds=summary.wall_seconds,
     )
+    return record_of_failure(known) if judged is None else record_of(known, judged.history, judged.verdict)
 
 
 def stored_run(directory: Path) -> str:
@@ -51,28 +59,18 @@ def stored_record(directory: Path, *, evidence: bool) -> Record:
     `evidence`: with its operations and events. Raises HistoryError where a file is damaged.
     """
     history = store.load_run(directory)
-    verdict = _verdict(directory, history)
-    record = record_of(_known(directory, history.manifest, verdict), history, verdict)
+    stored = directory / store.VERDICT
+    verdict = _decoded(stored, Verdict) if stored.exists() else judge(history)
+    # Which checkers gave a stored verdict is not stored.
+    checkers = "" if stored.exists() else digest_of_judges()
+    record = record_of(_known(directory, history.manifest, verdict, checkers), history, verdict)
     return with_evidence(record, history) if evidence else record
 
 
-def _verdict(directory: Path, history: History) -> Verdict:
-    path = directory / store.VERDICT
-    if not path.exists():
-        return judge(history)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Verdict)
-    except (OSError, msgspec.DecodeError) as error:
-        raise HistoryError(f"{path}: not a verdict: {error}") from error
-
-
-def _known(directory: Path, manifest: RunManifest, verdict: Verdict) -> Known:
+def _known(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: str) -> Known:
     """From the manifest and, where there is a summary, the command that repeats the run and its options."""
     path = directory / SUMMARY
-    try:
-        summary = msgspec.json.decode(path.read_bytes(), type=Summary) if path.exists() else None
-    except (OSError, msgspec.DecodeError) as error:
-        raise HistoryError(f"{path}: not the summary of a run: {error}") from error
+    summary = _decoded(path, Summary) if path.exists() else None
     repeat = "" if summary is None else summary.repeat
     failed = manifest.outcome == "harness-fault"
     return Known(
@@ -86,6 +84,7 @@ def _known(directory: Path, manifest: RunManifest, verdict: Verdict) -> Known:
         workload=_option(repeat, "workload"),
         backend=manifest.backend,
         commit=manifest.commit,
+        checkers=checkers,
         outcome=manifest.outcome,
         exit=int(of_verdict(verdict.validity, live=verdict.live, laboratory_failed=failed)),
         repeat=repeat,
@@ -93,6 +92,17 @@ def _known(directory: Path, manifest: RunManifest, verdict: Verdict) -> Known:
         sim_seconds=manifest.sim_seconds,
         wall_seconds=manifest.wall_seconds if summary is None else summary.wall_seconds,
     )
+
+
+_T = TypeVar("_T")
+
+
+def _decoded(path: Path, type: type[_T]) -> _T:
+    """Read a JSON file of a stored run. Raises HistoryError where it is damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=type)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: not the {path.name} of a run: {error}") from error
 
 
 def _option(command: str, name: str) -> str:

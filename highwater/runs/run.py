@@ -44,6 +44,7 @@ class Keep(Struct, frozen=True, kw_only=True):
     store: Path | None = None
     report: bool = True
     only_failures: bool = False  # a VALID and live run is not stored
+    only_failed_pages: bool = False  # a VALID and live run has no page
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,8 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
     if directory is None:
         directory = store_evidence(plan, run.history, keep.store)
     with attempting(f"reporting {plan.name}", repeat):
-        return replace(judged, summary=store_judgement(judged, directory, report=keep.report))
+        page = keep.report and not (keep.only_failed_pages and summary.exit_code is ExitCode.VALID)
+        return replace(judged, summary=store_judgement(judged, directory, keep.store, report=page))
 
 
 def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None = None) -> Run:
@@ -125,14 +127,17 @@ def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
     return directory
 
 
-def store_judgement(judged: Judged, directory: Path, *, report: bool) -> Summary:
-    """Write the verdict, the HTML report and the summary of a run beside its history; the returned summary has their paths."""
+def store_judgement(judged: Judged, directory: Path, folder: Path, *, report: bool) -> Summary:
+    """Write the verdict, the HTML report and the summary of a run beside its history.
+
+    The returned summary has their paths relative to `folder`, the store.
+    """
     store.write_file(directory / store.VERDICT, encode_verdict(judged.verdict))
-    summary = replace(judged.summary, store=str(directory))
+    summary = replace(judged.summary, store=directory.relative_to(folder).as_posix())
     if report:
         page = directory / store.REPORT
         write_page(page, judged.history, judged.verdict, plan=plan_to_yaml(judged.plan), repeat=summary.repeat)
-        summary = replace(summary, report=str(page))
+        summary = replace(summary, report=page.relative_to(folder).as_posix())
     store.write_file(directory / SUMMARY, _pretty(summary))
     return summary
 

@@ -68,8 +68,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     events: int = 0  # handled by the backend, not rows
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0  # of performing and judging
-    store: str | None = None
-    report: str | None = None
+    store: str | None = None  # the run's folder, relative to the store
+    report: str | None = None  # its page, relative to the store
     plan: str
     plan_digest: str
     backend: str
@@ -139,15 +139,15 @@ def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
     return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
 
 
-def of_failure(plan: Plan, *, backend: str, failure: str, repeat: str) -> Summary:
-    """The summary of a run without a history because the harness failed: UNKNOWN."""
+def of_failure(plan: str, *, seed: int | None, protocol: str, backend: str, failure: str, repeat: str) -> Summary:
+    """The summary of a run without a history because the harness failed: UNKNOWN. `plan` is the plan's name."""
     return Summary(
-        seed=plan.seed,
-        protocol=plan.protocol,
+        seed=seed,
+        protocol=protocol,
         verdict="UNKNOWN",
         live=None,
         unchecked=(failure,),
-        plan=plan.name,
+        plan=plan,
         plan_digest="",
         backend=backend,
         outcome="harness-fault",

@@ -53,7 +53,7 @@ _entry = msgspec.json.Decoder(_EntryJson).decode
 
 
 def reassignments_payload(entries: Reassignments) -> bytes:
-    """R-148; with `original_replicas` if they are known (R-230)."""
+    """R-148: the JSON of /admin/reassign_partitions, with `original_replicas` if they are known (R-230)."""
     rows = [
         _EntryJson(topic_of(tp), index_of(tp), list(entry.replicas), list(entry.original))
         for tp, entry in sorted(entries.items())
@@ -62,7 +62,7 @@ def reassignments_payload(entries: Reassignments) -> bytes:
 
 
 def decode_reassignments(data: bytes) -> tuple[Reassignments, int]:
-    """R-148, R-231: the entries by partition, and how many were skipped as invalid or duplicate."""
+    """R-148, R-231: the entries of a reassignment znode by partition, and how many invalid ones were skipped."""
     try:
         rows = _outer(data).partitions
     except msgspec.DecodeError:

@@ -1,5 +1,6 @@
 """The flow of one run: what is stored, and that a run that ended early is never VALID."""
 
+from collections.abc import Collection, Iterable
 from itertools import count
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
 from highwater.backends.sim.backend import SimBackend
-from highwater.campaigns.campaign import Request
+from highwater.campaigns.campaign import Limits, Request, run_campaign
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import derive
@@ -19,7 +20,7 @@ from highwater.rig.backend import Provenance, Run
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import SUMMARY, Judged, Keep, carry_out, honest, judge, perform
 from highwater.runs.summary import Summary
-from highwater.runs.workers import perform_all
+from highwater.runs.workers import Task
 from history import store
 from history.history import History
 from history.manifest import Outcome
@@ -147,7 +148,7 @@ def test_interrupted_run_is_stored_and_unknown(tmp_path: Path) -> None:
 
     assert judged.summary.exit_code is ExitCode.UNKNOWN
     assert judged.summary.store is not None
-    assert store.load_manifest(Path(judged.summary.store)).outcome == "interrupted"
+    assert store.load_manifest(tmp_path / judged.summary.store).outcome == "interrupted"
 
 
 def test_ctrl_c_in_the_simulator_keeps_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +196,10 @@ def test_history_is_stored_if_judging_fails(tmp_path: Path, monkeypatch: pytest.
     assert store.load_run(run).operations
 
 
+def _performed(tasks: Iterable[Task], *, jobs: int) -> Collection[Summary]:
+    return run_campaign(tasks, wanted=9, jobs=jobs, limits=Limits(), seen=lambda summary: None).summaries
+
+
 @pytest.mark.slow
 def test_worker_processes_give_the_same_digests() -> None:
     """Results must not depend on the process that performs a run."""
@@ -202,8 +207,7 @@ def test_worker_processes_give_the_same_digests() -> None:
     seeds = (1, 2, 3)
 
     def digests(jobs: int) -> list[str]:
-        tasks = (request.task(seed, build=HERE, keep=Keep()) for seed in seeds)
-        return [done.summary.digest for done in sorted(perform_all(tasks, jobs=jobs), key=lambda d: d.position)]
+        return [summary.digest for summary in _performed((request.task(s, build=HERE, keep=Keep()) for s in seeds), jobs=jobs)]
 
     assert digests(jobs=2) == digests(jobs=1)
 
@@ -214,7 +218,7 @@ def test_campaign_continues_after_a_failing_run(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(backends))
     tasks = (Request(seconds=2).task(seed, build=HERE, keep=Keep()) for seed in (1, 2))
 
-    failed, fine = (done.summary for done in perform_all(tasks, jobs=1))
+    failed, fine = _performed(tasks, jobs=1)
 
     assert (failed.exit_code, failed.verdict) == (ExitCode.LABORATORY_FAILED, "UNKNOWN")
     assert "repeat: highwater run --seed 1" in (failed.failure or "")

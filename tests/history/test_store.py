@@ -1,5 +1,6 @@
 """The folder of a run is complete when its manifest says so, and keeps the recorded rows after a kill."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -29,8 +30,13 @@ def test_saved_run_is_loaded_unchanged(history: History, tmp_path_factory: pytes
 
     found = store.load_run(folder)
 
-    counted = replace(history.manifest, operation_rows=len(history.operations), event_rows=len(history.events))
-    assert (found.manifest, found.operations, found.events) == (counted, history.operations, history.events)
+    stored = replace(
+        history.manifest,
+        operation_rows=len(history.operations),
+        event_rows=len(history.events),
+        files={name: store.sha256_of(folder / name) for name in (store.OPERATIONS, store.EVENTS)},
+    )
+    assert (found.manifest, found.operations, found.events) == (stored, history.operations, history.events)
 
 
 def _recorded() -> History:
@@ -44,7 +50,7 @@ def _recorded() -> History:
 
 @pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
 @pytest.mark.parametrize("counted", [True, False], ids=["by count", "by digest"])
-def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
+def test_stored_run_with_missing_rows_is_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
     """A good run without half of its events looks like a run that lost writes."""
     history = _recorded()
     store.save(tmp_path, history)
@@ -56,16 +62,54 @@ def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, count
         store.load_run(tmp_path)
 
 
-def test_tables_of_another_run_are_refused(tmp_path: Path) -> None:
-    """The other tables have the same number of rows."""
+def test_stored_run_with_tables_of_another_run_is_refused(tmp_path: Path) -> None:
+    """The other tables have the same number of rows, and the manifest is from before it had SHA-256 of files."""
     history = _recorded()
     store.save(tmp_path / "a", history)
     other = [replace(op, value="c") for op in history.operations]
     store.save(tmp_path / "b", History(replace(MANIFEST, digest=""), operations=other, events=history.events))
     shutil.copy(tmp_path / "b" / store.OPERATIONS, tmp_path / "a" / store.OPERATIONS)
+    store.write_file(tmp_path / "a" / store.MANIFEST, store.encode_manifest(history.manifest))
 
     with pytest.raises(HistoryError, match=f"it says rows of digest {history.digest}, they hold"):
         store.load_run(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
+def test_edited_table_with_the_old_digest_is_refused(name: str, table: TableName, tmp_path: Path) -> None:
+    """The footer still has the digest of the manifest, and the pages have checksums."""
+    history = _recorded()
+    store.save(tmp_path, history)
+    edited = parquet.read(tmp_path / name, table).take([1, 0])
+    store.write_file(tmp_path / name, parquet.encode(edited, digest=history.digest))
+
+    with pytest.raises(HistoryError, match=f"{name}: not the file of the manifest, whose SHA-256 is"):
+        store.load_run(tmp_path)
+
+
+def test_folder_that_cannot_be_listed_is_found_as_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run must be reported as unreadable and not left out."""
+    store.save(tmp_path / "good", History(MANIFEST))
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert store.find_runs(tmp_path) == (closed, tmp_path / "good")
+
+
+def test_manifest_that_is_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / store.MANIFEST).symlink_to(store.MANIFEST)
+
+    assert store.find_runs(tmp_path) == (tmp_path,)
+    with pytest.raises(HistoryError, match=r"manifest\.json: cannot be read: Too many levels of symbolic links"):
+        store.load_run(tmp_path)
 
 
 def test_finished_run_leaves_its_plan_manifest_and_tables(tmp_path: Path) -> None:
@@ -108,7 +152,7 @@ def test_repeated_run_begins_with_an_empty_folder(tmp_path: Path) -> None:
     assert _files(tmp_path) == ["history.jsonl", "manifest.json", "plan.yaml"]
 
 
-def test_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write_file(tmp_path / "a", b"old")
 
     def fill(path: Path, data: bytes) -> int:
@@ -139,14 +183,14 @@ def test_runs_are_found_at_and_below_a_path(tmp_path: Path) -> None:
     assert store.find_runs(runs[2]) == (runs[2],)
 
 
-def test_finding_no_run_is_refused(tmp_path: Path) -> None:
+def test_path_without_a_stored_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="no run is stored here"):
         store.find_runs(tmp_path)
     with pytest.raises(HistoryError, match="no such folder"):
         store.find_runs(tmp_path / "none")
 
 
-def test_load_takes_any_path_of_a_history(tmp_path: Path) -> None:
+def test_history_is_loaded_from_any_of_its_paths(tmp_path: Path) -> None:
     store.save(tmp_path, History(MANIFEST))
     (tmp_path / "a.jsonl").write_bytes(jsonl.encode(History(MANIFEST)))
 
@@ -162,7 +206,7 @@ def test_load_takes_any_path_of_a_history(tmp_path: Path) -> None:
         (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9; this highwater reads 1 and 2"),
     ],
 )
-def test_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
+def test_manifest_of_another_format_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / store.MANIFEST).write_bytes(data)
 
     with pytest.raises(HistoryError, match=f"manifest.json: {words}$"):

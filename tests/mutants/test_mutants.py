@@ -66,7 +66,7 @@ def test_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", MUTANTS.masked, ids=lambda row: row.protocol)
-def test_masked_protocol_mistake_gives_a_valid_verdict(row: Masked) -> None:
+def test_masked_protocol_mistake_has_a_valid_verdict_as_listed(row: Masked) -> None:
     """When this fails, the variant can be caught, and its row belongs under `caught`."""
     assert is_clean(verdict_of(next(iter(plans_of(row, ROOT / "corpus")))))
 

@@ -1,172 +1,120 @@
-"""Spark and a single process give every run the same verdict."""
+"""Many stored histories are judged alike in process and on Spark; bad data is refused and costs no other history its verdict."""
 
+import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-import polars as pl
 import pytest
-from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from checkers import single
-from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts
-from checkers.verdict import Anomaly, Cut, Findings, Verdict
-from history import jsonl, parquet, store
-from history.errors import HistoryError
-from history.event import ClusterEvent, EventKind
+from highwater.exit_codes import ExitCode
+from highwater.runs import judging
+from highwater.runs.foreign import LOG, Asked
+from highwater.runs.judging import Case, find, judge_all, judge_item
+from highwater.runs.run import honest
+from history import jsonl, store
 from history.history import History
-from history.op import Operation, OpType
 from history.seed import Rng
-from pipeline.jobs import judge
-from pipeline.verdicts import verdict_table
-from tests.history.test_versions import VERSION_1
+from pipeline.ledger import Ledger
+from pipeline.storage import storage_at
+from pipeline.work import Item, Job, perform
+from tests.pipeline.faults import KILLED, LATE, NEW, OLD, stored, stored_before_hashes
 from tests.pipeline.runs import STORIES, corpus, random_run
-from tests.strategies import MANIFEST
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-def _stored(folder: Path, histories: list[History]) -> list[Path]:
-    runs = [folder / f"{number:03}" for number in range(len(histories))]
-    for run, history in zip(runs, histories, strict=True):
-        store.save(run, history)
-    return runs
+OURS = Asked(model=LOG)
+VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
+Perform = Callable[[Job, list[Item]], None]
 
 
+def _history(name: str) -> History:
+    return jsonl.read(STORIES / f"{name}.jsonl")
+
+
+def _here(job: Job, items: list[Item]) -> None:
+    perform(items, job)
+
+
+def _on(spark: SparkSession) -> Perform:
+    return lambda job, items: perform(items, job, spark=spark, per_task=16)
+
+
+def _judged(runs: Path, ledger: Path, perform: Perform, *, late: bool = False, again: bool = False) -> dict[str, Case]:
+    """The cases by the names of their folders."""
+    sources = find([str(runs)], OURS)
+    if late:
+        for name, (damage, _) in LATE.items():
+            damage(runs / "late" / name)
+    job = Job(function=judge_item, ledger=str(ledger), deadline_s=60)
+    cases = judge_all(sources, OURS, Ledger(storage_at(ledger)), again=again, perform=lambda items: perform(job, items))
+    return {str(Path(case.source.location).relative_to(runs)): case for case in cases}
+
+
+def _faulty(folder: Path) -> dict[str, tuple[str, str]]:
+    """Store one run for each fault, and some that are good. Returns the outcome and the words that each must have."""
+    valid = _history(VALID)
+    for name in ("good/valid", *(f"late/{name}" for name in LATE)):
+        stored(folder / name, valid)
+    stored(folder / "good/invalid", _history(INVALID))
+    stored_before_hashes(folder / "good/before-hashes", valid)
+    for name, (damage, _) in NEW.items():
+        damage(stored(folder / "new" / name, valid))
+    for name, (damage, _) in OLD.items():
+        damage(stored_before_hashes(folder / "old" / name, valid))
+    for name, (damage, _) in KILLED.items():
+        damage(stored(folder / "killed" / name, valid))
+    expected = {"good/valid": ("VALID", ""), "good/invalid": ("INVALID", ""), "good/before-hashes": ("VALID", "")}
+    expected |= {f"killed/{name}": (outcome, "") for name, (_, outcome) in KILLED.items()}
+    for kind, faults in (("new", NEW), ("old", OLD), ("late", LATE)):
+        expected |= {f"{kind}/{name}": ("refused", words) for name, (_, words) in faults.items()}
+    return expected
+
+
+def _assert_as_expected(cases: dict[str, Case], expected: dict[str, tuple[str, str]]) -> None:
+    assert {name: case.outcome for name, case in cases.items()} == {name: outcome for name, (outcome, _) in expected.items()}
+    unsaid = {name: case.words for name, case in cases.items() if not re.match(expected[name][1], case.words)}
+    assert unsaid == {}
+
+
+@pytest.mark.slow
+def test_each_fault_is_refused_and_the_other_runs_judged(tmp_path: Path) -> None:
+    expected = _faulty(tmp_path / "runs")
+
+    cases = _judged(tmp_path / "runs", tmp_path / "ledger", _here, late=True)
+
+    _assert_as_expected(cases, expected)
+    assert {case.exit_code for case in cases.values() if case.outcome == "refused"} == {ExitCode.UNKNOWN}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_each_fault_is_refused_on_spark_in_the_same_words(spark: SparkSession, tmp_path: Path) -> None:
+    expected = _faulty(tmp_path / "runs")
+
+    here = _judged(tmp_path / "runs", tmp_path / "here", _here)
+    there = _judged(tmp_path / "runs", tmp_path / "there", _on(spark), late=True)
+
+    _assert_as_expected(there, expected)
+    both = [name for name in expected if not name.startswith("late/")]
+    assert [there[name].words for name in both] == [here[name].words for name in both]
+    assert judging.digest_of_table([there[name] for name in both]) == judging.digest_of_table([here[name] for name in both])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession, tmp_path: Path) -> None:
     histories = corpus() + [random_run(Rng(seed)) for seed in range(100)]
-    # The folder name has a space, a plus and a percent sign, because Spark names files by URI.
-    runs = _stored(tmp_path / "a b+c%20é", histories)
+    runs = [tmp_path / "a b+c%20é" / f"{number:03}" for number in range(len(histories))]
+    for run, history in zip(runs, histories, strict=True):
+        store.save(run, history)
 
-    expected = [single.judge(history) for history in histories]
+    here = _judged(runs[0].parent, tmp_path / "here", _here)
+    there = _judged(runs[0].parent, tmp_path / "there", _on(spark))
 
-    assert judge(runs, master="local[2]") == expected
+    expected = [honest(single.judge(history), history.manifest.outcome) for history in histories]
+    assert [case.ruling.verdict for case in here.values()] == expected
+    assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
     # The random runs must include every validity; otherwise equality proves little.
-    random = expected[-100:]
-    assert min(Counter(verdict.validity for verdict in random).values()) >= 3
-    assert any(verdict.cuts for verdict in random)
-
-
-def _rows_seen(name: str, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """A checker that reports one anomaly with all its input as the witness."""
-    words = f"{operations['index'].to_list()} {events['index'].to_list()} {cuts} {facts.brokers} {dict(events.schema)}"
-    witness = (*operations["index"].to_list(), *events["index"].to_list())
-    return Findings(anomalies=(Anomaly(kind="seen", checker=name, key="", witness=witness, words=words),), counts={name: 1})
-
-
-def _whole(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    return _rows_seen("whole", operations, events, facts, cuts)
-
-
-def _parts(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    return _rows_seen("parts", operations, events, facts, cuts)
-
-
-def _cutting(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    return Findings(cuts=(Cut(topic="orders", partition=0, offset=operations.height, leader_epoch=events.height),))
-
-
-def _checker(name: str, group_by: tuple[str, ...]) -> Checker:
-    return Checker(
-        name=name,
-        claim="",
-        assumes="",
-        blind="",
-        kinds=("seen",),
-        group_by=group_by,
-        operations=("poll",),
-        events=(EventKind.HW, EventKind.HEALED),
-        check=_whole if name == "whole" else _parts,
-    )
-
-
-PROBES = (
-    replace(_checker("cutting", PARTITION), check=_cutting, phase="ledger"),
-    _checker("whole", WHOLE_RUN),
-    _checker("parts", PARTITION),
-)
-
-
-def _poll(index: int, partition: int | None, slot: int = 0) -> Operation:
-    topic = None if partition is None else "orders"
-    return Operation(index=index, slot=slot, process=1, type=OpType.OK, f="poll", topic=topic, partition=partition, time_ns=0)
-
-
-def _event(index: int, kind: EventKind, topic: str | None = None, partition: int | None = None) -> ClusterEvent:
-    return ClusterEvent(index=index, kind=kind, topic=topic, partition=partition, time_ns=0)
-
-
-def test_every_group_gets_its_rows_and_shared_rows_in_order(spark: SparkSession, tmp_path: Path) -> None:
-    """Covers groups in only one table, rows without a group, rows with half a group, unread rows, and a run without rows."""
-    operations = [_poll(0, 0, 0), _poll(0, 0, 1), _poll(2, 1), _poll(4, None), _poll(11, 0)]
-    events = [
-        _event(1, EventKind.HEALED),
-        _event(3, EventKind.HW, "orders", 0),
-        _event(5, EventKind.HW, "orders", 2),
-        _event(6, EventKind.HW, "orders"),
-        _event(7, EventKind.APPEND, "unread", 0),
-        _event(10, EventKind.HEALED),
-    ]
-    histories = [History(MANIFEST, operations=operations, events=events), History(replace(MANIFEST, brokers=()))]
-    runs = _stored(tmp_path, histories)
-
-    rows = verdict_table(spark, runs, PROBES).collect()
-
-    found = {row["run"]: msgspec.json.decode(row["judgement"], type=Verdict) for row in rows}
-    assert [found[str(run)] for run in runs] == [single.judge(history, PROBES) for history in histories]
-    assert len(found[str(runs[0])].anomalies) == 1 + 5  # the run, partitions 0, 1, 2, half a partition, the unread one
-
-
-def test_verdict_table_agrees_with_the_judgement(spark: SparkSession, tmp_path: Path) -> None:
-    history = jsonl.read(STORIES / "ok" / "acked-loss-excused-then-rewritten.jsonl")
-
-    (row,) = verdict_table(spark, _stored(tmp_path, [history])).collect()
-
-    verdict = single.judge(history)
-    excused = [(e["topic"], e["partition"], e["offset"], e["value"], e["wound"]) for e in row["excused"]]
-    assert excused == [(e.topic, e.partition, e.offset, e.value, e.wound) for e in verdict.excused] != []
-    assert (row["validity"], row["live"], row["unchecked"]) == (verdict.validity.name, verdict.live, list(verdict.unchecked))
-
-
-def test_killed_run_is_judged_with_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    """A killed run must not keep a whole store from being judged."""
-    (finished,) = _stored(tmp_path / "finished", [corpus()[0]])
-    killed = tmp_path / "killed"
-    store.RunWriter(killed, MANIFEST, plan="").abandon()
-
-    verdicts = judge([killed, finished], master="local[2]")
-
-    assert verdicts == [single.judge(store.load_run(killed)), single.judge(corpus()[0])]
-
-
-def test_run_of_an_earlier_version_is_judged_with_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark would read its missing columns as nulls."""
-    (current,) = _stored(tmp_path, [corpus()[0]])
-
-    verdicts = judge([VERSION_1, current], master="local[2]")
-
-    assert verdicts == [single.judge(store.load_run(VERSION_1)), single.judge(corpus()[0])]
-    with pytest.raises(HistoryError, match="Spark does not read earlier schema versions"):
-        verdict_table(spark, [VERSION_1])
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("events.parquet", "not a complete Parquet file"), ("manifest.json", "not the manifest")]
-)
-def test_foreign_file_is_refused_before_spark_reads_it(name: str, words: str, spark: SparkSession, tmp_path: Path) -> None:
-    (run,) = _stored(tmp_path, [corpus()[0]])
-    (run / name).write_text("hello")
-
-    with pytest.raises(HistoryError, match=f"{name}: {words}"):
-        judge([run], master="local[2]")
-
-
-def test_cut_tables_are_refused_before_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
-    """The error is that of `history.store.load_run`."""
-    (run,) = _stored(tmp_path, [corpus()[0]])
-    events = parquet.read(run / store.EVENTS, "events")
-    store.write_file(run / store.EVENTS, parquet.encode(events.slice(0, 1)))
-
-    with pytest.raises(HistoryError, match=f"it says {events.num_rows} rows of events, they hold 1$"):
-        judge([run], master="local[2]")
+    assert min(Counter(verdict.validity for verdict in expected[-100:]).values()) >= 3
+    assert any(verdict.cuts for verdict in expected[-100:])

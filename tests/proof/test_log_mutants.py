@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import availability, committed_offsets, convergence, election, incarnations, ledger, progress
+from checkers import availability, calms, committed_offsets, convergence, election, incarnations, ledger, progress
 from checkers.checker import Checker
 from checkers.elle.graph import REALTIME, edges
 from checkers.isr_history import IsrHistory
@@ -122,8 +122,8 @@ def deleted_topic_counts_as_existing(patch: Patch) -> None:
 
 def one_fault_at_a_time(patch: Patch) -> None:
     """A calm begins when any fault ends, whatever others are in force."""
-    was = progress._calms
-    patch.setattr(progress, "_calms", lambda events, until: was(events.with_columns(fault=pl.lit("f")), until))
+    was = calms.calms
+    patch.setattr(progress, "calms", lambda events, facts: was(events.with_columns(fault=pl.lit("f")), facts))
 
 
 def emptied_partitions_must_be_led(patch: Patch) -> None:

@@ -30,7 +30,7 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
-def test_page_equals_its_golden_file(name: str) -> None:
+def test_report_page_equals_its_golden_file(name: str) -> None:
     """A page changes only on purpose."""
     assert (GOLDEN / name).read_text(encoding="utf-8") == pages()[name]
 

@@ -25,7 +25,7 @@ FOUND = trace.rows(gathered())
 
 
 @pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS, README], ids=lambda path: path.name)
-def test_generated_tables_are_up_to_date(path: Path) -> None:
+def test_generated_protocol_tables_are_up_to_date(path: Path) -> None:
     """If this fails, run `python -m tests.tidy.protocol --rewrite`."""
     assert path.read_text(encoding="utf-8") == documents(FOUND)[path]
 
@@ -35,7 +35,7 @@ def test_stored_promise_is_the_text_of_the_page() -> None:
     assert trace.PROMISE.read_bytes() == encoded(rules_now())
 
 
-def test_stored_trace_is_up_to_date() -> None:
+def test_stored_citations_are_up_to_date() -> None:
     """An installed highwater shows the citations of the code and tests that it was built from."""
     assert trace.TRACE.read_bytes() == encoded(gathered())
 

@@ -80,7 +80,7 @@ def test_bad_history_is_refused_with_its_line(name: str, tmp_path: Path) -> None
     assert why in str(refusal.value)
 
 
-def test_pipe_is_refused(tmp_path: Path) -> None:
+def test_history_from_a_pipe_is_refused(tmp_path: Path) -> None:
     """Detecting the form consumes the first bytes of a pipe. The rest would be judged as if it were the whole history."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -116,7 +116,7 @@ def test_clojure_syntax_in_unjudged_fields_is_read() -> None:
         ('"\\ud83d\\ude00"', "\U0001f600"),
     ],
 )
-def test_edn_value_is_read(text: str, value: object) -> None:
+def test_edn_value_given_as_an_option_is_read(text: str, value: object) -> None:
     assert edn.value(text) == value
 
 
@@ -126,7 +126,7 @@ def test_text_that_is_not_one_edn_value_is_refused(text: str) -> None:
         edn.value(text)
 
 
-def test_all_forms_of_a_history_give_the_same_calls(tmp_path: Path) -> None:
+def test_edn_and_json_form_of_a_history_give_equal_calls(tmp_path: Path) -> None:
     """The forms are: EDN in a vector, EDN in lines, JSON in an array and JSON in lines."""
     json_lines = ['{"process":0,"type":"invoke","f":"write","value":1}', '{"process":0,"type":"ok","f":"write","value":1}']
     texts = [f"; a comment\n[{_INVOKE}\n{_OK}]", f"{_INVOKE}\n{_OK}", f"[{','.join(json_lines)}]", "\n".join(json_lines)]

@@ -54,7 +54,7 @@ def test_directory_is_back_after_a_file_stood_in_its_place(dirs: LogDirs) -> Non
     assert (dirs.paths[0] / "kept").read_text() == "here"
 
 
-def test_full_directory_leaves_its_neighbour_room(tmp_path: Path) -> None:
+def test_full_directory_leaves_space_in_other_directories(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
     full = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")])
@@ -68,7 +68,7 @@ def test_full_directory_leaves_its_neighbour_room(tmp_path: Path) -> None:
     assert f" {tmp_path}/" not in Path("/proc/self/mounts").read_text()
 
 
-def test_fault_without_effect_is_detected(dirs: LogDirs) -> None:
+def test_directory_fault_without_effect_is_detected(dirs: LogDirs) -> None:
     async def scene() -> Proof:
         probe = dirs.set(0, DirCondition(is_file=True))
         dirs.set(0, SOUND)

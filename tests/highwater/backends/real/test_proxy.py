@@ -99,7 +99,7 @@ def test_proxy_forwards_bytes_in_both_directions() -> None:
     play(scene)
 
 
-def test_held_direction_delivers_in_order_once_it_is_joined() -> None:
+def test_held_link_delivers_in_order_after_the_fault() -> None:
     """TCP retransmits until data is acknowledged: it arrives late, but in order."""
 
     async def scene(wire: Wire) -> None:
@@ -121,7 +121,7 @@ def test_held_direction_delivers_in_order_once_it_is_joined() -> None:
     play(scene)
 
 
-def test_other_direction_delivers_while_one_is_held() -> None:
+def test_link_held_one_way_delivers_the_other_way() -> None:
     """In a one-way cut requests arrive and answers do not."""
 
     async def scene(wire: Wire) -> None:
@@ -138,7 +138,7 @@ def test_other_direction_delivers_while_one_is_held() -> None:
 
 
 @pytest.mark.parametrize("held", ["there", "back"])
-def test_connection_over_a_held_link_opens_once_it_is_joined(held: str) -> None:
+def test_connection_over_a_held_link_opens_after_the_fault(held: str) -> None:
     """A TCP handshake needs both directions."""
 
     async def scene(wire: Wire) -> None:
@@ -194,7 +194,7 @@ def test_close_over_a_held_link_arrives_after_the_last_bytes() -> None:
     play(scene)
 
 
-def test_slow_link_keeps_the_order() -> None:
+def test_slow_link_keeps_the_order_of_bytes() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         wire.there.set(LinkCondition(delay_ms=30))
@@ -231,7 +231,7 @@ def test_lost_packet_delays_everything_behind_it() -> None:
     play(scene)
 
 
-def test_reset_breaks_both_ends() -> None:
+def test_reset_fault_breaks_both_ends_of_a_connection() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         writer.write(b"a")

@@ -1,0 +1,248 @@
+"""A campaign with a folder in a store: it survives the death of any process, and goes on where it was.
+
+    STORE/campaigns/<name>/request.json            the order and the build; written before the first run
+                           ledger/<key>.json       the summary of a finished run (pipeline.ledger)
+                           records/<key>.parquet   its record for the dataset
+                           runs.jsonl  index.html  junit.xml
+    STORE/<plan>/<run id>/                         operations, events, verdict and page of a failed run; of all with keep_all
+
+A worker writes a run aside, copies it to the store with the manifest last, then writes its record, then its row of the ledger.
+So a row means that everything of its run is stored, and doing a run twice replaces files by equal ones.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
+
+from highwater.campaigns.campaign import Campaign, Watch, perform_until, summary_of
+from highwater.campaigns.order import Order, Trial
+from highwater.campaigns.pages import RUNS
+from highwater.errors import UsageError
+from highwater.runs.provenance import Build
+from highwater.runs.records import performed_record
+from highwater.runs.run import REPEATABLE, Judged, Keep
+from highwater.runs.summary import Summary
+from highwater.runs.workers import attempt
+from history import store
+from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger, Row
+from pipeline.record import Record, encode
+from pipeline.storage import Storage, below, storage_at
+from pipeline.work import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REQUEST = "request.json"
+RECORDS = "records"
+_LEDGER = "ledger"
+_ASIDE = ".aside"
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """The content of request.json."""
+
+    order: Order
+    build: Build
+    code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
+    judges: str = ""  # digest of the checkers (runs.judging)
+
+
+class Means(Struct, frozen=True, kw_only=True):
+    """With what a campaign is performed. `deadline_s` is for one run, by the clock."""
+
+    jobs: int
+    spark: "SparkSession | None" = None
+    deadline_s: float | None = None
+
+
+class CampaignFolder:
+    """The folder of a campaign. `under` is its name relative to the store."""
+
+    def __init__(self, storage: Storage, asked: Asked) -> None:
+        self.storage = storage
+        self.asked = asked
+        self.under = f"campaigns/{asked.order.name}"
+        self.ledger = Ledger(storage_at(below(below(below(storage.location, "campaigns"), asked.order.name), _LEDGER)))
+
+    def begin(self) -> None:
+        """Forget all runs of an earlier campaign in this folder."""
+        # Without a request nothing can be resumed, so a half-emptied folder is begun anew.
+        self.storage.delete([f"{self.under}/{REQUEST}"])
+        self.ledger.forget(self.ledger.keys())
+        self.storage.delete(name for name in self.storage.names(self.under) if not name.startswith(f"{self.under}/{_LEDGER}/"))
+        self.storage.write(f"{self.under}/{REQUEST}", msgspec.json.format(msgspec.json.encode(self.asked), indent=2) + b"\n")
+
+    def is_resumable(self) -> bool:
+        """Whether there are runs of this campaign. UsageError if the folder has runs of another order or build."""
+        name = f"{self.under}/{REQUEST}"
+        try:
+            found = msgspec.json.decode(self.storage.read(name), type=Asked)
+        except FileNotFoundError:
+            return False
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self.storage.path(name)}: not the request of a campaign: {error}") from error
+        difference = _difference(found, self.asked)
+        if difference is not None:
+            raise UsageError(f"{self.storage.path(name)}: cannot resume: {difference}; without --resume the campaign begins anew")
+        return True
+
+    def perform(self, means: Means, watch: Watch, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()) -> Campaign:
+        """Do the runs that have no row, until all are done, a limit is reached or Ctrl-C is pressed; return all finished runs.
+
+        `seen` is called for each finished run, those of an earlier part of the campaign first.
+        """
+        start = perf_counter()
+        order = self.asked.order
+        trials = {trial.key: trial for trial in order.trials()}
+
+        def finished(row: Row) -> Summary:
+            summary = self._summary(trials[row.key], row)
+            if row.state != "done":  # its worker left no record
+                self._write_failure(trials[row.key], summary)
+            seen(summary)
+            return summary
+
+        for key in sorted(self.ledger.keys() & trials.keys()):
+            watch.count(finished(self.ledger.read(key)))
+        stopped = watch.reached
+        if stopped is None:
+            function = partial(perform_trial, self.asked, self.storage.location)
+            job = Job(function=function, ledger=self.ledger.location, deadline_s=means.deadline_s)
+            stopped = perform_until(order.items(), job, finished, watch, jobs=means.jobs, spark=means.spark)
+            self._tidy()
+        runs = self._write_runs(trials)
+        return Campaign(
+            wanted=order.runs,
+            summaries=runs,
+            stopped=stopped if len(runs) < order.runs else None,
+            goals=goals,
+            wall_seconds=round(perf_counter() - start, 1),
+        )
+
+    def _summary(self, trial: Trial, row: Row) -> Summary:
+        repeat = self.asked.order.request(trial).command(trial.seed)
+        return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
+
+    def _write_failure(self, trial: Trial, summary: Summary) -> None:
+        self.storage.write(_record_name(self.asked.order, trial), encode(_record(self.asked, trial, summary, None)))
+
+    def _write_runs(self, trials: dict[str, Trial]) -> Collection[Summary]:
+        """Write runs.jsonl in the order of the trials; return its summaries."""
+        held = self.ledger.keys()
+        lines = (
+            msgspec.json.encode(self._summary(trial, self.ledger.read(key))).decode() + "\n"
+            for key, trial in trials.items()
+            if key in held
+        )
+        name = f"{self.under}/{RUNS}"
+        if self.storage.folder is None:
+            text = "".join(lines)
+            self.storage.write(name, text.encode())
+            return tuple(msgspec.json.decode(line, type=Summary) for line in text.splitlines())
+        path = self.storage.folder / name
+        return StoredRuns(path, store.write_lines(path, lines))
+
+    def _tidy(self) -> None:
+        """Delete what killed workers left."""
+        if self.storage.folder is not None:
+            rmtree(self.storage.folder / self.under / _ASIDE, ignore_errors=True)
+
+
+class StoredRuns(Collection[Summary]):
+    """The summaries in a file runs.jsonl. They are read each time anew, because a million of them do not fit in memory."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._path = path
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Summary]:
+        decoder = msgspec.json.Decoder(Summary)
+        with self._path.open("rb") as lines:
+            for line in lines:
+                yield decoder.decode(line)
+
+    def __contains__(self, summary: object) -> bool:
+        return any(found == summary for found in self)
+
+
+def _difference(found: Asked, asked: Asked) -> str | None:
+    """How the campaign in a folder differs from the one that is asked for; None if it is the same."""
+    if found.order != asked.order:
+        names = (field.name for field in fields(Order))
+        name = next(name for name in names if getattr(found.order, name) != getattr(asked.order, name))
+        return f"its {name} is {getattr(found.order, name)!r}, not {getattr(asked.order, name)!r}"
+    if found.build != asked.build:
+        return f"it was performed by {_words(found.build)}, not by {_words(asked.build)}"
+    return "it was performed by code with other uncommitted changes" if found.code != asked.code else None
+
+
+def _words(build: Build) -> str:
+    changed = " with uncommitted changes" if build.dirty else ""
+    return f"commit {build.commit[:12] or 'unknown'}{changed} ({', '.join(f'{k} {v}' for k, v in build.versions.items())})"
+
+
+def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
+    """Perform and judge a trial, store what is kept of it in the store at `location`; returns the summary as JSON.
+
+    Raises KeyboardInterrupt after Ctrl-C: the run is stored as far as it got, but it is not finished.
+    """
+    trial = msgspec.json.decode(payload, type=Trial)
+    storage, order = storage_at(location), asked.order
+    with _place(storage, order) as place:
+        keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
+        summary, judged = attempt(order.request(trial).task(trial.seed, build=asked.build, keep=keep))
+        if place != storage.folder:
+            _put_runs(place, storage)
+    if summary.outcome == "interrupted":
+        raise KeyboardInterrupt
+    storage.write(_record_name(order, trial), encode(_record(asked, trial, summary, judged)))
+    return msgspec.json.encode(summary)
+
+
+def _record(asked: Asked, trial: Trial, summary: Summary, judged: Judged | None) -> Record:
+    """The record of a run; without a judged run, of a failure of the harness."""
+    plan = asked.order.request(trial).plan(trial.seed) if judged is None else judged.plan
+    mix = ",".join(trial.faults)
+    return performed_record(summary, judged, plan, mix=mix, workload=asked.order.workload, commit=asked.build.commit)
+
+
+def _record_name(order: Order, trial: Trial) -> str:
+    return f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet"
+
+
+@contextmanager
+def _place(storage: Storage, order: Order) -> Iterator[Path]:
+    """The folder in which a run is written first: aside, because another worker may do the same run at the same time."""
+    if order.backend not in REPEATABLE:  # each run is another one, and has a number of its own
+        if storage.folder is None:
+            raise PipelineError(f"{storage.location}: runs on real nodes need a store on this machine")
+        yield storage.folder
+        return
+    aside = None if storage.folder is None else storage.folder / "campaigns" / order.name / _ASIDE
+    if aside is not None:
+        aside.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="highwater-run-", dir=aside) as place:
+        yield Path(place)
+
+
+def _put_runs(place: Path, storage: Storage) -> None:
+    """Copy the runs below a folder to the store, each with its manifest last, and delete other files of earlier copies."""
+    for manifest in place.rglob(store.MANIFEST):
+        folder = manifest.parent
+        under = folder.relative_to(place).as_posix()
+        storage.put_folder(folder, under, last=store.MANIFEST)
+        own = {f"{under}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*")}
+        storage.delete(name for name in storage.names(under) if name not in own)

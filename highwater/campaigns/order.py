@@ -1,0 +1,115 @@
+"""What a campaign is asked for: seeds x protocols x fault mixes, each combination a trial. A trial gives a plan, and so a run."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from highwater.campaigns.campaign import Request
+from highwater.plans.derive import MIXED
+from highwater.runs.run import BackendName
+from nemesis.profiles import ProfileName
+from pipeline.work import Item
+
+_NAME_MAX = 60  # characters of the protocols or of a mix within a name
+
+
+class Trial(Struct, frozen=True, kw_only=True, array_like=True):
+    """One seed under one protocol and one fault mix. There may be a million, so a trial is small; its plan is derived later."""
+
+    seed: int
+    protocol: str
+    faults: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The key of the run in the ledger, for example `safe.default.17`."""
+        return f"{self.protocol}.{mix_name(self.faults)}.{self.seed}"
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """The options of `highwater campaign` that decide which runs there are and what is kept of them."""
+
+    first: int
+    last: int
+    protocols: tuple[str, ...] = ("safe",)
+    mixes: tuple[tuple[str, ...], ...] = ((),)  # an empty mix: the default kinds of the profile
+    profile: ProfileName = "within"
+    seconds: int | None = None
+    workload: str = MIXED
+    backend: BackendName = "sim"
+    keep_all: bool = False
+
+    @property
+    def seeds(self) -> range:
+        """All seeds."""
+        return range(self.first, self.last + 1)
+
+    @property
+    def runs(self) -> int:
+        """The number of trials."""
+        return len(self.seeds) * len(self.protocols) * len(self.mixes)
+
+    @property
+    def title(self) -> str:
+        """Protocols and seeds in words."""
+        return f"{', '.join(self.protocols)}, seeds {self.first} to {self.last}"
+
+    @property
+    def name(self) -> str:
+        """The name of the campaign and of its folder: two orders have the same name only if they ask for the same runs."""
+        protocols = _short("_".join(self.protocols))
+        name = f"{protocols}-{self.first}-{self.last}"
+        others = (self.mixes, self.profile, self.seconds, self.workload, self.backend)
+        plain = (((),), "within", None, MIXED, "sim")
+        return name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
+
+    def request(self, trial: Trial) -> Request:
+        """The request that gives the plan of a trial."""
+        return Request(
+            protocol=trial.protocol,
+            faults=trial.faults,
+            profile=self.profile,
+            seconds=self.seconds,
+            workload=self.workload,
+            backend=self.backend,
+        )
+
+    def trials(self) -> Iterator[Trial]:
+        """All trials: of the first seed, of the second, ..."""
+        for seed in self.seeds:
+            for protocol in self.protocols:
+                for mix in self.mixes:
+                    yield Trial(seed=seed, protocol=protocol, faults=mix)
+
+    def items(self) -> Iterator[Item]:
+        """All trials as items of work."""
+        return (Item(trial.key, msgspec.json.encode(trial)) for trial in self.trials())
+
+    def check(self) -> None:
+        """Raise PlanError or UsageError if a run would be refused."""
+        for protocol in self.protocols:
+            for mix in self.mixes:
+                self.request(Trial(seed=0, protocol=protocol, faults=mix)).check(self.seeds)
+
+    def command(self) -> str:
+        """The command line that repeats the campaign."""
+        base = self.request(Trial(seed=0, protocol=",".join(self.protocols), faults=self.mixes[0])).command(0)
+        again = base.replace("run --seed 0", f"campaign --seeds {self.first}..{self.last}")
+        return again + "".join(f" --faults {','.join(mix) or repr('')}" for mix in self.mixes[1:])
+
+
+def mix_name(faults: tuple[str, ...]) -> str:
+    """The name of a fault mix within keys and file names."""
+    return _short("_".join(faults)) or "default"
+
+
+def _short(name: str) -> str:
+    """The name, or its digest where it is long."""
+    return name if len(name) <= _NAME_MAX and re.fullmatch(r"[A-Za-z0-9._-]*", name) else _digest(name.encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:8]

@@ -1,0 +1,387 @@
+"""Judge many stored histories. Each is one item of work (`pipeline.work`), in this process's workers or on Spark.
+
+    paths ─find─▶ sources ─digest─▶ items ─▶ judge_item in a worker ─▶ rows of the ledger ─▶ cases, verdict.json
+
+An item's key is made of the digest of its files and the digest of the judges, so nothing is judged twice by the same code, and a
+changed or damaged file is judged again. The ledger keeps verdicts; a history that was refused, or whose judging failed, is tried
+again by the next call. The rows in the ledger and not the verdicts beside the runs are the result.
+"""
+
+import hashlib
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from polars.exceptions import PanicException
+from pyarrow import fs
+
+import checkers
+import history
+from checkers.linearizability.judge import Judgement
+from checkers.verdict import Anomaly, Validity, Verdict
+from highwater.errors import HarnessError, UsageError
+from highwater.exit_codes import ExitCode, of_verdict
+from highwater.runs import foreign, run
+from highwater.runs.foreign import CONSISTENCY, LOG, Asked, judge_file
+from highwater.runs.run import encode_verdict
+from highwater.runs.summary import VALIDITY_NAMES
+from history import store
+from history.errors import HistoryError
+from history.foreign.read import Form, form_of
+from history.history import History
+from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger, Row
+from pipeline.storage import Storage, below, storage_at
+from pipeline.work import Item
+
+LEDGER = "judged"  # folder of the ledger, beside the runs
+DEADLINE_S = 1_800.0  # of judging one history
+HISTORY_SUFFIXES = (".edn", ".json", ".jsonl", ".log", ".gz")
+# The judges are these packages, these modules and these libraries.
+_PACKAGES = (checkers, history)
+_MODULES = (foreign, run)
+_LIBRARIES = ("msgspec", "numpy", "polars", "pyarrow", "rustworkx", "scipy")
+_READERS = 8  # threads that read files to digest them
+_KEY_DIGITS = 32
+
+Outcome = Literal["VALID", "UNKNOWN", "INVALID", "refused", "late", "failed"]
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """A history to judge: the folder of a run or a file. `location` is a URI or an absolute path, `path` as the user gave it."""
+
+    path: str
+    location: str
+    digest: str  # of its files
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """What a worker needs to judge one history."""
+
+    location: str
+    digest: str
+    judges: str
+    asked: Asked
+
+
+class Ruling(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What judging one history gave: the verdict on a run, the judgement of another history, or why it was refused.
+
+    `operations` and `events` count the rows that were judged; `digest` is that of these rows, where the manifest has one.
+    """
+
+    refused: str = ""
+    verdict: Verdict | None = None
+    judgement: Judgement | None = None
+    digest: str = ""
+    operations: int = 0
+    events: int = 0
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """A history with its ruling; `words` says why there is none. `new` is false where the ledger had it already."""
+
+    source: Source
+    outcome: Outcome
+    ruling: Ruling = Ruling()
+    words: str = ""
+    new: bool = True
+
+    @property
+    def anomalies(self) -> tuple[Anomaly, ...]:
+        """The anomalies that were found."""
+        found = self.ruling.verdict or self.ruling.judgement
+        return found.anomalies if found is not None else ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of this history alone: a refused or late one is unknown, a failed one is a failure of the harness."""
+        if self.outcome == "failed":
+            return ExitCode.LABORATORY_FAILED
+        live = self.ruling.verdict.live if self.ruling.verdict is not None else None
+        validity = Validity.UNKNOWN if self.outcome in ("refused", "late") else Validity[self.outcome]
+        return of_verdict(validity, live=live)
+
+
+# --- what to judge ----------------------------------------------------------------------------------------------------
+
+
+def find(paths: Sequence[str], asked: Asked) -> list[Source]:
+    """The histories at and below these paths or URIs, with the digests of their files. HistoryError where a path has none.
+
+    Below a folder these are the runs and, for another model than `log`, the files with a suffix of `HISTORY_SUFFIXES`.
+    """
+    found = dict.fromkeys(place for path in paths for place in (_remote(path) if "://" in path else _local(path, asked)))
+    with ThreadPoolExecutor(_READERS) as pool:
+        located = [(path, path if "://" in path else os.path.abspath(path)) for path in found]
+        digests = pool.map(digest_of, (location for _, location in located))
+        return [Source(path=path, location=at, digest=digest) for (path, at), digest in zip(located, digests, strict=True)]
+
+
+def _local(text: str, asked: Asked) -> list[str]:
+    path = Path(text)
+    if not path.is_dir():
+        if not os.path.lexists(path):
+            raise HistoryError(f"{path}: no such file or folder")
+        return [str(path.parent if path.name in (store.OPERATIONS, store.EVENTS) else path)]
+    files = _history_files(path) if asked.model != LOG else []
+    try:
+        return [*files, *map(str, store.find_runs(path))]
+    except HistoryError:
+        if not files:
+            raise
+        return files
+
+
+def _history_files(path: Path) -> list[str]:
+    """The files below a folder that look like histories, except those of stored runs and of the ledger."""
+    found: list[str] = []
+    for folder, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if name != LEDGER]
+        if store.MANIFEST not in files:
+            found += [str(Path(folder, name)) for name in files if name.endswith(HISTORY_SUFFIXES)]
+    return sorted(found)
+
+
+def _remote(uri: str) -> list[str]:
+    try:
+        names = storage_at(uri).names()
+    except OSError as error:
+        raise HistoryError(f"{uri}: cannot be read: {' '.join(str(error).split())}") from error
+    runs = [name.removesuffix(store.MANIFEST).rstrip("/") for name in names if f"/{name}".endswith(f"/{store.MANIFEST}")]
+    if not runs:
+        raise HistoryError(f"{uri}: no run is stored here")
+    return [below(uri, run) if run else uri for run in runs]
+
+
+def digest_of(location: str) -> str:
+    """The digest of the files that hold a history: 64 hex digits. A file that cannot be read counts with the error.
+
+    Of a local history all bytes are read, 1 ms a MB. Of one in an object store only the manifest is read; of the tables, whose
+    SHA-256 it holds, the sizes and times are taken.
+    """
+    try:
+        storage = storage_at(location)
+        if storage.folder is None or storage.folder.is_dir():
+            names = {store.MANIFEST, store.OPERATIONS, store.EVENTS, *storage.names()}
+            parts = [f"{name}:{_proof(storage, name)}" for name in sorted(names) if _is_evidence(name)]
+        else:
+            parts = [store.sha256_of(storage.folder)]
+    except (HistoryError, PipelineError, OSError) as error:
+        parts = [location, str(error)]
+    return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
+
+
+def _is_evidence(name: str) -> bool:
+    return name in (store.MANIFEST, store.JOURNAL) or name.endswith(".parquet")
+
+
+def _proof(storage: Storage, name: str) -> str:
+    if storage.folder is None:
+        info: fs.FileInfo = storage.filesystem.get_file_info(storage.path(name))
+        return hashlib.sha256(storage.read(name)).hexdigest() if name == store.MANIFEST else f"{info.size} {info.mtime_ns}"
+    path = storage.folder / name
+    try:
+        return store.sha256_of(path)
+    except HistoryError as error:
+        return str(error) if os.path.lexists(path) else "absent"
+
+
+@cache
+def digest_of_judges() -> str:
+    """The digest of all that decides a verdict: the sources of the judges and the versions of their libraries. Takes 20 ms."""
+    roots = [Path(package.__path__[0]) for package in _PACKAGES]
+    files = [(f"{root.name}/{file.relative_to(root).as_posix()}", file) for root in roots for file in sorted(root.rglob("*.py"))]
+    files += [(module.__name__, Path(str(module.__file__))) for module in _MODULES] + [(__name__, Path(__file__))]
+    parts = [f"{name}:{store.sha256_of(file)}" for name, file in files]
+    parts += [f"{library} {version(library)}" for library in _LIBRARIES]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+# --- in a worker ------------------------------------------------------------------------------------------------------
+
+
+def item_of(source: Source, asked: Asked) -> Item:
+    """The item of work that judges a history."""
+    task = Task(location=source.location, digest=source.digest, judges=digest_of_judges(), asked=asked)
+    judged_by = hashlib.sha256(msgspec.json.encode((task.judges, asked))).hexdigest()
+    return Item(f"{source.digest[:_KEY_DIGITS]}-{judged_by[:_KEY_DIGITS]}", msgspec.json.encode(task))
+
+
+def judge_item(payload: bytes) -> bytes:
+    """Judge the history of a `Task`, given as JSON, and return its `Ruling` as JSON. Bad data is refused, by its ruling.
+
+    Raises HarnessError where the judges of this worker are not those of the driver.
+    """
+    task = msgspec.json.decode(payload, type=Task)
+    if task.judges != digest_of_judges():
+        raise HarnessError("the checkers or libraries of this worker are not those of the driver: install the same version")
+    return msgspec.json.encode(_ruling(task))
+
+
+def _ruling(task: Task) -> Ruling:
+    try:
+        with _at_hand(task.location) as path:
+            try:
+                ruling = _judged(path, task.asked)
+            except HistoryError as error:
+                # Without the place, which is elsewhere for each worker, refusals of equal histories are equal.
+                return Ruling(refused=str(error).removeprefix(str(path)).lstrip("/: "))
+    except OSError as error:
+        return Ruling(refused=f"cannot be read: {error.strerror or ' '.join(str(error).split())}")
+    except PanicException as error:  # no Exception: it would end the worker
+        raise HarnessError(f"Polars failed: {error}") from error
+    if digest_of(task.location) != task.digest:
+        return Ruling(refused="its files changed while it was judged")
+    return ruling
+
+
+@contextmanager
+def _at_hand(location: str) -> Iterator[Path]:
+    """The local path of a history; one in an object store is copied for the time of the context."""
+    if "://" not in location:
+        yield Path(location)
+        return
+    with TemporaryDirectory(prefix="highwater-") as folder:
+        storage = storage_at(location)
+        for name in storage.names():
+            if _is_evidence(name):
+                store.write_file(Path(folder, name), storage.read(name))
+        yield Path(folder)
+
+
+def _judged(path: Path, asked: Asked) -> Ruling:
+    if asked.model != LOG or form_of(path) is not Form.OURS:
+        judgement = judge_file(path, asked)
+        return Ruling(judgement=replace(judgement, longest=()), operations=judgement.operations)
+    history = store.load(path)
+    verdict = run.judge(history)
+    if history.manifest.parts:  # judging counted their rows, and reading them whole would need their memory
+        operations, events = history.manifest.operation_rows or 0, history.manifest.event_rows or 0
+    else:
+        operations, events = history.operations_of(("index",)).num_rows, history.events_table.num_rows
+    _check_counts(path, history, operations, events)
+    return Ruling(verdict=verdict, digest=history.manifest.digest, operations=operations, events=events)
+
+
+def _check_counts(path: Path, history: History, operations: int, events: int) -> None:
+    """Raise HistoryError unless as many rows were judged as the manifest counts."""
+    said, found = (history.manifest.operation_rows, history.manifest.event_rows), (operations, events)
+    if any(count is not None and count != judged for count, judged in zip(said, found, strict=True)):
+        raise HistoryError(f"{path}: {found[0]} operations and {found[1]} events were judged, the manifest counts {said}")
+
+
+# --- in the driver ----------------------------------------------------------------------------------------------------
+
+
+def ledger_beside(paths: Sequence[str]) -> str:
+    """The location of the ledger if none is given: `judged` in the deepest folder that holds all these paths.
+
+    UsageError where they have no such folder.
+    """
+    if len(paths) == 1 and "://" in paths[0]:
+        return below(paths[0], LEDGER)
+    if any("://" in path for path in paths):
+        raise UsageError("several stores, of which one is remote: say with --ledger where the verdicts are kept")
+    common = Path(os.path.commonpath([_folder_of_runs(Path(path).absolute()) for path in paths]))
+    if common == common.parent:
+        raise UsageError("the paths have no folder in common: say with --ledger where the verdicts are kept")
+    return str(common / LEDGER)
+
+
+def _folder_of_runs(path: Path) -> Path:
+    return path if path.is_dir() and not (path / store.MANIFEST).exists() else path.parent
+
+
+def judge_all(
+    sources: Sequence[Source],
+    asked: Asked,
+    ledger: Ledger,
+    *,
+    again: bool,
+    perform: Callable[[list[Item]], None],
+) -> list[Case]:
+    """Judge these histories, in their order, except those whose verdict the ledger holds; with `again` all of them.
+
+    `perform` does items of work with `judge_item` and writes their rows. A history whose item has no row afterwards has failed.
+    """
+    items = [item_of(source, asked) for source in sources]
+    wanted = {item.key: item for item in items}
+    known = {} if again else _verdicts(ledger, wanted.keys() & ledger.keys())
+    ledger.forget(wanted.keys() - known.keys())
+    perform([item for key, item in wanted.items() if key not in known])
+    rulings = known | _rows(ledger, wanted.keys() - known.keys())
+    return [_case(source, rulings.get(item.key), new=item.key not in known) for source, item in zip(sources, items, strict=True)]
+
+
+def _verdicts(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
+    """The rows of these keys that hold a verdict. Those of failures and refusals are left out, so that they are done again."""
+    return {key: row for key, row in _rows(ledger, keys).items() if row.state == "done" and not _ruling_of(row).refused}
+
+
+def _rows(ledger: Ledger, keys: set[str]) -> dict[str, Row]:
+    rows = {}
+    for key in sorted(keys):
+        with suppress(PipelineError):  # missing or damaged
+            rows[key] = ledger.read(key)
+    return rows
+
+
+def _ruling_of(row: Row) -> Ruling:
+    return msgspec.json.decode(row.result, type=Ruling)
+
+
+def _case(source: Source, row: Row | None, *, new: bool) -> Case:
+    if row is None:
+        return Case(source=source, outcome="failed", words="the ledger has no row for it: its worker died")
+    if row.state != "done":
+        return Case(source=source, outcome=row.state, words=row.words, new=new)
+    ruling = _ruling_of(row)
+    found = ruling.verdict or ruling.judgement
+    if found is None:
+        return Case(source=source, outcome="refused", words=ruling.refused, new=new)
+    return Case(source=source, outcome=VALIDITY_NAMES[found.validity], ruling=ruling, new=new)
+
+
+def keep_verdict(case: Case) -> bool:
+    """Write the verdict of a run beside it, unless it is there. False where the run is remote or its folder cannot be written."""
+    if case.ruling.verdict is None:
+        return True
+    folder = Path(case.source.location)
+    if "://" in case.source.location:
+        return False
+    if not folder.is_dir():
+        return True  # a history in one file has no folder of its own
+    data, place = encode_verdict(case.ruling.verdict), folder / store.VERDICT
+    try:
+        if not place.exists() or place.read_bytes() != data:
+            store.write_file(place, data)
+    except OSError:
+        return False
+    return True
+
+
+def command(source: Source, asked: Asked) -> str:
+    """The command that judges this history alone and prints all that was found."""
+    parts = ["highwater", "judge", "--again"] if "://" in source.path else ["highwater", "check"]
+    parts.append(source.path)
+    parts += ["--model", asked.model] if asked.model != LOG else []
+    parts += ["--initial", asked.initial] if asked.initial else []
+    parts += ["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else []
+    return shlex.join(parts)
+
+
+def digest_of_table(cases: Sequence[Case]) -> str:
+    """The digest of all rulings, sorted: equal in process and on Spark, wherever the histories are stored."""
+    rows = sorted((case.source.digest, case.outcome, msgspec.json.encode(case.ruling)) for case in cases)
+    return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()

@@ -1,0 +1,59 @@
+"""Functions for items of work: some raise, hang or kill their worker. Workers import this module."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from pipeline.work import Item
+
+HANG_S = 60
+
+
+class Deed(Struct, frozen=True, kw_only=True):
+    """What an item does. `trace`: a folder in which each attempt leaves a file; `times`: only the first attempts misbehave."""
+
+    name: str
+    trace: str
+    what: str = "count"
+    times: int = 99
+
+
+def item(name: str, trace: Path, what: str = "count", *, times: int = 99) -> Item:
+    """An item that does this deed; its key is its name."""
+    return Item(name, msgspec.json.encode(Deed(name=name, trace=str(trace), what=what, times=times)))
+
+
+def attempts(trace: Path, name: str) -> int:
+    """How often the item was begun."""
+    return len(list(trace.glob(f"{name}-*")))
+
+
+def do(payload: bytes) -> bytes:
+    """Perform a deed; the result is the name of the item."""
+    deed = msgspec.json.decode(payload, type=Deed)
+    begun = attempts(Path(deed.trace), deed.name) + 1
+    (Path(deed.trace) / f"{deed.name}-{begun}").touch()
+    if begun <= deed.times:
+        _misbehave(deed.what)
+    return msgspec.json.encode(deed.name)
+
+
+def _misbehave(what: str) -> None:
+    match what:
+        case "raise":
+            raise ValueError("two\nlines")
+        case "hang":
+            time.sleep(HANG_S)
+        case "hang in C":  # the alarm does not reach it
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+            time.sleep(HANG_S)
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "slow":
+            time.sleep(1)
+        case _:
+            pass
