@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from pyarrow import fs
 
+from highwater.campaigns.folder import REQUEST, Asked
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
@@ -20,17 +21,6 @@ from pipeline.storage import Storage, below, storage_at
 
 FAILURES_SHOWN = 5
 _RATED = 200  # finished runs that give the rate
-
-
-class _Order(Struct, frozen=True):
-    first: int
-    last: int
-    protocols: tuple[str, ...]
-    mixes: tuple[tuple[str, ...], ...]
-
-
-class _Asked(Struct, frozen=True):
-    order: _Order
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -118,12 +108,11 @@ class CampaignProgress:
 def _wanted(storage: Storage) -> int:
     """The number of runs that were asked for."""
     try:
-        order = msgspec.json.decode(storage.read("request.json"), type=_Asked).order
+        return msgspec.json.decode(storage.read(REQUEST), type=Asked).order.runs
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{storage.location}: not a campaign: it has no request.json (STORE/campaigns/NAME)") from None
+        raise UsageError(f"{storage.location}: not a campaign: it has no {REQUEST} (STORE/campaigns/NAME)") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{storage.path('request.json')}: not the request of a campaign: {error}") from error
-    return (order.last - order.first + 1) * len(order.protocols) * len(order.mixes)
+        raise UsageError(f"{storage.path(REQUEST)}: not the request of a campaign: {error}") from error
 
 
 def _rate(times: Sequence[datetime]) -> float | None:

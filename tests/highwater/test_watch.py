@@ -8,8 +8,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from highwater.campaigns.folder import REQUEST, Asked
+from highwater.campaigns.order import Order
 from highwater.campaigns.progress import CampaignProgress, Failure
 from highwater.cli.main import run_command_line
+from highwater.runs.provenance import Build
 from highwater.runs.summary import FoundAnomaly, Summary
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import storage_at
@@ -34,8 +37,9 @@ START = 1_700_000_000
 @pytest.fixture
 def campaign(tmp_path: Path) -> Path:
     """A campaign of 2 x 2 x 3 runs, none of them finished."""
-    order = {"first": 1, "last": 3, "protocols": ["safe", "v3"], "mixes": [[], ["clog"]], "keep_all": False}
-    (tmp_path / "request.json").write_bytes(msgspec.json.encode({"order": order, "build": {}}))
+    order = Order(first=1, last=3, protocols=("safe", "v3"), mixes=((), ("clog",)))
+    asked = Asked(order=order, build=Build(commit="c0ffee", dirty=False, versions={}))
+    (tmp_path / REQUEST).write_bytes(msgspec.json.encode(asked))
     return tmp_path
 
 
@@ -103,7 +107,7 @@ def test_campaign_without_runs_has_a_status(campaign: Path, capsys: pytest.Captu
 @pytest.mark.parametrize("content", [None, "{}", "[1", '{"order": {"first": "a"}}'])
 def test_folder_that_is_no_campaign_is_refused(content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if content is not None:
-        (tmp_path / "request.json").write_text(content)
+        (tmp_path / REQUEST).write_text(content)
 
     assert run_command_line(["watch", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
