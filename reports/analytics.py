@@ -90,11 +90,16 @@ def _section(part: Part) -> Section:
     )
 
 
+_EMPTY = {"fault": "no fault", "mix": "default"}  # what empty text means, by column
+
+
 def value_words(name: str, value: Value) -> str:
     """A value of an answer as text, by the unit in the name of its column."""
     match value:
         case None:
             return "none"
+        case "":
+            return _EMPTY.get(name, "")
         case bool():
             return "yes" if value else "no"
         case int() if name.endswith("_ns"):
@@ -218,7 +223,7 @@ def _cell(row: Row) -> HeatCell:
 
 
 _PICTURES: dict[str, Callable[[Sequence[Row]], Iterator[Picture]]] = {
-    "detection": lambda rows: _detection(rows, "mix", "default faults"),
+    "detection": lambda rows: _detection(rows, "mix", "default"),
     "detection-by-fault": lambda rows: _detection(rows, "fault", ""),
     "recovery": _recovery,
     "latency": _latency,
@@ -300,20 +305,20 @@ def side_words(row: Comparison, side: str) -> str:
 
 
 def _recovery_of_both(rows: Sequence[Comparison], before: str, after: str) -> Picture | None:
-    spans = []
-    for row in rows:
-        if row.of_before:
-            spans.append(_median_of(row, before, row.before, side_words(row, "before"), "r6"))
-        if row.of_after:
-            spans.append(_median_of(row, after, row.after, side_words(row, "after"), "r1" if row.worse else "r0"))
+    spans = [_both(row, before, after) for row in rows if row.of_before or row.of_after]
     if not spans:
         return None
     return Picture(
         heading="Recovery",
         svg=Markup(span_figure(spans, f"median recovery by fault, {before} and {after}", _tick_words)),
-        caption="The median over the plans of the slowest recovery from each fault. Orange: slower beyond noise.",
+        caption=f"The median over the plans of the slowest recovery from each fault: grey in {before}, blue in {after}, orange "
+        f"where {after} is slower beyond noise.",
     )
 
 
-def _median_of(row: Comparison, campaign: str, value: int | None, words: str, css: str) -> Span:
-    return Span(label=f"{row.subject} · {campaign}", points=(Point(value, "dot"),), title=words, css=css)
+def _both(row: Comparison, before: str, after: str) -> Span:
+    points = [Point(row.before, "dot", "r6")] if row.of_before else []
+    if row.of_after:
+        points.append(Point(row.after, "dot", "r1" if row.worse else "r0"))
+    words = f"{before} {side_words(row, 'before')}, {after} {side_words(row, 'after')}"
+    return Span(label=row.subject, points=tuple(points), title=words, css="r6")

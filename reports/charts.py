@@ -19,14 +19,15 @@ Mark = Literal["dot", "tick", "end"]
 
 
 class Point(Struct, frozen=True):
-    """A point of a row; `value` is None where it was never reached. `end` marks the end of an interval."""
+    """A point of a row; `value` is None where it was never reached. `css` gives it another colour than the row's."""
 
     value: int | None
     mark: Mark
+    css: str = ""
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A row of a picture: its points in ascending order, joined by a line. `title` is shown on hover, `css` gives the colour."""
+    """A row of a picture: its points, joined by a line. `title` is shown on hover, `css` gives the colour."""
 
     label: str
     points: tuple[Point, ...]
@@ -56,7 +57,9 @@ class _Axis:
         low, high = max(min(values, default=1), 1), max(max(values, default=1), 1)
         self._low = math.floor(math.log10(low))
         self._high = max(math.ceil(math.log10(high)), self._low + 1)
-        self.ticks = [10**decade for decade in range(self._low, self._high + 1)]
+        steps = (1, 2, 5) if self._high - self._low <= 2 else (1,)
+        ticks = [step * 10**decade for decade in range(self._low, self._high + 1) for step in steps]
+        self.ticks = [tick for tick in ticks if tick <= 10**self._high]
 
     def x(self, value: int | None) -> int:
         """The pixel column of a value; values below the axis are drawn at its left end."""
@@ -70,9 +73,9 @@ def _span(span: Span, axis: _Axis, y: int) -> str:
     xs = [axis.x(point.value) for point in span.points]
     parts = [text(_LEFT - 12, y + 4, span.label, css="row-label", anchor="end")]
     if xs:
-        parts.append(line(xs[0], y, xs[-1], y, css=f"span {span.css}"))
+        parts.append(line(min(xs), y, max(xs), y, css=f"span {span.css}"))
     for x, point in zip(xs, span.points, strict=True):
-        parts.append(_mark(x, y, point, span.css))
+        parts.append(_mark(x, y, point, point.css or span.css))
     # A transparent box over the row shows its words wherever the pointer is.
     parts.append(rect(0, y - _ROW // 2, _NEVER + 20, _ROW, css="hover", title=f"{span.label}: {span.title}"))
     return "".join(parts)

@@ -29,6 +29,7 @@ from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
 from highwater.cli.store import compact, ingest, verify
+from highwater.cli.watch import watch
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
@@ -41,6 +42,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     run,
     replay,
     campaign,
+    watch,
     chaos,
     explore,
     describe,

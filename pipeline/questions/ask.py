@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
 from pipeline.questions.question import Column, Question
-from pipeline.session import session
+from pipeline.session import cause, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,8 +73,4 @@ def _table(spark: "SparkSession", sql: str) -> pa.Table:
     try:
         return spark.sql(sql).toArrow()
     except PySparkException as error:
-        raise PipelineError(f"Spark refuses the statement: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise PipelineError(f"Spark refuses the statement: {cause(str(error))}") from error

@@ -11,9 +11,8 @@ from reports.calls import Call
 from reports.lag import partition_figure
 from reports.nodes import NodeTrack
 from reports.plots import bucket_ns, call_figure, quantile_points
-from reports.render import latency_words
 from reports.replicas import tracks_of
-from reports.svg import LEFT, NS_PER_S, PLOT, Backdrop, Pointer, TimeScale
+from reports.svg import LEFT, NS_PER_S, PLOT, Backdrop, Pointer, TimeScale, latency_words
 from reports.timeline import HOVER_MAX, nodes_figure, timeline_figure
 from tests.reports.scenes import MS, small_loss
 
