@@ -10,6 +10,7 @@ from reference.errors import ErrorCode
 from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
+from tests.reference.lab import T0
 from tests.reference.moving import entries, reassign, write
 from tests.reference.recorded import STATE, Recorded, settled
 from tests.reference.test_v3 import die
