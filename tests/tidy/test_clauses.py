@@ -62,7 +62,7 @@ def test_verdict_tells_how_a_mutant_ends(tmp_path: Path, old: str, new: str, dea
         "reference/replica/leader.py",
         "tests/reference/test_fetching.py::test_leader_records_the_log_end_that_a_fetch_names",
     )
-    row = Clause(id="R-056.1", text="", file=path, old=old, new=new, tests=(test,))
+    row = Clause(id="mutant", text="", file=path, old=old, new=new, tests=(test,))
 
     assert verdict(tmp_path, row, deadline_s).startswith(expected)
     assert (tmp_path / path).read_text() == (ROOT / path).read_text()  # the mutation is undone
