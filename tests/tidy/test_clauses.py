@@ -2,10 +2,13 @@
 
 import ast
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from highwater.catalogue import trace
-from tests.clauses import clauses
-from tests.tidy.sources import ROOT, functions, sources
+from tests.clauses import Clause, clauses, copy_of_the_tree, verdict
+from tests.tidy.sources import ROOT
 
 
 def test_every_clause_belongs_to_a_statement() -> None:
@@ -30,8 +33,36 @@ def test_every_mutant_is_valid_python() -> None:
 
 
 def test_every_test_of_a_clause_exists_and_cites_its_statement() -> None:
-    docstrings = {f"{s.name}::{f.name}": ast.get_docstring(f) or "" for s in sources("tests") for f in functions(s)}
+    files = sorted({test.partition("::")[0] for row in clauses() for test in row.tests})
+    trees = {name: ast.parse((ROOT / name).read_text(encoding="utf-8"), name) for name in files}
+    named = ((name, f) for name, tree in trees.items() for f in tree.body if isinstance(f, ast.FunctionDef))
+    docstrings = {f"{name}::{f.name}": ast.get_docstring(f) or "" for name, f in named}
     cited = [(row.id, test, docstrings.get(test)) for row in clauses() for test in row.tests]
 
     assert [(id_, test) for id_, test, words in cited if words is None or id_.partition(".")[0] not in words] == []
     assert [row.id for row in clauses() if not row.tests] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "deadline_s", "expected"),
+    [
+        ("    follower.leo = fetch.offset\n", "", 120.0, "proved"),
+        ("    follower.fetched_ms = now\n", "    follower.fetched_ms = now + 0\n", 120.0, "survived: "),
+        ("there is no such code", "", 120.0, "does not apply"),
+        ("    follower.leo = fetch.offset\n", "    follower.leo = (\n", 120.0, "does not serve"),
+        ("    base = partition.log.leo\n", "    raise ValueError\n", 120.0, "does not serve"),
+        ("    follower.leo = fetch.offset\n", "    while True:\n        pass\n", 15.0, "hangs"),
+    ],
+)
+def test_verdict_tells_how_a_mutant_ends(tmp_path: Path, old: str, new: str, deadline_s: float, expected: str) -> None:
+    """Only a mutant that still serves and whose tests end can prove a clause."""
+    copy_of_the_tree(tmp_path)
+    path, test = (
+        "reference/replica/leader.py",
+        "tests/reference/test_fetching.py::test_leader_records_the_log_end_that_a_fetch_names",
+    )
+    row = Clause(id="mutant", text="", file=path, old=old, new=new, tests=(test,))
+
+    assert verdict(tmp_path, row, deadline_s).startswith(expected)
+    assert (tmp_path / path).read_text() == (ROOT / path).read_text()  # the mutation is undone
