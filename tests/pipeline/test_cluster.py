@@ -42,6 +42,15 @@ def _wait_for(ledger: Ledger, rows: int, driver: "subprocess.Popen[str]") -> Non
         time.sleep(0.05)
 
 
+def _wait_for_begin(trace: Path) -> None:
+    """Wait until an item begins: it takes a second, so whoever does it is now busy."""
+    before = set(trace.iterdir())
+    end_s = time.monotonic() + ENDS_WITHIN_S
+    while set(trace.iterdir()) == before:
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
 def test_work_on_a_cluster_survives_killed_processes(tmp_path: Path) -> None:
     """An executor and all Python workers are killed: every item has one row, and the user sees no stack trace."""
     lack = missing()
@@ -55,6 +64,7 @@ def test_work_on_a_cluster_survives_killed_processes(tmp_path: Path) -> None:
             _wait_for(ledger, 3, driver)
             os.kill(cluster.executors()[0], signal.SIGKILL)
             _wait_for(ledger, 8, driver)
+            _wait_for_begin(tmp_path / "trace")
             for worker in cluster.python_workers():
                 os.kill(worker, signal.SIGKILL)
             printed, _ = driver.communicate(timeout=ENDS_WITHIN_S)
