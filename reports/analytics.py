@@ -28,7 +28,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class HeatCell(Struct, frozen=True):
-    """A cell of a heat map. `heat` is 0 for a pair that was never reached, else 1 to 5."""
+    """A cell of a heat map. `heat` is 0 if the pair was never reached, else 1 to 5: 1, 2, 4, 8 or 16 runs and more."""
 
     runs: int
     heat: int
@@ -219,7 +219,7 @@ def _cell(row: Row) -> HeatCell:
     runs, of_runs = _count(row, "runs"), _count(row, "of_runs")
     fault = row["fault"] or "no fault"
     words = f"{row['state']} with {fault}: " + (f"{runs} of {of_runs} runs, {row['times']} times" if runs else "never reached")
-    return HeatCell(runs, -(-5 * runs // of_runs) if runs else 0, words)
+    return HeatCell(runs, min(runs.bit_length(), 5), words)
 
 
 _PICTURES: dict[str, Callable[[Sequence[Row]], Iterator[Picture]]] = {

@@ -75,7 +75,8 @@ def _say(findings: list[Finding], before: str, after: str, code: ExitCode) -> No
     say(f"{before} and {after}: {_result(code)}; {len(rows)} comparisons")
     for name in sorted({row.protocol for row in rows}):
         plain = [row for row in rows if row.protocol == name and row.what in ("invalid", "not-live", "unknown")]
-        say(f"  {name}: " + ", ".join(f"{r.what} {side_words(r, 'before')}, then {side_words(r, 'after')}" for r in plain))
+        if plain:
+            say(f"  {name}: " + ", ".join(f"{r.what} {side_words(r, 'before')}, then {side_words(r, 'after')}" for r in plain))
     worse = [row for row in rows if row.worse]
     for line in first_of([_worse_line(row) for row in worse]):
         say(f"  {line}")

@@ -49,8 +49,8 @@ def test_pair_that_was_never_reached_is_an_empty_cell() -> None:
     assert [(found.reached, found.pairs) for found in section("coverage").maps] == [(3, 4)]
 
 
-def test_heat_grows_with_the_share_of_runs() -> None:
-    assert [[cell.heat for cell in cells] for _, cells in section("coverage").maps[0].states] == [[5, 1], [2, 0]]
+def test_heat_grows_with_the_number_of_runs() -> None:
+    assert [[cell.heat for cell in cells] for _, cells in section("coverage").maps[0].states] == [[5, 1], [5, 0]]
 
 
 def test_operation_without_a_success_is_left_out_of_the_picture() -> None:
