@@ -115,7 +115,7 @@ def test_step_before_an_answer_is_not_older_than_the_witness() -> None:
 
 
 def test_faults_are_part_of_the_sentence_and_not_of_the_text() -> None:
-    """The same mistake is provoked by many faults; with them 30 runs of `v3` would have 23 causes."""
+    """The same mistake is provoked by many faults; with them 100 runs of `v3` would have 52 causes."""
     quiet = history_of("truncate node=b2 offset=1 detail=hw")
     rows = ("fault-begun fault=f1 detail=pause", "fault-acted fault=f1", "truncate node=b2 offset=1 detail=hw")
     calm, faulty = (_signed(h, _found("lost", "log", n)) for h, n in ((quiet, 0), (history_of(*rows), 2)))
