@@ -148,7 +148,7 @@ def test_screens_keep_the_verdicts_of_random_client_calls(history: History) -> N
     assert_screens_change_nothing(history)
 
 
-_NOTED = (
+_NOTED: tuple[dict[str, object], ...] = (
     {"kind": EventKind.STATE_WRITTEN, "leader": "b1", "leader_epoch": 0, "isr": ("b1", "b2", "b3")},
     {"kind": EventKind.BECAME_LEADER, "node": "b1", "life": 1, "leader_epoch": 0, "hw": 0, "leo": 0},
     {"kind": EventKind.APPEND, "node": "b1", "life": 1, "leader_epoch": 0, "offset": 0, "value": "v0", "detail": "leader"},
@@ -171,9 +171,11 @@ def observed(draw: st.DrawFn) -> History:
     for index in range(draw(st.integers(4, 24))):
         time_ns = index * 5 * second
         if draw(st.integers(0, 4)) == 0:
-            row = draw(st.sampled_from(_NOTED))
-            where = {} if row["kind"] in _OF_NODES else {"topic": "orders", "partition": draw(st.integers(0, 1))}
-            events.append(msgspec.convert({**row, **where, "index": index, "time_ns": time_ns}, ClusterEvent))
+            noted = draw(st.sampled_from(_NOTED))
+            where: dict[str, object] = (
+                {} if noted["kind"] in _OF_NODES else {"topic": "orders", "partition": draw(st.integers(0, 1))}
+            )
+            events.append(msgspec.convert({**noted, **where, "index": index, "time_ns": time_ns}, ClusterEvent))
             continue
         process = draw(st.integers(0, 2))
         asked = waiting.pop(process, None)
