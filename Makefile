@@ -9,12 +9,13 @@ SEEDS ?= 200
 FIRST ?=
 STORE ?= store/chaos
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers prove-checkers clean
+.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | prove-checkers | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -58,6 +59,10 @@ bench-docker: images
 
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.checkers
+
+# On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
+bench-spark: $(READY)
+	$(BIN)/python -m bench.spark $(BENCH_ARGS)
 
 # Compares every judge with its definition on 100,000 small histories: 45 minutes on one core.
 prove-checkers: $(READY)

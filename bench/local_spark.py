@@ -23,15 +23,23 @@ from pipeline.session import missing
 START_S_MAX = 60.0
 END_S_MAX = 20.0
 WORKER_MEMORY = "1g"
-EXECUTOR_MEMORY = "512m"  # of a worker's 1 GiB
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for a minute: cheap compiler, no threads to collect
+# Of Spark, for a driver of such a cluster.
+CONF = {
+    "spark.executor.memory": "512m",  # of a worker's 1 GiB
+    "spark.driver.extraJavaOptions": _SHORT_LIVED,
+    "spark.executor.extraJavaOptions": _SHORT_LIVED,
+}
 _LOOK_S = 0.1
 _MARK = "HIGHWATER_LOCAL_SPARK"  # in the environment of every process of a cluster
-_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_BIN = Path(pyspark.__file__).parent / "bin"
 _DAEMON = "org.apache.spark.deploy"
 
 
 class LocalSpark:
-    """A running cluster. `master` is its address, `spark://127.0.0.1:port`."""
+    """A running cluster. `master` is its address, `spark://127.0.0.1:port`; `submit` the path of spark-submit."""
+
+    submit = _BIN / "spark-submit"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +50,7 @@ class LocalSpark:
         """Start a master or worker; wait until it reports its address in its log. Raises HarnessError if it does not."""
         log = self.folder / f"{name}-{len(self._daemons)}.log"
         command = [
-            str(_SPARK_CLASS),
+            str(_BIN / "spark-class"),
             f"{_DAEMON}.{name.lower()}.{name}",
             "--host",
             "127.0.0.1",
@@ -106,7 +114,7 @@ class LocalSpark:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_JAVA_OPTS": _SHORT_LIVED,
         }
 
 

@@ -83,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name of this package on its first use, so that importing the package stays cheap."""
+    """Import a public name of package `checkers` on its first use, so that importing the package stays cheap."""
     if name not in _PLACES:
         raise AttributeError(f"module 'checkers' has no attribute {name!r}")
     module, inner = _PLACES[name]

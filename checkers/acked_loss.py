@@ -32,7 +32,7 @@ from checkers.verdict import Cut, Findings
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Find the promised records that one partition lost. Ignores its argument `cuts`, because this checker produces them."""
+    """Find the promised records that one partition lost. Ignores its argument `cuts` (excused losses), which it produces."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:
@@ -62,8 +62,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A promised record stays at its offset; it is missing only where the harness destroyed the last copy that counted.",
-    assumes="Brokers note each append, truncation and HW; rows of ZooKeeper's writes and of the harness's wounds are complete.",
-    blind="Loss of records that were never promised; changes to a copy between an append and its note.",
+    assumes="Brokers record each append, truncation and HW; ZooKeeper's writes and destroyed data are recorded completely.",
+    blind="Loss of records that were never promised; changes to a copy before its append is recorded.",
     kinds=("lost-write",),
     group_by=PARTITION,
     operations=("produce", "poll"),

@@ -1,4 +1,4 @@
-"""Liveness after healing, never part of safety (docs/promise.md §6).
+"""Liveness checks: the cluster is whole again in time after all faults ended; never part of safety (docs/promise.md §6).
 
 B after the harness has healed the cluster, it must be whole: one controller, every broker registered, every partition led by the
 leader in ZooKeeper with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
@@ -42,7 +42,7 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the whole cluster after healing (LIVE-1 and LIVE-4):
+    """Judge liveness of the whole cluster after all faults ended (LIVE-1 and LIVE-4):
 
     one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin.
     """
@@ -90,7 +90,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
 
 
 def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
-    """Return the requests that an administrator still found in ZooKeeper's /admin after the final reads began (LIVE-4)."""
+    """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
     if facts.final_reads_at_ns is None:
         return []
     looks = [
@@ -150,18 +150,18 @@ class _Partition:
             self.hw = row.hw
 
     def see_swap(self, row: EventRow) -> None:
-        """Note that a directory was swapped before the broker made a log there; a log has a wound row of its own."""
+        """Note that the log directory was replaced by an empty one before the broker made a log of the partition there."""
         if row.node not in self.made:
             self.wounded.see(row)
             self.emptied.add(row.node)
 
     def is_emptied(self) -> bool:
-        """True if the harness emptied every counted-on replica, so that the partition may stay offline (SILENT-2)."""
+        """True if the harness emptied every replica that counts, so that the partition may stay offline (SILENT-2)."""
         counted = self.standing.counted_on()
         return bool(counted) and self.standing.leader is None and all(node in self.emptied for node in counted)
 
     def lacks(self, when: str) -> list[str]:
-        """Describe what is missing now: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
+        """Describe what the partition lacks: a leader, a full ISR, or replicas in ZooKeeper's leader epoch (LIVE-1, LIVE-2)."""
         if self.standing.leader is None:
             return [f"{self.name} has no leader {when}"]
         why = []
@@ -193,14 +193,14 @@ class _Partition:
 
 
 def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
-    """True if two logs have equal length and no differing value. An unknown entry (None) agrees with every value."""
+    """True if two replica logs have equal length and no differing value. An unknown entry (None) agrees with every value."""
     return log == other or (
         len(log) == len(other) and not any(a != b for a, b in zip(log, other, strict=True) if a is not None and b is not None)
     )
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """Describe the violations of LIVE-2 (acknowledgements) and LIVE-3 (final reads) that clients observed after the bound."""
+    """Describe what clients missed after the bound B: acknowledgements (LIVE-2) or records in final reads (LIVE-3)."""
     why: list[str] = []
     late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
     if late and not any(call.type == "ok" for call in late):
@@ -266,10 +266,10 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="B after healing, and at the end, one broker is controller and every broker is registered; admin actions are done.",
+    claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are done.",
     assumes="ZooKeeper's registrations are complete.",
-    blind="Flapping between the two checks; requests under /admin that no administrator read; moves that were cancelled, "
-    "or requested while an extra request for the partition might be waiting.",
+    blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
+    "were cancelled, or requested while an extra request for the partition might be waiting.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *REQUESTS),
@@ -291,10 +291,10 @@ CLUSTER = Checker(
 
 PARTITIONS = Checker(
     name=NAME,
-    claim="B after healing, and at the end, every partition has its leader, its whole ISR and equal logs, and serves "
+    claim="At the bound B after healing, and at the end, each partition has its leader, its whole ISR and equal logs, and serves "
     "each acknowledged record.",
-    assumes="Brokers note each role, append and HW; the workload produces and reads after healing.",
-    blind="Flapping between the two checks; requests that no client sent.",
+    assumes="Brokers record each role, append and HW; the workload produces and reads after healing.",
+    blind="What changes between the two checks and back; requests that no client sent.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),

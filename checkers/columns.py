@@ -1,4 +1,4 @@
-"""Produces and polls of a run, or of one part of it, as arrays, sorted once, for fast pre-checks (screens) of all log checkers.
+"""Produces and polls of a run, or of a part of it, as sorted arrays, so that log checkers can skip partitions that are surely fine.
 
 A screen (`checkers.screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
 Arrays are made only of a regular history: rows in order, each turn by one process on one partition. For any other history
@@ -51,7 +51,7 @@ PartitionKey = tuple[str | None, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """One entry for each invocation and completion, sorted by index. A completion takes acks and delivery from its invocation."""
+    """Arrays with one entry for each invocation and completion of a client, sorted by index."""
 
     index: Ints
     part: Codes
@@ -109,19 +109,19 @@ class Columns:
 
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
-        """The packed keys (part and offset) of the `told` rows, sorted, with each row's value code. Nothing else is sorted."""
+        """The (partition, offset) pairs of which clients were told, packed and sorted, with each row's value code."""
         keys = packed(self.part[self.told], self.offset[self.told])
         order = np.argsort(keys, kind="stable")
         return keys[order], self.value[self.told[order]]
 
     @cached_property
     def promised(self) -> Ints:
-        """The distinct packed keys (part and offset) that a client was told, sorted."""
+        """The distinct (partition, offset) pairs of which a client was told, as packed numbers, sorted."""
         keys, _ = self.by_offset
         return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
     def named(self, parts: Ints | Codes) -> Flags:
-        """Return one flag for each part: true for the parts with these numbers."""
+        """Return one flag for each partition: true for those with these numbers."""
         flags = np.zeros(len(self.partitions), np.bool_)
         flags[parts] = True
         return flags
@@ -139,13 +139,13 @@ class Screened:
 
 
 def packed(part: Codes | Ints, offset: Ints) -> Ints:
-    """Pack a part and an offset into one number, so that keys sort by part and then by offset."""
+    """Pack the number of a partition and an offset into one integer, so that keys sort by partition and then by offset."""
     keys: Ints = (part.astype(np.int64) << OFFSET_BITS) + offset
     return keys
 
 
 def columns_of(operations: pa.Table) -> Columns | None:
-    """Make the arrays from a table with the columns `NAMES`; None if the history is not regular (see the module).
+    """Make the arrays for the fast pre-checks from a table of operations; None if the history is not regular.
 
     Text columns may be plain or dictionary-encoded.
     """
@@ -191,7 +191,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
 
 
 def _heads(operations: pa.Table) -> Ints | None:
-    """The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process."""
+    # The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process.
     index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
@@ -212,7 +212,7 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
 
 
 def _unpaired(turns: Turns) -> Codes:
-    """Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row."""
+    # Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row.
     sizes = np.diff(turns.first)
     # An answer with more records than were sent: the walk decides which belong together.
     longer = turns.ok & turns.produce & (sizes > sizes[turns.other])
@@ -263,7 +263,7 @@ def _named(operations: pa.Table) -> frozenset[PartitionKey]:
 
 
 def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
-    """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
+    # The part of each row, and the partition of each part; None for the parts if a row has none or there are too many.
     topic = _codes(operations["topic"])
     codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
     if not len(codes):
@@ -282,7 +282,7 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
 
 
 def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
-    """The topic id of each part (None if its rows name none), and a flag for parts with several."""
+    # The topic id of each part (None if its rows name none), and a flag for parts with several.
     codes = _codes(column)
     code, names = _numbers_of(codes), codes.dictionary.to_pylist()
     named = np.flatnonzero(code >= 0)
@@ -300,14 +300,14 @@ def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
 
 
 def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Encode a text column with one dictionary for all its chunks."""
+    """Encode a text column of a table as numbers, with one dictionary for all its chunks."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole: pa.DictionaryArray = coded.unify_dictionaries().combine_chunks()
     return whole
 
 
 def _numbers_of(codes: pa.DictionaryArray) -> Codes:
-    """The code of each text, `NONE` for null; a new array that the caller may change."""
+    # The code of each text, `NONE` for null; a new array that the caller may change.
     found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
     return found
 

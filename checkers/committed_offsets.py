@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups: `committed` answers the position that was committed last.
+"""Checker of committed offsets of consumer groups: `committed` answers the offset that the group committed last.
 
 A `commit` names a group and the next position to read; `committed` asks for it. For each group and partition this is a register
 whose last write wins, judged in real time. An answer must be a position that a member of the group committed, or may have
@@ -27,7 +27,7 @@ _NEVER = 1 << 62
 
 
 class _Commit(NamedTuple):
-    """A position that a group committed or may have committed; the rows of its invocation and completion."""
+    """An offset that a consumer group committed or may have committed, with the rows of the request and its answer."""
 
     position: int
     asked: int
@@ -45,7 +45,7 @@ def _commits(done: list[Call]) -> dict[str, list[_Commit]]:
 
 
 def _answer(call: Call, commits: list[_Commit], key: str) -> Anomaly | None:
-    """Find the anomaly in one answer to `committed`. An answer without an offset means that the group has no position."""
+    """Find the anomaly in one answer to a group's request for its committed offset; no offset means "none committed"."""
     group, position = call.asked[0].value or "", call.rows[0].offset
     settled = [commit for commit in commits if commit.done < call.invoked]
     # A commit is certainly replaced by one that was invoked after it had completed.
@@ -71,7 +71,7 @@ def _anomaly(kind: str, key: str, witness: tuple[int, ...], words: str) -> Anoma
 
 
 def _ahead(done: list[Call], key: str) -> list[Anomaly]:
-    """Find commits beyond every offset that the committing process had read or been told, for processes that polled."""
+    """Find commits of offsets beyond all that the committing consumer had read or been told."""
     known: dict[int, int] = {}  # process -> the position after the highest offset it knows of
     polled: set[int] = set()  # other processes may know of offsets that no row shows
     anomalies: list[Anomaly] = []

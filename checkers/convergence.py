@@ -1,4 +1,4 @@
-"""After healing, a run comes to rest in one state: ZooKeeper, the brokers' metadata for clients, and the logs on disk agree.
+"""Checker of convergence: after the faults, ZooKeeper, the brokers' metadata for clients and the logs on disk agree.
 
 Part of liveness (docs/promise.md §6, LIVE-1, LIVE-2, LIVE-4): a partition that has not converged in the quiet time is *not live*,
 never INVALID; a lost record is reported by the ledger. The checker reads the rows that the harness records at the very end, from
@@ -45,7 +45,7 @@ class _Row(NamedTuple):
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge whether one partition converged. Finds nothing if the harness recorded no final observations."""
+    """Judge whether one partition converged after the faults. Finds nothing if the harness recorded no final observations."""
     ends = events.filter(pl.col("kind") != str(K.STATE_WRITTEN))
     if deadline_ns(facts) is None or not ends.height:
         return Findings()
@@ -68,7 +68,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _moving(rows: list[_Row]) -> bool:
-    """True if ZooKeeper, a broker or a disk was observed twice with different results: the partition was still changing."""
+    """True if two final observations of ZooKeeper, a broker or a disk differ: the partition was still changing."""
     looks: dict[tuple[str, str | None], list[_Row]] = {}
     for row in rows:
         if row.kind != K.LOG_ON_DISK:
@@ -102,7 +102,7 @@ def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) 
 
 
 def _writer(events: pl.DataFrame) -> str | None:
-    """The node that last wrote the partition's state to ZooKeeper; None if no row says."""
+    # The node that last wrote the partition's state to ZooKeeper; None if no row says.
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
     return None if not written.height else str(written["node"][-1])
 
@@ -157,7 +157,7 @@ def _list(nodes: tuple[str, ...] | None) -> str:
 CHECKER = Checker(
     name=NAME,
     claim="At the very end ZooKeeper, the brokers' metadata for clients, and the logs on disk agree; no log is stray or missing.",
-    assumes="The harness observes all three once the run has come to rest.",
+    assumes="The harness observes ZooKeeper, metadata and disks once nothing changes any more.",
     blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader.",
     kinds=(),
     group_by=PARTITION,

@@ -1,4 +1,4 @@
-"""Only replicas outside the ISR are deleted, and the log of a deleted topic is not written again.
+"""Checker of deletions: only replicas outside the ISR are deleted, and a deleted topic's log is not written again.
 
 Source: RES of the catalogue (B-48, B-52, B-53, B-59); V3 §F step 3.2.4, R-236. No replica in ZooKeeper's ISR is deleted unless
 its topic's deletion was requested. After a broker has deleted a log of a topic under deletion, it appends nothing under that
@@ -58,7 +58,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="No replica in the ISR of a living topic is deleted, and nothing is appended to a replica deleted with its topic.",
-    assumes="Brokers note each deletion with the topic's id; rows of ZooKeeper's writes are complete.",
+    assumes="Brokers record each deletion with the topic's id; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR; logs that vanish without a deletion (see acked-loss); stray logs (see convergence).",
     kinds=("wrongly-deleted", "resurrected"),
     group_by=PARTITION,

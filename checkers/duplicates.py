@@ -1,4 +1,4 @@
-"""Count how often each value is in the log, and compare with how often it was sent (docs/promise.md ORD-3, ORD-4).
+"""Checker of duplicates: how often each value is in the log against how often it was sent (docs/promise.md ORD-3, ORD-4).
 
 A value of an idempotent producer is in the log at most once, and its values are in the order in which it sent them, across
 failovers. Any other value may be there once for each attempt that was sent; values that are there more than once are counted. The
@@ -37,7 +37,7 @@ def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
 
 
 def _allowed(done: list[Call]) -> dict[str, int | None]:
-    """How often each value may be in the log; None if it is unknown how often the client sent it."""
+    """How often each produced value may be in the log; None if it is unknown how often the client sent it."""
     allowed: dict[str, int | None] = {}
     for call in done:
         if call.f != "produce":
@@ -51,7 +51,7 @@ def _allowed(done: list[Call]) -> dict[str, int | None]:
 
 
 def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
-    """Values of an idempotent producer that are not in the order in which it sent them (one call after the other)."""
+    """Find values of an idempotent producer that are not in the log in the order in which it sent them."""
     last: dict[tuple[int, int], tuple[int, int, str]] = {}  # (process, generation) -> offset, row, value
     generations = sorted({generation for _, generation in places})
     anomalies: list[Anomaly] = []
@@ -73,7 +73,7 @@ def _reordered(done: list[Call], places: _Places, key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition; the count `duplicates` is the number of values that were read at two or more offsets."""
+    """Find duplicates in one partition's log; the count `duplicates` is the number of values read at two or more offsets."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
@@ -97,7 +97,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A value of an idempotent producer is in the log at most once and in order, any other value once for each attempt.",
-    assumes="Values are unique to an operation; completions say how often it was sent.",
+    assumes="No two produces share a value; a completion says how often its produce was sent.",
     blind="Duplicates that no consumer read; the order of a producer's values across its sessions.",
     kinds=("duplicate", "reordered"),
     group_by=PARTITION,

@@ -1,4 +1,5 @@
-"""Only a member of the ISR or the ELR may lead, and never an emptied replica (docs/promise.md DUR-6, DUR-7).
+"""Checker of elections: only a member of the ISR or the ELR may lead, and never an emptied replica (docs/promise.md DUR-6,
+DUR-7).
 
 Judged at ZooKeeper's own writes. The leader named by a state must be in the ISR of the state before. If that ISR has fewer than
 min.insync.replicas members, the leader may also be in the last ISR that had enough. An operator's order makes one election of the
@@ -87,7 +88,7 @@ class _Elections:
             self.ordered = None
 
     def _cannot_lead(self, row: EventRow, leader: str, swap: EventRow) -> bool:
-        """True if the controller could not know of the swap, or named a registration that has already ended."""
+        # True if the controller could not know of the swap, or named a registration that has already ended.
         if self.sessions.hides(swap):
             return True
         stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else UNSTAMPED
@@ -105,7 +106,7 @@ class _Elections:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the elections of one partition; counts them and the situations that docs/promise.md VAC-3 requires."""
+    """Judge the elections of one partition; also counts them, and the situations that docs/promise.md VAC-3 requires."""
     topic, partition = partition_of(operations, events)
     promise = promised(facts, topic)
     if promise is None:
@@ -129,7 +130,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Each leader that ZooKeeper names was in the ISR or the ELR before, and was not emptied.",
-    assumes="Rows of ZooKeeper's writes, the operator's orders and the harness's wounds are complete.",
+    assumes="ZooKeeper's writes, the operator's election orders and destroyed data are recorded completely.",
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
     kinds=("unclean-election", "empty-leader"),
     group_by=PARTITION,

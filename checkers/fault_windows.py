@@ -9,6 +9,7 @@ import polars as pl
 from history.event import EventKind as K
 
 _ROWS = [str(K.FAULT_BEGUN), str(K.FAULT_ENDED), str(K.FAULT_ACTED)]
+_NS_MAX = 2**63 - 1
 
 
 def windows(events: pl.DataFrame, end_ns: int) -> pl.DataFrame:
@@ -42,11 +43,11 @@ def kinds_in_effect(of: pl.DataFrame, times: pl.Series) -> pl.Series:
     """
     acting = list(of.filter(pl.col("acted") > 0).select("begun_ns", "ended_ns", "kind").iter_rows())
     # Between two ends of windows nothing changes: a few dozen intervals answer for all times.
-    changes = sorted({-1, *(begun for begun, _, _ in acting), *(ended + 1 for _, ended, _ in acting)})
+    changes = sorted({begun for begun, _, _ in acting} | {min(ended + 1, _NS_MAX) for _, ended, _ in acting})
     open_at = [sorted({kind for begun, ended, kind in acting if begun <= at <= ended}) for at in changes]
     intervals = pl.DataFrame(
         {"from_ns": changes, "in_effect": open_at}, schema={"from_ns": pl.Int64, "in_effect": pl.List(pl.String)}
     )
-    wanted = pl.DataFrame({"time_ns": times.fill_null(-1)}).with_row_index("place").sort("time_ns")
+    wanted = pl.DataFrame({"time_ns": times}, schema={"time_ns": pl.Int64}).with_row_index("place").sort("time_ns")
     joined = wanted.join_asof(intervals, left_on="time_ns", right_on="from_ns", strategy="backward")
-    return joined.sort("place")["in_effect"]
+    return joined.sort("place")["in_effect"].fill_null(pl.Series([[]], dtype=pl.List(pl.String)))

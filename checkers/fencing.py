@@ -1,4 +1,4 @@
-"""A fenced broker accepts nothing (R-186, B-43): no append as leader, no rise of its HW, no answer to a client.
+"""Checker of fencing: a fenced broker appends nothing as leader, raises no HW and answers no client (R-186, B-43).
 
 The fence lasts from the broker's FENCED note to its UNFENCED note, or to the end of its process. When the fence begins, the
 broker answers waiting requests with an error, so a successful answer during the fence belongs to a request sent before it. Two
@@ -25,7 +25,7 @@ _Fence = tuple[int, int]  # first and last row of a fence
 
 
 def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
-    """Return the periods in which each node was fenced, oldest first."""
+    """The periods in which each broker was fenced, the oldest first."""
     fences: dict[str, list[_Fence]] = {}
     since: dict[str, int] = {}
     for row in rows:
@@ -39,12 +39,12 @@ def _fences(rows: list[EventRow]) -> dict[str, list[_Fence]]:
 
 
 def _behind(fences: dict[str, list[_Fence]], node: str | None, first: int, last: int) -> int | None:
-    """If the node was fenced during all rows from `first` to `last`, return the row that began the fence; else None."""
+    """If a broker was fenced during all rows from `first` to `last`, the row that began the fence; else None."""
     return next((begun for begun, ended in fences.get(node or "", ()) if begun < first and last < ended), None)
 
 
 def _held(rows: list[EventRow], node: str, end: int, before: int) -> bool:
-    """True if the node's log reached `end` before row `before`.
+    """True if a broker's log had reached offset `end` before row `before` of the history.
 
     The node may have lost the records since, but it could report its log end to the leader first.
     """
@@ -107,9 +107,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A fenced broker appends nothing as leader, commits nothing new and answers no client.",
-    assumes="Brokers note their fences; answers name the broker that gave them.",
-    blind="Protocols without fences; answers to fetches of followers, except for what these commit; under flush=before_ack, "
-    "rises of the HW over records that every follower held before the fence.",
+    assumes="Brokers record when they are fenced and unfenced; answers name the broker that gave them.",
+    blind="Protocol variants without fencing; answers to fetches of followers, except for what these commit; under "
+    "flush=before_ack, rises of the HW over records that every follower held before the fence.",
     kinds=("fenced-append", "fenced-commit", "fenced-answer"),
     group_by=PARTITION,
     operations=("produce", "poll", "latest", "earliest"),

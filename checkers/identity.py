@@ -14,7 +14,7 @@ from history.event import EventKind as K
 
 
 class Life(NamedTuple):
-    """The rows of one topic, by topic id, for one partition; several topics may have had the name one after the other."""
+    """The rows of one topic, by topic id, for one partition; several topics may have had the same name in turn."""
 
     topic_id: str  # "" if the rows name none
     deleted: bool
@@ -47,12 +47,12 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
 
 
 def _age(topic_id: str) -> tuple[int, str]:
-    """Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first."""
+    # Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first.
     return (int(topic_id), "") if topic_id.isdecimal() else (0, topic_id)
 
 
 def _topics_of_calls(operations: pl.DataFrame, events: pl.DataFrame, ids: list[str]) -> dict[int, str]:
-    """Map each invocation's and completion's index to the topic id that it is about."""
+    """The topic id that each client invocation and completion is about, by its row index."""
     named = events.filter(pl.col("topic_id").is_not_null()).group_by("topic_id").agg(pl.col("index").min())
     since = dict(named.iter_rows())
     found: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Processes ("lives") and registrations of a broker come in order, and an ended one never acts again (KIP-380, B-47 to B-51).
+"""Checker: a broker's processes and registrations come in order, and an ended one never acts again (KIP-380, B-47 to B-51).
 
 The numbers of a broker's registrations rise in the order in which ZooKeeper made them, and so do the numbers of its lives. Once a
 life has begun, earlier lives note nothing. The stamps of an ISR name existing registrations of the member itself, and a member's
@@ -34,7 +34,7 @@ _SPEAK = (
 
 
 class _Lives:
-    """The process starts and registrations of each broker in the rows read so far."""
+    """The process starts and the ZooKeeper registrations of each broker in the rows read so far."""
 
     def __init__(self) -> None:
         self.life: dict[str, tuple[int, int]] = {}  # node -> its life, and the row
@@ -58,7 +58,7 @@ class _Lives:
             self._accuse(node, (since, at), f"life {life} of {node} noted {kind} after life {now} began")
 
     def registers(self, node: str, incarnation: int, at: int) -> None:
-        """Check that a registration in ZooKeeper has a higher number than the broker's earlier ones."""
+        """Check that a broker's registration in ZooKeeper has a higher number than its earlier ones."""
         before, since = self.last.get(node, (-1, -1))
         if incarnation <= before:
             self._accuse(node, (since, at), f"registration {incarnation} of {node} came after registration {before}")
@@ -66,7 +66,7 @@ class _Lives:
         self.registered[(node, incarnation)] = at
 
     def counted(self, replica: tuple[str, int, str | None, str], stamp: int, at: int) -> None:
-        """Check the registration number with which ZooKeeper's ISR lists a member."""
+        """Check the registration number under which the ISR in ZooKeeper lists a broker."""
         if stamp == UNSTAMPED:
             return
         node = replica[3]
@@ -119,9 +119,9 @@ def _spoken_first(events: pl.DataFrame) -> pl.DataFrame:
 
 CHECKER = Checker(
     name=NAME,
-    claim="Registrations and lives of brokers rise; an ended life notes nothing, and the stamps of an ISR name existing "
-    "registrations of its members and never go back.",
-    assumes="Rows of ZooKeeper's registrations are complete; each row of a broker names the life that wrote it.",
+    claim="Registrations and process numbers of a broker rise, and an ended process reports nothing; the registrations that an "
+    "ISR in ZooKeeper records for its members exist and never go back.",
+    assumes="ZooKeeper's registrations are recorded completely; each row of a broker names the process that wrote it.",
     blind="Commands to an earlier incarnation that a broker obeyed (other checkers judge the effects).",
     kinds=(KIND,),
     group_by=WHOLE_RUN,

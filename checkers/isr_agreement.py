@@ -1,4 +1,4 @@
-"""Replica agreement below the high watermark: WeakIsr and StrongIsr (docs/oracles.md §7.1, §8.1).
+"""Checker of replica agreement: all ISR members hold the same records below the high watermark (docs/oracles.md §7.1, §8.1).
 
 WeakIsr: every record below the HW of a presumed leader is at the same offset on every member of the leader's own ISR. StrongIsr:
 the same for every member of the ISR in ZooKeeper. Both are compared whenever an HW or an ISR changes or a log gets shorter.
@@ -34,7 +34,7 @@ _ENDS_OFFICE = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED, K.NODE_STARTED)
 
 
 class _Leading:
-    """A presumed leader: its own epoch, HW and ISR, and the row that last changed them."""
+    """A broker that believes it leads: its own epoch, HW and ISR, and the row that last changed them."""
 
     __slots__ = ("at", "epoch", "hw", "isr")
 
@@ -43,7 +43,7 @@ class _Leading:
 
 
 class _Agreement:
-    """The logs, presumed leaders and ISRs of one partition, compared after each row that affects them."""
+    """The logs, leaders and ISRs of one partition, compared after each row that affects them."""
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts
@@ -151,7 +151,7 @@ class _Agreement:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition by replaying the logs of its replicas."""
+    """Check that ISR members agree below the high watermark, by replaying the logs of one partition's replicas."""
     topic, partition = partition_of(operations, events)
     agreement = _Agreement(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for row in event_rows(events):
@@ -162,8 +162,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr).",
-    assumes="Brokers note each append, truncation, HW and change of their ISR; rows of ZooKeeper's writes are complete.",
-    blind="Replicas outside the ISR, wounded replicas until they rejoined it, and offsets that an excused loss took.",
+    assumes="Brokers record each append, truncation, HW and ISR change; ZooKeeper's writes are recorded completely.",
+    blind="Replicas outside the ISR, replicas that lost data until they rejoin it, and offsets that an excused loss took.",
     kinds=("weak-isr", "strong-isr"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.BECAME_LEADER, K.ISR_CHANGE_ENDED, K.STATE_WRITTEN, K.REGISTERED, *_ENDS_OFFICE),

@@ -1,4 +1,4 @@
-"""The ISR of one partition in ZooKeeper over time, and the counted-on replicas at each moment (docs/promise.md §1)."""
+"""The ISR of one partition in ZooKeeper over time, and the replicas that count for durability (docs/promise.md §1)."""
 
 from checkers.rows import EventRow
 from history.event import EventKind as K
@@ -7,7 +7,7 @@ ISR_ROWS = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
 class IsrHistory:
-    """Tracks ISR, ELR and counted-on replicas of one partition row by row. `min_isr` is the promise's m."""
+    """Tracks ISR, ELR and the replicas that count for durability of one partition, row by row. `min_isr` is the promise's m."""
 
     __slots__ = ("_elr", "_last_full", "_min_isr", "_sent", "epoch", "index", "isr", "leader")
 
@@ -22,7 +22,7 @@ class IsrHistory:
         self.index = -1  # row of the last written state; -1 if there is none
 
     def see(self, row: EventRow) -> None:
-        """Apply one row whose kind is in `ISR_ROWS`."""
+        """Apply one row about the partition's ISR, whose kind is in `ISR_ROWS`."""
         if row.kind == K.ISR_CHANGE_SENT:
             # A broker that ZooKeeper does not name as leader writes conditionally on an old version, so its change is refused.
             if row.node == self.leader:

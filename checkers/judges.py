@@ -10,7 +10,7 @@ from checkers.linearizability.registry import NAMES, model_named
 
 
 class Judge(Struct, frozen=True, kw_only=True):
-    """The description of one judge, with the fields of `checkers.checker.Checker`. `group`: what is judged separately."""
+    """The description of one judge of foreign histories, for docs/properties.md. `group`: what is judged separately."""
 
     name: str
     claim: str
@@ -41,7 +41,7 @@ JUDGES: tuple[Judge, ...] = (
         group="object (the key, where calls have one or all values are Jepsen's `[key value]`); "
         "the transactions of a multi-register together",
         assumes="Lines are in time order. A call of unknown outcome took effect at some time after its invocation, or never.",
-        blind="Effects that no call observed; parts that are not decided within the budget of steps (they are unchecked).",
+        blind="Effects that no call observed; parts not decided within the budget of steps (verdict UNKNOWN).",
         complexity="n log n if values are unique (register, set, queue) or carry their position (log); else a search with a "
         "budget of steps, exponential in the calls open at once and linear in the length of a linearizable history",
     ),
@@ -70,7 +70,7 @@ JUDGES: tuple[Judge, ...] = (
         kinds=_OF_QUEUES,
         group="history (logs by key, skips by process)",
         assumes="Each value is sent to a key at most once. A send of unknown outcome counts once its record was read.",
-        blind="The inside of the cluster; skips of consumers in a group, which are allowed; interleaved sends, which are allowed "
+        blind="The inside of the cluster; offsets that consumers in a group skip, and sends that interleave, which Kafka allows "
         "(and noted).",
         complexity="n log n in the records sent and polled",
     ),
@@ -89,12 +89,12 @@ def document() -> str:
     for judge in JUDGES:
         parts.append(
             f"## {judge.name}\n\n"
-            f"{judge.claim}\n\n"
-            f"- **Anomalies:** {_listed(judge.kinds)}\n"
+            f"- **The judge `{judge.name}` claims:** {judge.claim}\n"
+            f"- **Anomalies where that is broken:** {_listed(judge.kinds)}\n"
             f"- **Judged for each:** {judge.group}\n"
             f"- **Assumes:** {judge.assumes}\n"
             f"- **Cannot see:** {judge.blind}\n"
-            f"- **Takes:** {judge.complexity}\n"
+            f"- **Takes time of the order of:** {judge.complexity}\n"
         )
     models = [f"| {name} | {model_named(name).claim} |" for name in NAMES]
     parts.append("\n".join(["## Models of linearizability\n", "| model | meaning |", "|---|---|", *models, ""]))
@@ -104,7 +104,7 @@ def document() -> str:
 
 
 def _forbidden(name: str) -> str:
-    """List the anomalies that a level forbids; for a strong level, its base level and the anomalies that it adds."""
+    """List the anomalies that an isolation level forbids; for a strong level, those that it adds to its base level."""
     base = name.removeprefix("strong-").removeprefix("session-") if name.startswith("strong-") else ""
     added = FORBIDS[name] - FORBIDS.get(base, frozenset())
     return (f"all of {base}, and " if base else "") + _listed(sorted(added))

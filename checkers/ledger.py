@@ -1,4 +1,4 @@
-"""The ledger of one partition: promised records, copies that the harness destroyed, missing records and the cause of each loss.
+"""Bookkeeping of durability in one partition: promised records, destroyed copies, missing records and why each was lost.
 
 The state of `checkers.acked_loss`, whose docstring gives the rules and why they are sound. It takes rows in order of their index.
 Every promised record ends as kept, excused with its wound, lost, or unjudged.
@@ -27,7 +27,7 @@ LEDGER_ROWS = (
 
 
 class _Promised:
-    """A promised record: its value, the epoch in which it was committed at the latest, and the row that promised it."""
+    # A promised record: its value, the epoch in which it was committed at the latest, and the row that promised it.
 
     __slots__ = ("epoch", "index", "value")
 
@@ -36,7 +36,7 @@ class _Promised:
 
 
 class _Ghosts:
-    """Copies that a wound (a fault that destroyed bytes) removed, while no broker can have noticed it yet."""
+    """Copies of records that a fault destroyed while no broker can have noticed the loss yet."""
 
     __slots__ = ("entries", "together", "wound")
 
@@ -46,7 +46,7 @@ class _Ghosts:
 
 
 def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
-    """Whether a fault that destroyed bytes can have destroyed a copy that counts (DUR-5).
+    """Whether a fault that destroyed bytes can have destroyed a copy that counts for durability (DUR-5).
 
     With flush=before_ack a copy counts only once it is flushed, so only a swapped directory can destroy one.
     """
@@ -54,7 +54,7 @@ def counts_as_wound(promise: TopicPromise, detail: str | None) -> bool:
 
 
 class Ledger:
-    """The promised records and the copies of one partition. Takes rows in order of index; call `findings` after the last."""
+    """The promised records and the replicas' copies of one partition. Takes rows in order; call `findings` after the last."""
 
     def __init__(self, *, topic: str, partition: int, promise: TopicPromise, by_operator: bool) -> None:
         self.topic, self.partition, self.promise, self.by_operator = topic, partition, promise, by_operator
@@ -88,7 +88,7 @@ class Ledger:
     # --- events ---------------------------------------------------------------------------------------------------------
 
     def see(self, row: EventRow) -> None:
-        """Apply one event of a broker, ZooKeeper or the harness."""
+        """Apply one event of a broker, ZooKeeper or the harness to the partition's promised records and copies."""
         kind = row.kind
         if kind == K.HW:
             if row.detail == "leader":
@@ -132,11 +132,10 @@ class Ledger:
             self.committed = hw
 
     def _learn(self, offset: int, value: str, index: int) -> None:
-        """Fill in an entry of the last leader's log that no row showed, from what a follower or consumer got from it.
-
-        The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
-        one that was at this offset before.
-        """
+        # Fill in an entry of the last leader's log that no row showed, from what a follower or consumer got from it.
+        #
+        # The leader found the entry on its disk at startup. Power loss may undo a truncation, so the value may differ from the
+        # one that was at this offset before.
         log = self.replicas.log(self.top_node)
         if offset >= len(log.values) or log.values[offset] is not None:
             return
@@ -146,7 +145,7 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=index, how=how)
 
     def _elect(self, row: EventRow) -> None:
-        """Apply an election: if an operator ordered it, excuse the records that the elected replica lacked (DUR-7)."""
+        # Apply an election: if an operator ordered it, excuse the records that the elected replica lacked (DUR-7).
         elected = row.kind == K.STATE_WRITTEN and row.leader_epoch > self.standing.epoch
         if self.by_operator and self.ordered and elected and row.leader == self.ordered[0]:
             self.elected_by_order[row.leader_epoch] = self.ordered[1], list(self.replicas.log(row.leader).values)
@@ -167,7 +166,7 @@ class Ledger:
         self._notice(row.node)
 
     def _notice(self, node: str) -> None:
-        """For each copy of the node whose loss can now be noticed, decide whether it was the last that counted (DUR-3)."""
+        # For each copy of the node whose loss can now be noticed, decide whether it was the last that counted (DUR-3).
         ghosts = self.ghosts.get(node, [])
         noticed = [g for g in ghosts if not self.sessions.hides(g.wound)]
         if not noticed:
@@ -184,7 +183,7 @@ class Ledger:
                     self.destroyed[(offset, value)] = ghost.wound.at
 
     def is_last_copy(self, offset: int, value: str, counted: tuple[str, ...]) -> bool:
-        """True if no counted-on replica holds the record. A copy whose destruction is not noticed counts as held."""
+        """True if no replica that counts holds the record. A destroyed copy counts as held until its loss is noticed."""
         for node in counted:
             if self.replicas.log(node).holds(offset, value):
                 return False
@@ -236,10 +235,9 @@ class Ledger:
             self._judge([offset], epoch=self.top_epoch, witness=self.top_index, how=how)
 
     def _contest(self, offset: int, other: _Promised) -> None:
-        """Apply a second value that is promised at an offset which already holds a promised value.
-
-        It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
-        """
+        # Apply a second value that is promised at an offset which already holds a promised value.
+        #
+        # It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
         known = self.promised[offset]
         if other.value == known.value:
             return
@@ -248,7 +246,7 @@ class Ledger:
             self._judge_contested(self.top_epoch, known.index, f"{self.top_node} leads epoch {self.top_epoch} without")
 
     def _judge_contested(self, epoch: int, witness: int, how: str) -> None:
-        """Judge the contested values that the last leader lacks."""
+        # Judge the contested values that the last leader lacks.
         log = self.replicas.log(self.top_node)
         missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
         for offset, other in sorted(missing, key=itemgetter(0)):
@@ -261,7 +259,7 @@ class Ledger:
                 self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
-        """True if an excused loss removed this offset and the epoch is older than that loss (CUT-1)."""
+        # True if an excused loss removed this offset and the epoch is older than that loss (CUT-1).
         return any(offset >= cut.offset and epoch < cut.leader_epoch for cut in self.cuts)
 
     def read(self, call: Call) -> None:
@@ -289,7 +287,7 @@ class Ledger:
     # --- judgement ------------------------------------------------------------------------------------------------------
 
     def _judge(self, missing: list[int], *, epoch: int, witness: int, how: str) -> None:
-        """Classify the missing records as excused, lost or unjudged, each record once."""
+        """Classify the records missing from a log as excused, lost or unjudged, each record once."""
         lost: list[int] = []
         first_excused: int | None = None
         for offset in sorted(missing):
@@ -315,7 +313,7 @@ class Ledger:
             self.committed = min(self.committed, offset)
 
     def _order(self, offset: int, record: _Promised, epoch: int) -> int | None:
-        """The row of the operator's order that elected this epoch's leader, if that replica lacked the record."""
+        # The row of the operator's order that elected this epoch's leader, if that replica lacked the record.
         order, had = self.elected_by_order.get(epoch, (None, []))
         return order if record.epoch < epoch and (offset >= len(had) or had[offset] != record.value) else None
 

@@ -1,4 +1,4 @@
-"""Logs match where their epochs match, and no replica truncates a committed record.
+"""Checker of log matching: logs are equal where their epochs are, and no replica truncates a committed record.
 
 Source: docs/oracles.md §7.1 LogMatching; B-01, B-02. Only the leader of an epoch writes in it, each offset once. One offset and
 record epoch therefore hold one value on every replica, committed or not. A replica never truncates a committed record, even if it
@@ -72,7 +72,7 @@ class _Logs:
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
     def _covered(self, row: EventRow) -> None:
-        """Report records below an HW that are not the committed ones: consumers could read them."""
+        """Find records below a leader's HW that differ from the committed ones: consumers could read them."""
         log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):
             record, entry = self.committed[offset], (log.values[offset], log.epochs[offset])
@@ -85,11 +85,11 @@ class _Logs:
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
     def _limit(self, epoch: int) -> int:
-        """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
+        # The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1).
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
-        """If the epoch is the first after a cut, forget the committed records from the cut's offset on."""
+        # If the epoch is the first after a cut, forget the committed records from the cut's offset on.
         for cut in self.cuts:
             if self.newest < cut.leader_epoch <= epoch:
                 del self.committed[cut.offset :]
@@ -122,7 +122,7 @@ class _Logs:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition by replaying its logs."""
+    """Check log matching in one partition by replaying its replicas' logs."""
     topic, partition = partition_of(operations, events)
     logs = _Logs(f"{topic}-{partition}", cuts_of(cuts, topic, partition))
     for row in event_rows(events):
@@ -133,8 +133,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
-    assumes="Brokers note each append with the epoch of the record, each truncation and HW.",
-    blind="Entries that no row shows; records committed by a leader whose HW was not noted.",
+    assumes="Brokers record each append with the epoch of the record, each truncation and HW.",
+    blind="Log entries that no row shows; records committed by a leader whose HW was not recorded.",
     kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW),

@@ -1,4 +1,4 @@
-"""The high watermark only rises: within the epoch of its leader, within the life of a replica, and as consumers see it.
+"""Checker: the high watermark only rises, within its leader's epoch, in each replica process, and as consumers see it.
 
 docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
 epoch. Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a
@@ -24,7 +24,7 @@ NAME = "monotonic-hw"
 
 
 class _Seen(NamedTuple):
-    """A lower bound for later offsets, with the epoch and the row that established it."""
+    """The lowest offset that later HWs may have, with the epoch and the row that established it."""
 
     offset: int
     epoch: int
@@ -32,7 +32,7 @@ class _Seen(NamedTuple):
 
 
 def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
-    """Judge the HW rows of brokers, separately for each node, process, epoch and role."""
+    """Judge the high watermarks that brokers recorded, separately for each node, process, epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
     for row in event_rows(events):
@@ -51,7 +51,7 @@ def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
 
 
 class _Consumer:
-    """What one consumer knows of one partition: the end offset, and the newest epoch that answered it."""
+    """What one consumer knows of a partition: its end offset, and the newest leader epoch that answered."""
 
     def __init__(self, process: int, key: str, cuts: tuple[Cut, ...]) -> None:
         self.process, self.key, self.cuts = process, key, cuts
@@ -60,7 +60,7 @@ class _Consumer:
         self.anomalies: list[Anomaly] = []
 
     def see(self, call: Call) -> None:
-        """Judge one completed poll or end offset request (`latest`)."""
+        """Judge one answer to a consumer: of a poll, or of an end offset request (`latest`)."""
         row = call.rows[0]
         if call.type == "ok" and call.f == "latest" and row.offset is not None and row.leader_epoch is not None:
             self._end(row.offset, row.leader_epoch, row.at)
@@ -70,7 +70,7 @@ class _Consumer:
             self._refused(call)
 
     def _floor(self, epoch: int | None) -> int:
-        """The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between."""
+        # The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between.
         if self.end is None:
             return 0
         known = self.end.epoch
@@ -129,7 +129,7 @@ class _Consumer:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition: brokers by their HW rows, consumers by the answers they got."""
+    """Judge the high watermarks of one partition: of brokers by their HW rows, of consumers by the answers they got."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     anomalies = _replicas(events, key)
@@ -146,9 +146,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions never go back, except to a cut.",
-    assumes="Brokers note each change of the HW; answers carry the epoch of the leader that gave them.",
-    blind="Falls between epochs, which are allowed; answers without a leader epoch.",
+    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions fall only to an excused loss.",
+    assumes="Brokers record each change of the HW; answers carry the epoch of the leader that gave them.",
+    blind="A fall from one leader epoch to another, which is allowed; answers without a leader epoch.",
     kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
     group_by=PARTITION,
     operations=("poll", "latest"),

@@ -20,7 +20,7 @@ _REFUSED = "refused"
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """Describe each reassignment that was not carried out. Each of `rows` comes with its partition, as "orders-0"."""
+    """Describe each partition reassignment that was requested and not carried out at the end of the run."""
     assigned: dict[str, tuple[str, ...]] = {}
     refused: dict[str, int] = {}
     ended: dict[str, int] = {}
@@ -49,7 +49,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 
 
 def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
-    """For each partition the replicas that it must have at the end, and the row that requested them."""
+    """The replicas that each partition must have at the end of the run, with the request for them."""
     wanted: dict[str, tuple[tuple[str, ...], int]] = {}
     extras: dict[str, Call] = {}
     cancelled = False
@@ -74,16 +74,15 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
 
 
 def _asked(call: Call) -> tuple[str, str]:
-    """Parse a request such as "orders-0 on 1,2,3" into partition and replicas."""
+    """Parse the recorded request of a reassignment, "orders-0 on 1,2,3", into partition and replicas."""
     name, _, replicas = (call.asked[0].value or "").partition(" on ")
     return name, replicas
 
 
 def _waits(extra: Call, later: Call, settled: list[tuple[int, str]]) -> bool:
-    """True if the controller had not taken up the request in the extra znode when the later one was written.
-
-    An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
-    done.
-    """
+    # True if the controller had not taken up the request in the extra znode when the later one was written.
+    #
+    # An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
+    # done.
     ends = (_REFUSED, f"forward to {_asked(extra)[1]}")
     return not any(extra.invoked < at < later.ended and how in ends for at, how in settled)

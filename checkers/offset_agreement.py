@@ -1,4 +1,4 @@
-"""One offset holds one value: over all reads, all acknowledgements under acks=all, all replicas below their HW (ORD-1).
+"""Checker: one offset holds one value, in all reads, acks=all acknowledgements and replicas below their HW (ORD-1).
 
 An acknowledgement under acks=1 promises nothing, so its offset may be given to another record. Offsets that an excused loss took
 hold one value for each generation: rows of epochs before the cut are not compared with later rows (docs/promise.md CUT-1).
@@ -21,7 +21,7 @@ NAME = "offset-agreement"
 
 
 class _Offsets:
-    """The value observed at each offset of one partition, separately for each generation (between excused losses)."""
+    # The value observed at each offset of one partition, separately for each generation (between excused losses).
 
     def __init__(self, key: str, cuts: tuple[Cut, ...]) -> None:
         self.key, self.cuts = key, cuts
@@ -49,7 +49,7 @@ class _Offsets:
         self.anomalies.append(found)
 
     def see_event(self, row: EventRow) -> None:
-        """Replay a log, and at each HW compare the entries that it newly covers."""
+        """Replay a replica's log, and at each HW compare the entries that it newly covers."""
         if row.kind != K.HW:
             if self.replicas.replay(row):
                 leo = len(self.replicas.log(row.node).values)
@@ -65,7 +65,7 @@ class _Offsets:
         self.compared[row.node] = max(start, end)
 
     def see_call(self, call: Call) -> None:
-        """Apply the records of a poll, or of an acknowledgement under acks=all."""
+        """Compare the records of a poll, or of an acks=all acknowledgement, with the values known at their offsets."""
         if call.f == "produce" and call.asked[0].acks != -1:
             return
         who = f"{'a read of' if call.f == 'poll' else 'the acknowledgement to'} process {call.process}"
@@ -89,7 +89,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="One offset of a partition holds one value: in every read, every acks=all acknowledgement, every replica below its HW.",
-    assumes="Answers carry a leader epoch where an excused loss cut the partition.",
+    assumes="After an excused loss in the partition, answers to clients carry a leader epoch.",
     blind="Replicas above their HW, which may differ; acknowledgements under acks=0 and acks=1.",
     kinds=("inconsistent-offsets",),
     group_by=PARTITION,

@@ -1,4 +1,4 @@
-"""Order of acknowledgements and origin of what is read (docs/promise.md ORD-2, ORD-4).
+"""Checker of order: acknowledgements come in offset order, and what is read was sent (docs/promise.md ORD-2, ORD-4).
 
 ORD-2: an offset acknowledged under acks=all exceeds every offset that was acknowledged under acks=all before the call began.
 ORD-4: a record whose send certainly failed is never read. Every record that is read was sent before. A poll that failed, or whose
@@ -20,10 +20,9 @@ NAME = "order"
 
 
 def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut, ...]) -> int:
-    """Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
-
-    Of generations before an excused loss, only offsets up to that loss's cut count.
-    """
+    # Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
+    #
+    # Of generations before an excused loss, only offsets up to that loss's cut count.
     floor = highest[generation]
     bound: int | None = None
     for earlier in range(generation - 1, -1, -1):
@@ -96,7 +95,7 @@ def _read_as_written(done: list[Call], key: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the acknowledgements and reads of one partition, by client operations alone."""
+    """Judge the order of acknowledgements and the origin of read records in one partition, by client operations alone."""
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
@@ -107,7 +106,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="Acknowledged offsets grow in real time; a record is read only if it was sent before and its send did not surely fail.",
-    assumes="Values are unique to an attempt; a send is reported as failed only if it certainly failed (workloads.completion).",
+    assumes="No two sends share a value; a send is reported as failed only if it certainly failed (workloads.completion).",
     blind="acks=0 and acks=1, which promise no order; failed records in a log that no consumer read.",
     kinds=("offset-order", "phantom-read", "failed-write-read"),
     group_by=PARTITION,

@@ -1,4 +1,4 @@
-"""The records of one call are in log order, with none left out (Jepsen's int-nonmonotonic-poll, int-poll-skip, poll-skip).
+"""Checker of polls: the records of one call are in log order, none left out (Jepsen's int-nonmonotonic-poll, poll-skip …).
 
 A poll at a position returns the records from there on, each once and none left out: the log has no gaps, because there are no
 transactions and no compaction. A record was certainly left out if another poll read a record at that offset in the same
@@ -26,7 +26,7 @@ _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row tha
 
 
 def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
-    """The number of excused losses that affect this offset up to this epoch; None if that is unknown."""
+    # The number of excused losses that affect this offset up to this epoch; None if that is unknown.
     above = [cut for cut in cuts if offset >= cut.offset]
     if above and epoch is None:
         return None
@@ -49,7 +49,7 @@ def _known(polls: list[Call], cuts: tuple[Cut, ...]) -> _Known:
 
 
 def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
-    """Find neighbouring records of one call whose offsets do not rise."""
+    """Find neighbouring records in the answer to one poll whose offsets do not rise."""
     got = _records(call)
     for first, then in pairwise(got):
         if first.offset is not None and then.offset is not None and then.offset <= first.offset:
@@ -57,7 +57,7 @@ def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
 
 
 def _skipped(call: Call, known: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
-    """Find the first record that a poll left out: anomaly kind, offset, and the row of another poll that read it."""
+    """Find the first record that a poll left out and another poll read."""
     before, kind = call.asked[0].offset, "poll-skip"
     for row in _records(call):
         assert row.offset is not None
@@ -101,7 +101,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A poll returns the records from its position on, in log order and none left out; a produce appends in order.",
-    assumes="Logs have no gaps: no transactions, no compaction. Answers carry an epoch where an excused loss cut the partition.",
+    assumes="Logs have no gaps: no transactions, no compaction. After an excused loss, answers carry a leader epoch.",
     blind="Records that no poll returned; polls that failed or whose outcome is unknown.",
     kinds=("int-nonmonotonic-poll", "int-poll-skip", "poll-skip", "int-nonmonotonic-send"),
     group_by=PARTITION,

@@ -1,4 +1,4 @@
-"""Progress during the run: if no fault is in force for longer than the bound B, writes are acknowledged again.
+"""Checker of progress during the run: if no fault is active for longer than the bound B, writes are acknowledged again.
 
 docs/promise.md §6 bounds the silence after healing by B. A calm in the middle of a run, when every fault that began has ended, is
 no different: from B after its start until the next fault begins, writes with acks=all to a partition must be acknowledged.
@@ -31,7 +31,9 @@ def _writes(operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition; the count `acked_under_faults` is the number of calls acknowledged before healing began."""
+    """Judge progress of one partition; the count `acked_under_faults` is how many calls were acknowledged before the faults
+    ended.
+    """
     topic, number = partition_of(operations, events)
     if facts.healed_at_ns is None:
         return Findings()
@@ -49,9 +51,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="From B after the last fault in force has ended until the next fault begins, writes with acks=all are acknowledged.",
+    claim="From the bound B after all faults have ended until the next one begins, acks=all writes are acknowledged.",
     assumes="The harness records when each fault begins and ends.",
-    blind="Calms that are shorter than B; partitions without writes in a calm.",
+    blind="Periods without faults that are shorter than the bound B; partitions without writes in such a period.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce",),

@@ -33,7 +33,7 @@ from checkers import (
 from checkers.checker import Checker
 from checkers.kafka import names
 
-# The ledger comes first: its cuts are an input to the others.
+# acked-loss comes first: the excused losses that it finds are an input to the others.
 ALL: tuple[Checker, ...] = (
     acked_loss.CHECKER,
     offset_agreement.CHECKER,
@@ -74,17 +74,17 @@ def document() -> str:
     """Return the text of docs/properties.md: the claim, reads and limits of each checker and judge."""
     parts = [_HEAD]
     for checker in ALL:
-        kinds = ", ".join(f"`{kind}`" for kind in checker.kinds) or "none"
+        kinds = ", ".join(f"`{kind}`" for kind in checker.kinds) or "none; what it finds makes the run UNKNOWN or not live"
         reads = ", ".join(f"`{name}`" for name in (*checker.operations, *dict.fromkeys(map(str, checker.events)))) or "nothing"
         parts.append(
             f"## {checker.name}\n\n"
-            f"{checker.claim}\n\n"
-            f"- **Anomalies:** {kinds}\n"
+            f"- **The checker `{checker.name}` claims:** {checker.claim}\n"
+            f"- **Anomalies where that is broken:** {kinds}\n"
             f"- **Judged for each:** {', '.join(checker.group_by) or 'run'}\n"
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
-            f"- **Reads:** {reads}\n"
-            f"- **Takes:** {checker.complexity}\n"
+            f"- **Reads operations and events of the kinds:** {reads}\n"
+            f"- **Takes time of the order of:** {checker.complexity}\n"
             f"- **A large history is cut by:** {_cut(checker)}\n"
         )
     return "\n".join([*parts, judges.document(), names.section()])

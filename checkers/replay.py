@@ -21,15 +21,15 @@ class Log:
         self.shrunk = -1  # index of the row that last made it shorter
 
     def holds(self, offset: int, value: str) -> bool:
-        """True if the log certainly has this value at this offset."""
+        """True if the replica's log certainly has this value at this offset."""
         return offset < len(self.values) and self.values[offset] == value
 
     def may_hold(self, offset: int, value: str) -> bool:
-        """True unless the rows show that the log lacks this value at this offset."""
+        """True unless the rows show that the replica's log lacks this value at this offset."""
         return offset < len(self.values) and self.values[offset] in (value, None)
 
     def cut(self, leo: int, index: int) -> list[tuple[int, str]]:
-        """Truncate the log to `leo`; return the removed entries whose value is known, as (offset, value)."""
+        """Truncate the replica's log to `leo`; return the removed entries whose value is known, as (offset, value)."""
         gone = [(offset, value) for offset, value in enumerate(self.values[leo:], leo) if value is not None]
         if leo < len(self.values):
             del self.values[leo:], self.epochs[leo:]
@@ -37,7 +37,7 @@ class Log:
         return gone
 
     def pad(self, leo: int) -> None:
-        """Lengthen the log to `leo` with entries of unknown value."""
+        """Lengthen the replica's log to `leo` with entries of unknown value."""
         lack = leo - len(self.values)
         if lack > 0:
             self.values.extend([None] * lack)
@@ -60,7 +60,7 @@ class Replicas:
         return log
 
     def replay(self, row: EventRow) -> list[tuple[int, str]]:
-        """Apply one row whose kind is in `REPLAYED`; return the removed entries of known value, as (offset, value)."""
+        """Apply one row that changes a replica's log; return the removed entries of known value, as (offset, value)."""
         log = self.log(row.node)
         if row.kind == K.APPEND:
             offset = row.offset

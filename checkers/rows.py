@@ -1,4 +1,4 @@
-"""Rows of a frame as named tuples, for the loops of checkers.
+"""Rows of a history's tables as named tuples, for the loops of checkers.
 
 Reading whole columns into Python once and looping is faster here than many small expressions over small groups. A field is
 meaningful only if the kind of the row fills it (`history.event`). Rows that lack a column of their kind are left out, and
@@ -13,7 +13,7 @@ from history.event import EventKind as K
 
 
 class EventRow(NamedTuple):
-    """One cluster event. Columns that the kind does not fill are None, whatever their type says: do not read them."""
+    """One cluster event of a history. Columns that the kind does not fill are None, whatever their type says."""
 
     at: int  # index of the row
     kind: str
@@ -70,7 +70,7 @@ _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
 def _lacking() -> pl.Expr:
-    """Flag the rows that lack a required column. Built column by column, which is faster on small frames."""
+    # Flag the rows that lack a required column. Built column by column, which is faster on small frames.
     columns = sorted({column for _, columns in FILLED for column in columns})
     needing = {column: [str(kind) for kind, filled in FILLED if column in filled] for column in columns}
     bad = [pl.col(column).is_null() & pl.col("kind").is_in(kinds) for column, kinds in needing.items()]
@@ -88,12 +88,12 @@ _FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
 
 
 def event_rows(events: pl.DataFrame) -> list[EventRow]:
-    """Read the events of a frame, in order, without those that lack a column which their kind requires."""
+    """Read the cluster events of a table, in order, without those that lack a column which their kind requires."""
     return _rows(events.filter(_FIT))
 
 
 def swaps(events: pl.DataFrame) -> list[EventRow]:
-    """Return the events in which a directory was swapped for an empty one, whatever logs it held."""
+    """Return the events in which a log directory was replaced by an empty one, whatever logs it held."""
     return _rows(events.filter(_WHOLE & ~LACKING & (pl.col("detail") == "swapped")))
 
 
@@ -148,7 +148,7 @@ class Call(NamedTuple):
 
 
 def calls(rows: list[OperationRow]) -> list[Call]:
-    """Pair invocations with completions by process, in order of completion; calls without a completion come last.
+    """Pair clients' invocations with completions by process, in order of completion; calls without a completion come last.
 
     A completion without an invocation is left out: `checkers.assumptions` reports it.
     """

@@ -66,6 +66,9 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("has no log of", "convergence", "a replica has no log"),
     ("logs of", "convergence", "a replica has several logs"),
 )
+_DECISIVE = r"^(elected-|epoch-raised|truncate:|wound:|hw-lowered|replica-deleted|topic-deleted)"
+_ALLOWED = ("elected-in-isr", "elected-from-elr", "epoch-raised")
+_REASONS = r"^(isr-expanded|isr-shrunk|truncate:|wound:|unclean-election-ordered)"
 _OF_REQUESTS = ("availability-cluster", "a request of an administrator is not done")
 
 
@@ -168,22 +171,31 @@ def _place(history: History, index: int) -> _Place | None:
 
 
 def _step(events: pl.DataFrame, place: _Place, *, first: int) -> str:
-    """The step that did it: the row itself, or the last step of its partition before it."""
-    before = events.filter(pl.col("index") <= place.row)
-    if place.topic is None:
-        return _last(before) if place.is_event else f"answer:{place.kind}"
-    here = before.filter((pl.col("topic") == place.topic) & (pl.col("partition") == place.partition))
-    if not place.is_event:
-        return _last(here, first=first) or f"answer:{place.kind}"
+    """The step that did it: the row itself, or the last one of its partition that changed who leads or what a log holds.
+
+    Before an answer to a client it is looked for from row `first` on, the first witness.
+    """
+    is_here = pl.col("topic").eq_missing(place.topic) & pl.col("partition").eq_missing(place.partition)
+    here = events.filter((pl.col("index") <= place.row) & is_here)
     if place.kind in (K.HW, K.APPEND):
-        return f"{place.kind}:{place.detail or ''}{_change_in_flight(here.filter(pl.col('node') == place.node))}"
-    return _last(here) or place.kind
+        own = here.filter(pl.col("node").eq_missing(place.node))
+        return f"{place.kind}:{place.detail or ''}{_change_in_flight(own)}"
+    found = steps(here)
+    if place.is_event and place.kind not in CONSEQUENCES:
+        itself = found.filter(pl.col("index") == place.row)
+        return place.kind if itself.is_empty() else _with_reason(found)
+    decisive = found.filter(pl.col("step").str.contains(_DECISIVE))
+    if not place.is_event:
+        seen = decisive.filter(pl.col("index") >= first)
+        return f"answer:{place.kind}" if seen.is_empty() else str(seen["step"][-1])
+    return place.kind if decisive.is_empty() else _with_reason(found.filter(pl.col("index") <= decisive["index"][-1]))
 
 
-def _last(events: pl.DataFrame, *, first: int = 0) -> str:
-    """The last step from row `first` on that is not a consequence of another one; empty if there is none."""
-    found = steps(events).filter(pl.col("index").ge(first) & ~pl.col("step").is_in([str(kind) for kind in CONSEQUENCES]))
-    return "" if found.is_empty() else str(found["step"][-1])
+def _with_reason(found: pl.DataFrame) -> str:
+    """The last of these steps; of an election that the rules allow also the step before that made it possible."""
+    step = str(found["step"][-1])
+    before = found[:-1].filter(pl.col("step").str.contains(_REASONS))
+    return step if step not in _ALLOWED or before.is_empty() else f"{step} after {before['step'][-1]}"
 
 
 def _change_in_flight(own: pl.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""At most one leader commits in each leader epoch, and at most one controller holds each controller epoch.
+"""Checker: in each leader epoch at most one broker commits, and in each controller epoch at most one is controller.
 
 Two brokers may both believe that they lead while a change of leader spreads. They must not both advance the HW in one epoch. The
 evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
@@ -68,7 +68,7 @@ def check_controllers(operations: pl.DataFrame, events: pl.DataFrame, facts: Fac
 LEADERS = Checker(
     name="single-leader",
     claim="In each leader epoch of a partition at most one broker advances the high watermark.",
-    assumes="Brokers note each change of the HW with the leader epoch they act in.",
+    assumes="Brokers record each change of the HW with the leader epoch in which they act.",
     blind="Two brokers that both act as leader while only one of them commits: that is allowed.",
     kinds=("two-leaders",),
     group_by=PARTITION,
@@ -79,8 +79,8 @@ LEADERS = Checker(
 CONTROLLERS = Checker(
     name="single-controller",
     claim="Each controller epoch belongs to one broker.",
-    assumes="A controller notes its election with the epoch that it wrote.",
-    blind="Protocols without a controller epoch; a controller that acts after it was deposed (see state-writes).",
+    assumes="A controller records its election with the epoch that it wrote.",
+    blind="Protocol variants without a controller epoch; a controller that acts after it was deposed (see state-writes).",
     kinds=("two-controllers",),
     group_by=WHOLE_RUN,
     events=(K.CONTROLLER_ELECTED,),

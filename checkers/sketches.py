@@ -1,4 +1,4 @@
-"""Run a checker on a history written in a few lines, for examples.
+"""Run a checker on a history written in a few lines, for the examples in docstrings.
 
 A line is a row: `ok poll offset=0 value=a` for an operation, `hw node=b1 hw=2 leo=2` for an event (docs/history-format.md names
 the columns). Nodes in a list are joined by commas. Defaults: topic t, partition 0, life 1, process 1, epoch 1, acks -1, HW of a
@@ -40,10 +40,20 @@ _NODE_KINDS = {
 
 
 def sketch(checker: str, *lines: str) -> list[str]:
-    """Return the anomaly kinds that one checker finds in these lines, then its unchecked reasons, then why it is not live.
+    """Return the anomaly kinds that one checker finds in a history of these few lines, then its other reasons.
 
     KeyError if there is no such checker.
     """
+    asked = tuple(one for one in ALL if one.name == checker or (one.phase == "ledger" and checker != one.name))
+    if checker not in {one.name for one in asked}:
+        raise KeyError(checker)
+    verdict = judge(history_of(*lines), asked)
+    found = sorted({one.kind for one in verdict.anomalies if one.checker == checker})
+    return [*found, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
+
+
+def history_of(*lines: str) -> History:
+    """Return these lines as a history of a completed run."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     for index, columns in enumerate(_rows(lines)):
@@ -52,17 +62,11 @@ def sketch(checker: str, *lines: str) -> list[str]:
             events.append(msgspec.convert(row, ClusterEvent, strict=False))
         else:
             operations.append(msgspec.convert(row, Operation, strict=False))
-    asked = tuple(one for one in ALL if one.name == checker or (one.phase == "ledger" and checker != one.name))
-    if checker not in {one.name for one in asked}:
-        raise KeyError(checker)
     healed = next((row.time_ns for row in events if row.kind == EventKind.HEALED), None)
-    verdict = judge(History(_manifest(healed), operations=operations, events=events), asked)
-    found = sorted({one.kind for one in verdict.anomalies if one.checker == checker})
-    return [*found, *(words for words in verdict.unchecked if words.startswith(f"{checker}:")), *verdict.not_live]
+    return History(_manifest(healed), operations=operations, events=events)
 
 
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
-    """The columns of each row, as text."""
     open_calls: set[object] = set()
     for line in lines:
         first, *rest = line.split()
@@ -93,7 +97,6 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
-    """The manifest of a completed run that lasts one hour."""
     promise = Promise(
         topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,

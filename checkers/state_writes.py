@@ -1,4 +1,4 @@
-"""Which writes to a partition's state in ZooKeeper are legal, and who may write.
+"""Checker: which writes to a partition's state in ZooKeeper are legal, and who may write them.
 
 Source: docs/oracles.md §7.1 LeaderInIsr; B-38, B-39, B-44. Each write is judged against the one before. The leader named there
 may write another ISR and nothing else; the controller may write everything. The ISR lies within the assigned replicas and holds
@@ -26,7 +26,7 @@ SLACK_NS = 2_000_000
 
 
 class _Controllers:
-    """Which brokers can have been controller at each time. One that resigned counts until another is elected."""
+    """The brokers that can have been controller at each time. One that resigned counts until another is elected."""
 
     def __init__(self, rows: list[EventRow], late: set[int]) -> None:
         elected = [(row.time_ns - SLACK_NS, row.node, row.at) for row in rows if row.kind == K.CONTROLLER_ELECTED]
@@ -34,7 +34,7 @@ class _Controllers:
         self._late = [(since, node) for since, node, at in elected if at in late]
 
     def at(self, time_ns: int) -> tuple[set[str], set[str]]:
-        """Return the brokers that can be controller at a time, and all elected until then; both empty before any election."""
+        """Return the brokers that can be controller at a time, and all elected until then."""
         seen = [(since, node) for since, node in self._elected if since <= time_ns]
         # An election within the slack may lie before or after the time.
         settled = [node for since, node in seen if since + 2 * SLACK_NS <= time_ns]
@@ -105,7 +105,7 @@ class _States:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the writes to one partition's state. Ignores `cuts`: an excused loss changes no right to write."""
+    """Judge the writes to one partition's state. Ignores `cuts` (excused losses): they change no right to write."""
     topic, partition = partition_of(operations, events)
     rows = event_rows(events)
     states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))
@@ -115,7 +115,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _late(events: pl.DataFrame) -> set[int]:
-    """Rows of controller elections that were noted after an election with a higher controller epoch."""
+    """Rows of controller elections that were recorded after an election with a higher controller epoch."""
     epochs = (
         events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED)).select("index", "controller_epoch").drop_nulls().sort("index")
     )
@@ -125,8 +125,8 @@ def _late(events: pl.DataFrame) -> set[int]:
 CHECKER = Checker(
     name=NAME,
     claim="ZooKeeper's ISR lies within the replicas and holds the leader; only its leader and the controller write it.",
-    assumes="Rows of ZooKeeper's writes are complete and name the writer; controllers note their election.",
-    blind="Refused writes; assignments without a row; writers within two milliseconds of an election.",
+    assumes="ZooKeeper's writes are recorded completely, with the writer; controllers record their election.",
+    blind="Refused writes; assignments that were not recorded; writers within two milliseconds of an election.",
     kinds=(
         "isr-outside-replicas",
         "leader-outside-isr",

@@ -1,4 +1,4 @@
-"""A record of one topic is never seen under another of the same name (docs/promise.md DUR-8, B-61).
+"""Checker: a record of one topic is never seen under another topic of the same name (docs/promise.md DUR-8, B-61).
 
 A record belongs to the topic under whose id a leader appended it. If a consumer gets it, or a follower copies it, under an id
 under which no leader appended it, it came from a log that should have been deleted. Rows without a topic id are ignored, and a
@@ -47,7 +47,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A record of one topic is never seen under another topic of the same name.",
-    assumes="Brokers note the topic id with each append, and clients with each read.",
+    assumes="Brokers record the topic id with each append, clients with each read.",
     blind="Records whose first append has no row; reads without an id.",
     kinds=("other-topic",),
     group_by=PARTITION,

@@ -1,4 +1,4 @@
-"""The results of judging: anomalies with witnesses, excused losses with their wounds, and the merged verdict."""
+"""The results of judging: anomalies with the rows that prove them, excused losses, and the merged verdict."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Validity(IntEnum):
-    """The outcome of judging. The values are ordered, and merging takes the worst."""
+    """The outcome of judging (VALID, UNKNOWN, INVALID). The values are ordered, and merging takes the worst."""
 
     VALID = 0
     UNKNOWN = 1
@@ -15,7 +15,7 @@ class Validity(IntEnum):
 
 
 class Anomaly(Struct, frozen=True, kw_only=True, order=True):
-    """A violation of a claim. `witness` holds the fewest row indices (of operations or events) that prove it."""
+    """A violation of what a checker claims. `witness` holds the fewest row indices that prove it."""
 
     kind: str
     checker: str
@@ -35,7 +35,7 @@ class ExcusedLoss(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Cut(Struct, frozen=True, kw_only=True, order=True):
-    """The split of a partition's log by an excused loss.
+    """Where an excused loss ends one version of a partition's log: from its offset on, later records begin a new one.
 
     From `leader_epoch` on, offsets from `offset` on are a new generation and may hold other records.
     """
@@ -73,7 +73,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def joined(findings: Iterable[Findings]) -> Findings:
-    """Join the findings of one checker on several parts of one group."""
+    """Join the findings of one checker on several topics that had the same name."""
     found = list(findings)
     counts: dict[str, int] = {}
     for finding in found:
@@ -91,7 +91,7 @@ def joined(findings: Iterable[Findings]) -> Findings:
 
 
 def merge(findings: Iterable[Findings]) -> Verdict:
-    """Merge the findings of all checkers: the worst validity, and all findings in canonical order."""
+    """Merge the findings of all checkers to a verdict: the worst validity, and all findings in canonical order."""
     found = list(findings)
     anomalies = tuple(sorted(a for f in found for a in f.anomalies))
     unchecked = tuple(sorted({u for f in found for u in f.unchecked}))

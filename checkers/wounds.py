@@ -1,4 +1,4 @@
-"""The wounds (faults that destroyed bytes) of one partition: when each is noticed, and until when the replica is exempt.
+"""Faults that destroyed bytes of one partition ("wounds"): when each is noticed, and until when the replica is exempt.
 
 A wound is noticed when the session of the incarnation that suffered it has ended, or when the broker reports the directory
 (docs/promise.md §1). A wounded replica is left out of the replica invariants until it is in the ISR under a new incarnation
@@ -14,7 +14,7 @@ NOTICE_ROWS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED)
 
 
 class Sessions:
-    """The current ZooKeeper registration of each node, and the failed directories that its process has reported."""
+    """The ZooKeeper registration of each broker, and the failed log directories that its process has reported."""
 
     __slots__ = ("_reported", "current")
 
@@ -23,7 +23,7 @@ class Sessions:
         self._reported: dict[str, set[int | None]] = {}
 
     def see(self, row: EventRow) -> None:
-        """Apply one row whose kind is in `NOTICE_ROWS`."""
+        """Apply one row about registrations or failed log directories, whose kind is in `NOTICE_ROWS`."""
         if row.kind == K.REGISTERED:
             self.current[row.node] = row.incarnation
         elif row.kind == K.NODE_STARTED:
@@ -38,12 +38,12 @@ class Sessions:
         return node in self.current and self.current[node] == incarnation
 
     def hides(self, wound: EventRow) -> bool:
-        """True if nobody can have noticed this wound: the session lasts, and the directory was not reported as failed."""
+        """True if nobody can have noticed this data loss: the session lasts, and the directory was not reported as failed."""
         return self.lasts(wound.node, wound.incarnation) and wound.dir not in self._reported.get(wound.node, ())
 
 
 class Wounded:
-    """The replicas that lost bytes and have not rejoined the ISR, which replica checkers therefore leave out.
+    """The replicas that lost bytes by a fault and have not rejoined the ISR: replica checkers leave them out.
 
     Takes rows whose kind is in `WOUND_ROWS`.
     """
@@ -56,7 +56,7 @@ class Wounded:
         self._isr: tuple[str, ...] = ()
 
     def see(self, row: EventRow) -> None:
-        """Apply one row whose kind is in `WOUND_ROWS`."""
+        """Apply one row about destroyed bytes or the ISR, whose kind is in `WOUND_ROWS`."""
         if row.kind == K.WOUND:
             self.since.setdefault(row.node, row)
             self._registered.discard(row.node)

@@ -12,7 +12,7 @@ from highwater.exit_codes import ExitCode
 
 
 class HighwaterError(Exception):
-    """Base of these errors; the message is one line for the user."""
+    """Base class of the harness's errors; the message is one line for the user."""
 
     exit_code = ExitCode.LABORATORY_FAILED
 
@@ -30,6 +30,6 @@ class HarnessError(HighwaterError):
 
 
 class Nondeterminism(HighwaterError):  # noqa: N818 - named like its exit code
-    """A replay gave another digest than the stored run."""
+    """A repeated run gave another digest than the stored run."""
 
     exit_code = ExitCode.NOT_DETERMINISTIC

@@ -11,7 +11,7 @@ from checkers.verdict import Validity
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every command."""
+    """The exit codes of every command of `highwater`."""
 
     VALID = 0
     USAGE = 2
@@ -46,7 +46,7 @@ WORDS: dict[ExitCode, str] = {
 
 
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    """The code of highest precedence; VALID if there are no codes."""
+    """The exit code of highest precedence; VALID if there are no codes."""
     return min(codes, key=PRECEDENCE.index, default=ExitCode.VALID)
 
 

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 
 class EventKind(StrEnum):
-    """The kind of a cluster event. `words` names the columns that rows of this kind fill beside index, kind and time_ns."""
+    """The kind of a cluster event. `words` names the columns that rows of this kind fill, beside index, kind and time_ns."""
 
     words: str
 
     def __new__(cls, value: str, words: str) -> "EventKind":
-        """Make a member that is equal to its value and carries `words`."""
+        """Make an enum member that equals its text; its `words` names the columns that rows of this kind fill."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.words = words

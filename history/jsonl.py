@@ -50,7 +50,6 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 
 def _rows(operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> Iterator[bytes]:
-    """Encode the rows of both tables as lines, merged in the order of index."""
     both: Iterator[Operation | ClusterEvent] = merge(operations, events, key=attrgetter("index"))
     for row in both:
         # The outer object is concatenated by hand: wrapping each row in a _Line would take 1.5 times as long.
@@ -167,7 +166,6 @@ def _upgraded(where: str, event: ClusterEvent) -> ClusterEvent:
 
 
 def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
-    """The decoded lines with their numbers, from 1. With `torn_end` a last line without a line break is ignored."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):

@@ -19,6 +19,8 @@ from history.schema import TableName, columns_of, complaint, content_complaint, 
 from history.versions import upgraded_table
 
 _DIGEST_KEY = b"highwater.digest"
+# What reading a damaged file raises; names of columns that are not UTF-8 raise the last one.
+_UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 def encode(table: pa.Table, *, digest: str = "", group_rows: int | None = None) -> bytes:
@@ -40,7 +42,7 @@ def read(path: Path, table: TableName) -> pa.Table:
         # Read all columns of the file and not the wanted ones: a file with other columns must be refused, not read in part.
         found = pq.ParquetFile(path, page_checksum_verification=True).read()
         found.validate(full=True)  # a text that is not UTF-8 would end Polars; takes 1 ms for 20,000 rows
-    except (OSError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
     refusal = complaint(table, found)
     if refusal is not None:
@@ -59,7 +61,7 @@ def read_columns(path: Path, table: TableName, names: Sequence[str]) -> pa.Table
     try:
         with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
             found = file.read(columns=list(names), use_threads=False)
-    except (OSError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
     refusal = content_complaint(table, found)
     if refusal is not None:
@@ -79,7 +81,7 @@ def parts(path: Path, table: TableName) -> Iterator[pa.Table]:
                 if refusal is not None:
                     raise HistoryError(f"{path}: {refusal}")
                 yield upgraded_table(table, found)
-    except (OSError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
 
@@ -142,7 +144,7 @@ def check(path: Path, table: TableName) -> int:
                 table, file.read(columns=_doubtful(file, table))
             )
             rows = file.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
     if refusal is not None:
         raise HistoryError(f"{path}: {refusal}")
@@ -159,7 +161,7 @@ def is_current(path: Path) -> bool:
     try:
         with pq.ParquetFile(path) as file:
             return version_of(file.schema_arrow) == SCHEMA_VERSION
-    except (OSError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
 
@@ -168,7 +170,7 @@ def digest_of(path: Path) -> str:
     try:
         with pq.ParquetFile(path) as file:
             return str((file.schema_arrow.metadata or {}).get(_DIGEST_KEY, b"").decode(errors="replace"))
-    except (OSError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise _unreadable(path, error) from error
 
 

@@ -8,7 +8,7 @@ Flush = Literal["none", "before_ack"]
 
 
 class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The promise for one topic."""
+    """What a run promises for one topic: its min.insync.replicas and whether acknowledged records are flushed."""
 
     topic: str
     min_insync_replicas: int = 2
@@ -16,7 +16,7 @@ class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The promise of a run. It is stored in the plan and in the manifest, and is the same for every protocol variant."""
+    """What a run promises its clients (topics, elections, time to recover); the same for every protocol variant."""
 
     topics: tuple[TopicPromise, ...]
     unclean_election: Literal["never", "by_operator"] = "never"
@@ -27,7 +27,7 @@ class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     containers: bool = False
 
     def topic(self, name: str) -> TopicPromise:
-        """The promise for one topic. Raises KeyError for a topic without one."""
+        """What the run promises for one topic. Raises KeyError for a topic without a promise."""
         for topic in self.topics:
             if topic.topic == name:
                 return topic

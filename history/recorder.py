@@ -17,7 +17,7 @@ from history.op import Operation, OpType
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """The columns in which the rows of one operation differ: one row for each record sent, acknowledged or read."""
+    """One Kafka record in an operation's rows: an operation has one row for each record sent, acknowledged or read."""
 
     value: str | None = None
     offset: int | None = None
@@ -25,7 +25,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class OperationColumns(TypedDict, total=False):
-    """The columns that all rows of an operation share, beside process, type and f."""
+    """The columns of an invocation or completion that all its rows share, beside process, type and f."""
 
     topic: str | None
     topic_id: str | None
@@ -39,7 +39,7 @@ class OperationColumns(TypedDict, total=False):
 
 
 class EventColumns(TypedDict, total=False):
-    """The columns of an event beside kind."""
+    """The columns of a cluster event that the caller fills, beside kind."""
 
     node: str | None
     life: int | None
@@ -72,7 +72,7 @@ _NO_RECORD = (Record(),)
 
 
 class Recorder:
-    """Collects the rows of a history in the order of recording. `clock` gives nanoseconds since the start of the run."""
+    """Collects the rows of a run's history in the order of recording. `clock` gives nanoseconds since the run's start."""
 
     __slots__ = ("_clock", "_next_index", "events", "operations")
 
@@ -111,13 +111,13 @@ class Recorder:
         return index
 
     def event(self, kind: EventKind, **columns: Unpack[EventColumns]) -> int:
-        """Record one event. Returns its index."""
+        """Record one cluster event. Returns the index of its row."""
         index, time_ns = self._tick()
         self.events.append(ClusterEvent(index=index, kind=kind, time_ns=time_ns, **columns))
         return index
 
     def history(self, manifest: RunManifest) -> History:
-        """The history of the rows recorded so far, under this manifest."""
+        """The history of a run from the rows recorded so far and this manifest."""
         return History(manifest, operations=self.operations, events=self.events)
 
     def _tick(self) -> tuple[int, int]:

@@ -34,7 +34,7 @@ _TABLE_KEY = b"highwater.table"
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column. `required` columns are never null; `words` is the meaning given in the document."""
+    """One column of a history's table. `required` columns are never null; `words` is its meaning in the generated document."""
 
     name: str
     type: ColumnType
@@ -119,7 +119,7 @@ TABLES: tuple[tuple[TableName, tuple[Column, ...]], ...] = (("operations", OPERA
 
 
 def columns_of(table: TableName) -> tuple[Column, ...]:
-    """The columns of a table, in order."""
+    """The columns of a history's table ("operations" or "events"), in order."""
     return OPERATIONS if table == "operations" else EVENTS
 
 
@@ -138,13 +138,13 @@ def arrow_schema(table: TableName, version: int = SCHEMA_VERSION) -> pa.Schema:
 
 
 def version_of(schema: pa.Schema) -> int | None:
-    """The version in the metadata of an Arrow schema; None for a version that is not read."""
+    """The schema version in the metadata of a stored table; None for a version that this program does not read."""
     stated = (schema.metadata or {}).get(_VERSION_KEY, b"")
     return next((version for version in READ_VERSIONS if str(version).encode() == stated), None)
 
 
 def unread_version(stated: object) -> str:
-    """The clause of a message about a version that is not read."""
+    """Say in an error message that a history has a schema version that this program does not read."""
     return f"schema version {stated}; this highwater reads {' and '.join(map(str, READ_VERSIONS))}"
 
 
@@ -172,12 +172,12 @@ def events_of(frame: pl.DataFrame) -> tuple[ClusterEvent, ...]:
 
 
 def complaint(table: TableName, arrow: pa.Table) -> str | None:
-    """Why an Arrow table is not a valid `table` of this schema, as one clause for a message; None where it is."""
+    """Why an Arrow table is not a valid `table` of a history, as one clause for an error message; None if it is valid."""
     return schema_complaint(table, arrow.schema) or content_complaint(table, arrow)
 
 
 def content_complaint(table: TableName, arrow: pa.Table) -> str | None:
-    """As `complaint`, from the contents of the columns. Columns may be missing, and texts may be dictionaries."""
+    """Why the values in a history's table are invalid: nulls, or an unknown type or kind. None if they are valid."""
     for field in arrow_schema(table):
         if not field.nullable and field.name in arrow.column_names and arrow.column(field.name).null_count:
             return f"column {field.name} of {table} holds nulls"
@@ -189,7 +189,7 @@ def content_complaint(table: TableName, arrow: pa.Table) -> str | None:
 
 
 def schema_complaint(table: TableName, found: pa.Schema) -> str | None:
-    """As `complaint`, from the schema alone."""
+    """Why the schema of a history's table is invalid: its name, version or columns. None if it is valid."""
     metadata = found.metadata or {}
     name = metadata.get(_TABLE_KEY, b"").decode(errors="replace")
     if name != table:
@@ -261,8 +261,9 @@ A history does not hold the plan, the variant's switches or the state of the mac
 
 ## Operations
 
-There is one row for each record: a produce of three values is three rows that share an index, with slots 0, 1, 2.
-Its completion is three more rows with another index.
+The table of operations has one row for each record of an invocation or completion.
+The invocation of a produce of three values is three rows that share an `index`, with `slot` 0, 1, 2.
+Its completion is three more rows with another `index`.
 A poll that returned nothing is one row without a value.
 
 {operations}
@@ -283,7 +284,7 @@ def _column_rows(columns: Sequence[Column]) -> str:
 
 
 def document() -> str:
-    """Return the text of docs/history-format.md."""
+    """Return the text of docs/history-format.md, generated from the definition of the tables."""
     manifest = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(RunManifest))
     return _DOCUMENT.format(
         version=SCHEMA_VERSION,
@@ -295,7 +296,7 @@ def document() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the document with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
+    """Write docs/history-format.md with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
     if len(arguments) != 2 or arguments[0] != "--rewrite":
         sys.stderr.write("usage: python -m history.schema --rewrite docs/history-format.md\n")
         return 2

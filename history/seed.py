@@ -1,4 +1,4 @@
-"""Seeds and the two generators of random numbers: `Rng` draws plans, `Draws` serves the run itself. Integers only.
+"""Seeds and two generators of random numbers: `Rng` for making plans, `Draws` for use during a run. Integers only.
 
 Both use splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), seeded by blake2b of a name. A
 number thus depends on its purpose and never on what else was drawn.
@@ -40,11 +40,11 @@ class Rng:
         self._state = _mix(self._origin)
 
     def fork(self, name: str) -> "Rng":
-        """Return an independent stream. It depends on the seed and the name, not on what was drawn before."""
+        """Return an independent stream of random numbers. It depends on the seed and `name`, not on what was drawn before."""
         return Rng(_named(self._origin, name))
 
     def bits(self) -> int:
-        """Draw 64 bits."""
+        """Draw a random number of 64 bits."""
         self._state = (self._state + _GAMMA) & _MASK
         return _mix(self._state)
 
@@ -76,7 +76,7 @@ class Rng:
 
 
 class Draws:
-    """Keyed draws: the k-th number of a key depends on (number, key, k) alone, so removing a fault changes no other draw.
+    """Random numbers by key: the k-th number of a key depends on (number, key, k) alone, so removing a fault changes no other.
 
     A key names the purpose and its subject: "delay b1>b2 Fetch orders-0". Counters are kept per key.
     """
@@ -88,7 +88,7 @@ class Draws:
         self._states: dict[str, int] = {}
 
     def bits(self, key: str) -> int:
-        """Draw the next 64 bits of this key."""
+        """Draw the next 64 random bits of this key."""
         state = self._states.get(key)
         if state is None:
             state = _named(self._number, key)
@@ -97,15 +97,15 @@ class Draws:
         return _mix(state)
 
     def below(self, key: str, bound: int) -> int:
-        """Draw n with 0 <= n < bound."""
+        """Draw a random number n of this key with 0 <= n < bound."""
         assert bound > 0
         return (self.bits(key) * bound) >> 64
 
     def between(self, key: str, low: int, high: int) -> int:
-        """Draw n with low <= n <= high."""
+        """Draw a random number n of this key with low <= n <= high."""
         assert low <= high
         return low + self.below(key, high - low + 1)
 
     def ratio(self, key: str, numerator: int, denominator: int) -> bool:
-        """Draw True in `numerator` of `denominator` cases."""
+        """Draw True in `numerator` of `denominator` cases, from the random numbers of this key."""
         return self.below(key, denominator) < numerator

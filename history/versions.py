@@ -29,12 +29,12 @@ _ADDED = tuple(column.name for column in EVENTS if column.since > 1)
 
 
 def unknown_column(event: ClusterEvent) -> str | None:
-    """The first column of a row that version 1 does not have; None where there is none."""
+    """The first column of a history's row that schema version 1 does not have; None if there is none."""
     return next((name for name in _ADDED if getattr(event, name) is not None), None)
 
 
 def upgraded(event: ClusterEvent) -> ClusterEvent:
-    """A row of version 1 in the columns of this version."""
+    """Convert a history's row of schema version 1 to this version's columns."""
     if event.kind not in _COLUMNS:
         return event
     old, new = _COLUMNS[event.kind]
@@ -42,7 +42,7 @@ def upgraded(event: ClusterEvent) -> ClusterEvent:
 
 
 def upgraded_table(table: TableName, arrow: pa.Table) -> pa.Table:
-    """A table of any version that is read, with the columns and the metadata of this version."""
+    """Convert a history's table of any readable schema version to this version's columns and metadata."""
     schema = arrow_schema(table)
     if version_of(arrow.schema) == SCHEMA_VERSION:
         return arrow.cast(schema)
@@ -57,12 +57,12 @@ def upgraded_table(table: TableName, arrow: pa.Table) -> pa.Table:
 
 
 def digest_in(version: int, operations: Sequence[Operation], events: Sequence[ClusterEvent]) -> str:
-    """The digest that rows of this version have in the columns of an earlier version."""
+    """The digest of a history as an earlier schema version computed it, to check the digest stored in an old manifest."""
     return digest(operations, events if version == SCHEMA_VERSION else [_downgraded(event) for event in events])
 
 
 def upgraded_manifest(manifest: RunManifest, digest: str) -> RunManifest:
-    """The manifest of a history that was upgraded; `digest` is that of its rows in this version."""
+    """The manifest of a history that was converted to this schema version; `digest` is that of the converted rows."""
     return replace(manifest, schema_version=SCHEMA_VERSION, digest=digest if manifest.digest else "")
 
 

@@ -1,4 +1,4 @@
-"""What a kind of fault is, and the common parts from which its faults are drawn: the target and the duration.
+"""What a kind of fault is, and the random draws from which its faults are made: target and duration.
 
 A blow is one fault on one target for one duration, drawn for one window of a schedule. Blows are short (0.05 to 10 s). Their
 targets are roles, since a fault does most at a leader, the controller or a member of the ISR. Many last about as long as the
@@ -17,7 +17,7 @@ from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """The input of a draw: the shape of the cluster, and the partition at which most faults of this round aim."""
+    """What a fault is drawn for: the shape of the cluster, and the partition at which most faults of the round aim."""
 
     shape: Shape
     topic: str
@@ -55,39 +55,39 @@ Whom = Callable[[Rng, Aim], AnyTarget]
 
 
 def leader(_: Rng, aim: Aim) -> AnyTarget:
-    """Target: the leader of the partition aimed at."""
+    """Fault target: the leader of the partition aimed at."""
     return LeaderOf(topic=aim.topic, partition=aim.partition)
 
 
 def isr_member(_: Rng, aim: Aim) -> AnyTarget:
-    """Target: a follower in the ISR of the partition aimed at."""
+    """Fault target: a follower in the ISR of the partition aimed at."""
     return IsrMember(topic=aim.topic, partition=aim.partition)
 
 
 def controller(_: Rng, __: Aim) -> AnyTarget:
-    """Target: the controller."""
+    """Fault target: the controller."""
     return Controller()
 
 
 def one(_: Rng, __: Aim) -> AnyTarget:
-    """Target: any one broker."""
+    """Fault target: any one broker."""
     return Random()
 
 
 def everyone(_: Rng, __: Aim) -> AnyTarget:
-    """Target: all brokers."""
+    """Fault target: all brokers."""
     return Everyone()
 
 
 def several(rng: Rng, aim: Aim) -> AnyTarget:
-    """Targets: two brokers or more, or a minority; one broker where the cluster has only one."""
+    """Fault target: two brokers or more, or a minority; one broker if the cluster has only one."""
     if aim.shape.brokers == 1:
         return Random()
     return Minority() if rng.ratio(1, 3) else Random(count=rng.between(2, aim.shape.brokers))
 
 
 def some_role(rng: Rng, aim: Aim) -> AnyTarget:
-    """Target: a broker of any role; leaders most often, since they hold records that no other broker has yet."""
+    """Fault target: a broker of any role; leaders most often, since they hold records that no other broker has yet."""
     return rng.pick((leader, leader, leader, isr_member, isr_member, controller, one, several))(rng, aim)
 
 
@@ -97,27 +97,27 @@ HowLong = Callable[[Rng, Shape], int]
 
 
 def brief(rng: Rng, _: Shape) -> int:
-    """Duration: 0.3 to 3 s."""
+    """Duration of a fault: 0.3 to 3 s."""
     return rng.between(300, 3000)
 
 
 def lasting(rng: Rng, _: Shape) -> int:
-    """Duration: 1 to 8 s."""
+    """Duration of a fault: 1 to 8 s."""
     return rng.between(1000, 8000)
 
 
 def below_session(rng: Rng, shape: Shape) -> int:
-    """Duration: 100 ms to 4/5 of the session timeout, so that ZooKeeper does not end the session."""
+    """Duration of a fault: 100 ms to 4/5 of the session timeout, so that ZooKeeper does not end the session."""
     return rng.between(100, max(100, shape.session_timeout_ms * 4 // 5))
 
 
 def above_session(rng: Rng, shape: Shape) -> int:
-    """Duration: 6/5 of the session timeout, up to 2.5 s longer, so that ZooKeeper ends the session."""
+    """Duration of a fault: 6/5 of the session timeout, up to 2.5 s longer, so that ZooKeeper ends the session."""
     return shape.session_timeout_ms * 6 // 5 + rng.between(0, 2500)
 
 
 def around_session(rng: Rng, shape: Shape) -> int:
-    """Duration: `below_session` or `above_session`, one draw in two each."""
+    """Duration of a fault: `below_session` or `above_session`, one draw in two each."""
     return below_session(rng, shape) if rng.ratio(1, 2) else above_session(rng, shape)
 
 
@@ -127,7 +127,7 @@ What = Callable[[Rng, Shape], AnyFault]
 
 
 def blow(what: AnyFault | What, whom: Whom, how_long: HowLong) -> Draw:
-    """Combine three draws into one that draws the fault, the target and the duration independently, in this order."""
+    """Combine random draws of fault, target and duration into one draw of all three, made in this order."""
 
     def draw(rng: Rng, aim: Aim) -> Blow:
         fault = what(rng, aim.shape) if callable(what) else what
@@ -137,5 +137,5 @@ def blow(what: AnyFault | What, whom: Whom, how_long: HowLong) -> Draw:
 
 
 def command(rng: Rng, shape: Shape) -> str:
-    """Draw the kind of control request that a fault of links hits."""
+    """Draw the kind of control request (such as leader-and-isr) that a network fault delays or repeats."""
     return rng.pick(shape.control_requests)

@@ -41,13 +41,13 @@ BACKENDS: tuple[Backend, ...] = ("sim", "process", "docker")
 
 
 class Can(Struct, frozen=True):
-    """The backend can perform the fault; `how` says by which means."""
+    """The backend can inject the fault; `how` says by which means."""
 
     how: str
 
 
 class Cannot(Struct, frozen=True):
-    """The backend refuses the fault; `why` gives the reason."""
+    """The backend cannot inject the fault; `why` gives the reason."""
 
     why: str
 
@@ -63,7 +63,7 @@ _TAKEN_OVER = "another client takes over the session's id and password and close
 
 
 def ability(backend: Backend, fault: AnyFault) -> Ability:
-    """Whether and how this backend performs this fault."""
+    """Whether and how this backend (simulator, processes, containers) injects this fault."""
     match backend:
         case "sim":
             return Can(_simulated(fault))
@@ -76,7 +76,7 @@ def ability(backend: Backend, fault: AnyFault) -> Ability:
 
 
 def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
-    """One sentence for each window that this backend cannot perform."""
+    """One sentence for each fault of the schedule that this backend cannot inject."""
     found = []
     for window in windows:
         answer = ability(backend, window.fault)
@@ -86,7 +86,7 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
 
 
 def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
-    """The windows that this backend can perform."""
+    """The scheduled faults that this backend can inject."""
     return tuple(window for window in windows if isinstance(ability(backend, window.fault), Can))
 
 
@@ -133,7 +133,7 @@ def _simulated(fault: AnyFault) -> str:
 
 
 def _of_processes(fault: AnyFault) -> Ability:
-    """Processes of one host: signals, and proxies through which all their connections go."""
+    """How the process backend performs faults on one host: by signals, and by proxies that carry all connections."""
     match fault:
         case Pause():
             return Can("SIGSTOP, then SIGCONT")

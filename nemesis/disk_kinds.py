@@ -1,4 +1,4 @@
-"""Kinds of faults of log directories."""
+"""The kinds of faults of log directories that a schedule can draw: failed, unreadable, full, slow or swapped ones."""
 
 from history.seed import Rng
 from nemesis.blows import Kind, blow, brief, lasting, one, some_role
@@ -7,42 +7,42 @@ from nemesis.schedule import Shape
 
 
 def _dir_unreadable(rng: Rng, shape: Shape) -> AnyFault:
-    """A log directory from which all permissions are revoked."""
+    """Draw a fault: all permissions on a log directory are revoked."""
     return DirUnreadable(dir=rng.below(shape.log_dirs))
 
 
 def _dir_file(rng: Rng, shape: Shape) -> AnyFault:
-    """A file in the place of a directory that comes back with its logs."""
+    """Draw a fault: a file replaces a log directory, which later comes back with its logs."""
     return DirFile(dir=rng.below(shape.log_dirs))
 
 
 def _dir_removed(rng: Rng, shape: Shape) -> AnyFault:
-    """A file in the place of a directory that comes back empty."""
+    """Draw a fault: a file replaces a log directory, which later comes back empty."""
     return DirFile(dir=rng.below(shape.log_dirs), removed=True)
 
 
 def _dir_failure(rng: Rng, shape: Shape) -> AnyFault:
-    """A device that fails and loses nothing."""
+    """Draw a fault: the device of a log directory fails and loses nothing."""
     return DirFailure(dir=rng.below(shape.log_dirs))
 
 
 def _dir_drop(rng: Rng, shape: Shape) -> AnyFault:
-    """A device that fails and loses what was not synced."""
+    """Draw a fault: the device of a log directory fails and loses what was not synced."""
     return DirFailure(dir=rng.below(shape.log_dirs), drop_unflushed=True)
 
 
 def _disk_full(rng: Rng, shape: Shape) -> AnyFault:
-    """A log directory without space left on its device."""
+    """Draw a fault: no space is left on the device of a log directory."""
     return DiskFull(dir=rng.below(shape.log_dirs))
 
 
 def _disk_slow(rng: Rng, shape: Shape) -> AnyFault:
-    """Flushes that take 50 ms longer, up to the lag limit, which takes the broker out of the ISR."""
+    """Draw a fault: flushes take 50 ms longer, or so long that the broker leaves the ISR (up to the lag limit)."""
     return DiskSlow(dir=rng.below(shape.log_dirs), extra_ms=rng.pick((50, 200, 1000, shape.replica_lag_time_max_ms)))
 
 
 def _disk_swap(rng: Rng, shape: Shape) -> AnyFault:
-    """An empty directory in the place of the old one."""
+    """Draw a fault: an empty directory replaces a log directory."""
     return DiskSwap(dir=rng.below(shape.log_dirs))
 
 

@@ -39,9 +39,10 @@ class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
 class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
     """Control requests and fetches between brokers, and their answers, are dropped, duplicated or reordered, per 1000 messages.
 
-    `kinds` restricts the fault to message kinds (lower-case class names of reference.messages, `fetch-reply`), `peer` to links
-    with that broker. A copy arrives up to `copy_late_ms_max` later, perhaps in another life of its receiver or another controller
-    epoch. Produce requests and ZooKeeper are not touched: their connections keep order.
+    The parameter `kinds` restricts the fault Packets to message kinds (lower-case class names of reference.messages, such as
+    `fetch-reply`), and `peer` restricts it to the links with that broker. The copy of a duplicated message arrives up to
+    `copy_late_ms_max` later, perhaps after its receiver restarted or another controller was elected. Produce requests and
+    requests to ZooKeeper are not touched, because their connections keep order.
     """
 
     drop_per_mille: int = 0
@@ -60,7 +61,7 @@ class Slow(Fault, frozen=True, kw_only=True, tag="slow"):
 
 
 class Clog(Fault, frozen=True, kw_only=True, tag="clog"):
-    """Links of the target deliver nothing during the window, and everything after it: bytes wait in buffers."""
+    """Links of the target deliver nothing while the fault lasts, and everything after it: bytes wait in buffers."""
 
     links: tuple[Links, ...] = ALL_LINKS
     kinds: tuple[str, ...] = ()  # restricts the fault to message kinds, as in Packets
@@ -101,19 +102,19 @@ class ClockStrobe(Fault, frozen=True, kw_only=True, tag="clock-strobe"):
 
 
 class Pause(Fault, frozen=True, kw_only=True, tag="pause"):
-    """The process is stopped (SIGSTOP, or a long GC) and continues at the end of the window."""
+    """The process is stopped (SIGSTOP, or a long GC) and continues at the fault's end."""
 
 
 class Crash(Fault, frozen=True, kw_only=True, tag="crash"):
-    """kill -9; the page cache survives. The broker is started again at the end of the window."""
+    """kill -9; the page cache survives. The broker is started again at the fault's end."""
 
 
 class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
-    """kill -9 between two effects: right after the `nth` effect of one kind within the window, or right `before` it.
+    """kill -9 between two effects: right after the `nth` effect of one kind (such as an append), or right `before` it.
 
-    `effect` is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`, `write-checkpoint`, `send`), or
-    `send:` with a message kind as in Packets (`send:leader-and-isr`). The broker is started again at the end of the window. A
-    broker that performs fewer such effects is not killed.
+    The parameter `effect` of CrashAt is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`,
+    `write-checkpoint`, `send`), or `send:` with a message kind (`send:leader-and-isr`). The broker is started again at the
+    fault's end. A broker that performs fewer such effects is not killed.
     """
 
     effect: str = "zk-request"
@@ -122,24 +123,24 @@ class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
 
 
 class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
-    """A crash and a start right after it; the length of the window has no effect.
+    """A crash and a start right after it, whatever the duration of the fault.
 
-    With `session_ends` ZooKeeper also ends the session, and the new process registers before the controller has read that the old
-    registration is gone (B-47).
+    With the parameter `session_ends` of Restart, ZooKeeper also ends the broker's session, and the new process registers before
+    the controller has read that the old registration is gone (B-47).
     """
 
     session_ends: bool = False
 
 
 class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
-    """SIGTERM: the broker hands its leaderships over and exits. It is started again at the end of the window.
+    """SIGTERM: the broker hands its leaderships over and exits. It is started again at the fault's end.
 
     A broker that still runs at that time is killed first (KIP-343 stopping, controlled.shutdown.max.retries).
     """
 
 
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
-    """kill -9; each file loses a drawn part of what was not flushed, and its last batch may be torn. A wound under flush=none."""
+    """kill -9; each file loses a drawn part of what was not flushed, and its last batch may be torn (flush=none: data loss)."""
 
     torn: bool = True
     lose_all: bool = False  # each file loses everything that was not flushed
@@ -155,7 +156,8 @@ class ExpireSession(Fault, frozen=True, kw_only=True, tag="expire-session"):
 class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
     """Servers of ZooKeeper are killed, paused, or cut off from all brokers; the target is ignored.
 
-    With one of three servers hit the other two are a quorum, to which brokers reconnect. Without a quorum nothing can be written.
+    If one of three ZooKeeper servers is hit, the other two are a quorum, to which brokers reconnect. Without a quorum nothing can
+    be written.
     """
 
     how: Literal["kill", "pause", "cut"] = "kill"
@@ -166,7 +168,7 @@ class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
 
 
 class DirUnreadable(Fault, frozen=True, kw_only=True, tag="dir-unreadable"):
-    """chmod 000 on one log directory: every access fails with EACCES. The broker is restarted when it is undone (KIP-112)."""
+    """chmod 000 on one log directory: every access fails with EACCES. Undone with a restart of the broker (KIP-112)."""
 
     dir: int = 0
 
@@ -182,7 +184,7 @@ class DirFile(Fault, frozen=True, kw_only=True, tag="dir-file"):
 
 
 class DirFailure(Fault, frozen=True, kw_only=True, tag="dir-failure"):
-    """Every access to one log directory fails with EIO. With `drop_unflushed` the device loses what was not synced: a wound."""
+    """Every access to one log directory fails with EIO. With `drop_unflushed` the device loses what was not synced."""
 
     dir: int = 0
     drop_unflushed: bool = False
@@ -202,7 +204,7 @@ class DiskSlow(Fault, frozen=True, kw_only=True, tag="disk-slow"):
 
 
 class DiskSwap(Fault, frozen=True, kw_only=True, tag="disk-swap"):
-    """The broker is killed, and one log directory is empty when it starts again: a wound."""
+    """The broker is killed, and one log directory is empty when it starts again: its records are lost."""
 
     dir: int = 0
 
@@ -223,13 +225,12 @@ def hits_every_broker(fault: AnyFault) -> bool:
 
 
 def withholds(fault: AnyFault) -> bool:
-    """True where no replica in the fault's directory can be read while the fault holds."""
+    """True if this fault makes all replicas in one log directory unreadable while it lasts."""
     return isinstance(fault, DirUnreadable | DirFile | DirFailure)
 
 
 def wounds(fault: AnyFault, flush: Flush) -> bool:
-    """True if this fault can destroy a replica's bytes that counted, for a topic with this flush setting (docs/promise.md §1,
-    DUR-5).
+    """True if this fault can destroy replica bytes that count for durability, given the flush setting (docs/promise.md DUR-5).
 
     With `flush=before_ack` only flushed copies count, so a fault that loses only unflushed bytes destroys none.
     """

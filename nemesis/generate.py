@@ -28,7 +28,7 @@ _RETRIES = 4  # draws of a blow until it fits into its round; then it is left ou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ground:
-    """The parameters that hold for all draws of one schedule."""
+    """The parameters that hold for all faults drawn in one schedule."""
 
     profile: Profile
     shape: Shape
@@ -37,7 +37,7 @@ class _Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Site:
-    """The partition and the times at which the faults of one round aim."""
+    """The partition and the times at which the faults of one round of the schedule aim."""
 
     ground: _Ground
     aim: Aim
@@ -71,7 +71,7 @@ def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
 
 
 def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:
-    """The kinds of this run: from one to all."""
+    """Draw which kinds of faults this run may have: from one kind to all of them."""
     if not swarm or len(kinds) <= 1:
         return kinds
     share = rng.pick((1, 2, 4, 6, 8))
@@ -80,21 +80,21 @@ def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:
 
 
 def _deal(rng: Rng, deck: list[Kind], kinds: tuple[Kind, ...], count: int) -> tuple[list[Kind], list[Kind]]:
-    """`count` kinds from the deck, which is shuffled anew when it runs out -> (dealt, the rest of the deck)."""
+    """Take `count` kinds of faults from a shuffled deck, which is shuffled anew when it runs out -> (dealt, rest of the deck)."""
     if len(deck) < count:
         deck = [*deck, *rng.shuffled([kind for kind in kinds if kind not in deck])]
     return deck[:count], deck[count:]
 
 
 def _calm_ms(rng: Rng, shape: Shape) -> int:
-    """A calm of 0.1 to 1 s, of 1 to 4 s, or long enough for the ISR to be complete again."""
+    """Draw the time without faults between two rounds: 0.1 to 1 s, 1 to 4 s, or until the ISR can be complete again."""
     whole = shape.session_timeout_ms + shape.replica_lag_time_max_ms
     low, high = rng.pick(((100, 1000), (1000, 4000), (whole, whole + 2000)))
     return rng.between(low, high)
 
 
 def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: int) -> list[Window]:
-    """The windows of one round, begun within a few seconds from `at`; each dealt kind strikes at least once."""
+    """Draw the fault windows of one round, begun within a few seconds from `at`; each dealt kind appears at least once."""
     swizzled = _swizzle(rng.fork("swizzle"), ground, mix, at)
     if swizzled:
         return swizzled
@@ -108,7 +108,7 @@ def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: in
 
 
 def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tuple[Window, ...]:
-    """One window of this kind that fits beside the earlier ones of its round, or none."""
+    """Draw one fault window of this kind that does not clash with earlier ones of its round, or none."""
     for _ in range(_RETRIES):
         aim = _aim(rng, site.ground.shape) if rng.ratio(1, 4) else site.aim
         blow = _spare(rng, site.ground, kind.draw(rng, aim))
@@ -120,7 +120,7 @@ def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tup
 
 
 def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
-    """The leader of one partition is deposed repeatedly: several epochs pass before followers have fetched.
+    """Draw faults that depose the leader of one partition repeatedly: several epochs pass before followers have fetched.
 
     Empty in two rounds of three, and where the mix has no kind that deposes.
     """
@@ -142,7 +142,7 @@ def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
 
 
 def _flap(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
-    """One directory of one broker fails and comes back repeatedly, before the ISR is complete again (KIP-112).
+    """Draw faults of one log directory that fails and comes back repeatedly, before the ISR is complete again (KIP-112).
 
     Empty in one round of two, and where the mix has no kind that fails a directory.
     """
@@ -162,7 +162,6 @@ def _flap(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
 
 
 def _aim(rng: Rng, shape: Shape) -> Aim:
-    """An aim at a drawn partition."""
     topic = rng.pick(shape.topics)
     return Aim(shape=shape, topic=topic.name, partition=rng.below(topic.partitions))
 
@@ -176,7 +175,7 @@ def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
 
 
 def _swizzle(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int) -> list[Window]:
-    """One fault that begins on several brokers in turn and ends in another order (FoundationDB's swizzle-clogging).
+    """Draw one fault that begins on several brokers in turn and ends in another order (FoundationDB's swizzle-clogging).
 
     Empty in nine rounds of ten, and where the mix has no kind that can last longer.
     """

@@ -1,4 +1,4 @@
-"""The catalogue of kinds: the names by which people choose faults and campaigns count them.
+"""The catalogue of fault kinds: the names by which people choose faults and campaigns count them.
 
 Each kind is declared with its draws in `nemesis.<family>_kinds`. Which kinds a run has, and when they strike, is decided by
 `nemesis.generate`. `select` turns the names of the command line (kinds, families, mixes, first words) into kinds.
@@ -13,11 +13,11 @@ FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "
 
 
 class UnknownKindError(ValueError):
-    """A name that no kind, family or mix has; the message lists those that exist."""
+    """A name that no fault kind, family or mix has; the message lists those that exist."""
 
 
 def _in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    """By family; within a family as written. Schedules are drawn from this order: another one gives other schedules."""
+    # By family; within a family as written. Schedules are drawn from this order: another one gives other schedules.
     return tuple(sorted(kinds, key=lambda entry: FAMILIES.index(entry.family)))
 
 
@@ -54,8 +54,7 @@ def kind(name: str) -> Kind:
 
 
 def select(names: Iterable[str]) -> tuple[str, ...]:
-    """The kinds of faults that these names mean, in table order: names of kinds, families, mixes, or first words of kinds
-    ("isolate").
+    """The kinds of faults that these names mean: names of kinds, families, mixes, or first words of kinds ("isolate").
 
     Raises UnknownKindError.
     """

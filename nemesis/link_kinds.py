@@ -1,4 +1,4 @@
-"""Kinds of faults of links: partitions, slow and lossy links, late, doubled and replayed control requests."""
+"""The kinds of network faults that a schedule can draw: partitions, slow and lossy links, late or repeated control requests."""
 
 from history.seed import Rng
 from nemesis.blows import (
@@ -25,17 +25,17 @@ def _cut(*links: Links) -> Partition:
 
 
 def _halves(rng: Rng, _: Shape) -> AnyFault:
-    """Partitions of the brokers into two halves; two draws in five cut one direction only."""
+    """Draw a fault: the brokers are split into two halves; in two draws of five only one direction is cut."""
     return Partition(shape="halves", direction=rng.pick(("both", "both", "both", "inbound", "outbound")))
 
 
 def _one_way(rng: Rng, _: Shape) -> AnyFault:
-    """Links of a broker cut in one direction only."""
+    """Draw a fault: the links of a broker are cut in one direction only."""
     return Partition(links=_some_links(rng), direction=rng.pick(("inbound", "outbound")))
 
 
 def _packets(rng: Rng, _: Shape) -> AnyFault:
-    """Drops, duplicates and reorders, each for 0 to 750 of 1000 messages (Jepsen's packet behaviours)."""
+    """Draw a fault: drop, duplicate and reorder messages, each for 0 to 750 of 1000 (Jepsen's packet behaviours)."""
     shares = (0, 0, 20, 100, 300, 750)
     drop, duplicate, reorder = rng.pick(shares), rng.pick(shares), rng.pick(shares)
     if not drop and not duplicate and not reorder:
@@ -44,17 +44,17 @@ def _packets(rng: Rng, _: Shape) -> AnyFault:
 
 
 def _slow(rng: Rng, shape: Shape) -> AnyFault:
-    """Delays from 20 ms to the lag limit, which takes a follower out of the ISR."""
+    """Draw a fault: delays from 20 ms to the lag limit, which takes a follower out of the ISR."""
     return Slow(extra_ms=rng.pick((20, 100, 400, shape.replica_lag_time_max_ms)), links=_some_links(rng))
 
 
 def _clog(rng: Rng, _: Shape) -> AnyFault:
-    """Everything arrives late and nothing is lost."""
+    """Draw a fault: all messages on the links arrive late and none is lost."""
     return Clog(links=_some_links(rng), direction=rng.pick(("both", "both", "inbound", "outbound")))
 
 
 def _reset(rng: Rng, _: Shape) -> AnyFault:
-    """Connections that break every 50 to 800 ms, before most requests time out."""
+    """Draw a fault: connections break every 50 to 800 ms, before most requests time out."""
     return Reset(period_ms=rng.between(50, 800), links=_some_links(rng))
 
 
@@ -64,20 +64,20 @@ def _some_links(rng: Rng) -> tuple[Links, ...]:
 
 
 def _commands_late(rng: Rng, aim: Aim) -> Blow:
-    """One kind of control request to a broker waits, or its answers do, while all other messages pass."""
+    """Draw a fault: one kind of control request to a broker, or its answers, wait while all other messages pass."""
     kind, answers = command(rng, aim.shape), rng.ratio(1, 4)
     late = Clog(links=("peers",), kinds=(f"{kind}-reply" if answers else kind,), direction="outbound" if answers else "inbound")
     return Blow(fault=late, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
 
 
 def _commands_doubled(rng: Rng, aim: Aim) -> Blow:
-    """One kind of control request arrives twice at a broker; the copy comes soon or after an election."""
+    """Draw a fault: one kind of control request arrives twice at a broker, the copy soon or after an election."""
     doubled = Packets(duplicate_per_mille=1000, kinds=(command(rng, aim.shape),))
     return Blow(fault=doubled, target=some_role(rng, aim), lasts_ms=lasting(rng, aim.shape))
 
 
 def _commands_replayed(rng: Rng, aim: Aim) -> Blow:
-    """Copies of one kind of control request arrive in another life of the receiver or another controller epoch."""
+    """Draw a fault: copies of control requests arrive after the receiver restarted or another controller was elected."""
     late_ms = aim.shape.session_timeout_ms + rng.between(2000, 12_000)
     replayed = Packets(duplicate_per_mille=rng.pick((300, 1000)), copy_late_ms_max=late_ms, kinds=(command(rng, aim.shape),))
     return Blow(fault=replayed, target=some_role(rng, aim), lasts_ms=lasting(rng, aim.shape))

@@ -1,4 +1,4 @@
-"""Kinds of faults of processes: pauses, crashes, crash points, power losses, ended sessions."""
+"""The kinds of process faults that a schedule can draw: pauses, crashes, crash points, power losses, ended sessions."""
 
 from history.seed import Rng
 from nemesis.blows import (
@@ -38,31 +38,31 @@ _EFFECTS = (
 
 
 def _power_loss(rng: Rng, _: Shape) -> AnyFault:
-    """Unflushed suffixes are lost whole, or in part."""
+    """Draw a fault: a power loss, in which files lose all unflushed bytes or a part of them."""
     return PowerLoss(torn=rng.ratio(1, 2), lose_all=rng.ratio(1, 4))
 
 
 def _bounce(rng: Rng, aim: Aim) -> Blow:
-    """A restart within the session timeout: the old registration still exists when the new process registers."""
+    """Draw a fault: a restart within the session timeout, so that the old registration still exists at the start."""
     if rng.ratio(1, 2):
         return Blow(fault=Restart(), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
     return Blow(fault=Crash(), target=some_role(rng, aim), lasts_ms=rng.between(50, max(50, aim.shape.session_timeout_ms // 2)))
 
 
 def _bounce_at_once(rng: Rng, aim: Aim) -> Blow:
-    """A new incarnation is registered before the controller has read that the old one is gone (B-47)."""
+    """Draw a fault: a broker registers again before the controller has read that its old registration is gone (B-47)."""
     return Blow(fault=Restart(session_ends=True), target=some_role(rng, aim), lasts_ms=rng.between(300, 1000))
 
 
 def _crash_at(rng: Rng, aim: Aim) -> Blow:
-    """A crash between two effects: a broker's write and the message that follows it are not one step."""
+    """Draw a fault: a crash between two effects, as between a broker's write and the message that follows it."""
     effect = rng.pick((*_EFFECTS, f"send:{command(rng, aim.shape)}"))
     point = CrashAt(effect=effect, nth=rng.between(1, 6), before=rng.ratio(1, 2))
     return Blow(fault=point, target=some_role(rng, aim), lasts_ms=around_session(rng, aim.shape))
 
 
 def _controller_crash_at(rng: Rng, aim: Aim) -> Blow:
-    """A crash of the controller within a procedure: a znode is written and no broker is told, or only half of them."""
+    """Draw a fault: the controller crashes within a procedure, as between writing a znode and telling the brokers."""
     effect = rng.pick(("zk-request", f"send:{rng.pick(aim.shape.control_requests)}"))
     point = CrashAt(effect=effect, nth=rng.between(1, 12), before=rng.ratio(1, 2))
     return Blow(fault=point, target=Controller(), lasts_ms=above_session(rng, aim.shape))

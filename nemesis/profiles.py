@@ -1,4 +1,4 @@
-"""Profiles: which kinds of faults a run draws, and of how many replicas they may destroy data.
+"""Profiles (`within`, `beyond`): which kinds of faults a run may draw, and on how many replicas they may destroy data.
 
 `within` wounds fewer than min.insync.replicas replicas of any partition at a time, so that nothing may be lost
 (docs/promise.md DUR-4, VAC-2). `beyond` has no such limit, so that checkers must excuse losses by wounds. A wounded replica
@@ -21,7 +21,7 @@ PROFILES: tuple[ProfileName, ...] = ("within", "beyond")
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """A named way to draw schedules. With `swarm` each run leaves out drawn kinds of faults."""
+    """A named way to draw fault schedules. With `swarm` each run leaves out randomly drawn kinds of faults."""
 
     name: ProfileName
     kinds: tuple[str, ...]
@@ -42,7 +42,7 @@ def _is_free(entry: Kind, shape: Shape) -> bool:
 
 
 def usable(profile: Profile, shape: Shape) -> tuple[Kind, ...]:
-    """The kinds of faults of a profile that this cluster allows, in table order."""
+    """The kinds of faults of a profile that this cluster allows, in the order of the catalogue."""
     return tuple(entry for entry in map(kind, profile.kinds) if profile.name == "beyond" or _may_strike(entry, shape))
 
 
@@ -54,7 +54,7 @@ def _may_strike(entry: Kind, shape: Shape) -> bool:
 
 
 def victims_order(rng: Rng, shape: Shape) -> tuple[int, ...]:
-    """The brokers in a drawn order, of which `victims` takes the first ones."""
+    """The brokers in a randomly drawn order; data may be destroyed on the first of them (see `victims`)."""
     return tuple(rng.shuffled(broker_ids(shape)))
 
 

@@ -1,4 +1,4 @@
-"""A schedule: windows in which faults hold. Every window closes, so every schedule ends healed.
+"""A fault schedule: windows, each with a fault that is active from begin to end. Every window closes, so every run ends healed.
 
 `validate` decides whether a schedule can be performed on a cluster of a given shape. It knows the plan and not the run: which
 broker `leader-of` hits is known only when its window opens.
@@ -17,7 +17,7 @@ MAX_WINDOWS = 1000
 
 
 class Window(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault on a target from `at_ms` to `until_ms` after the start of the workload."""
+    """A fault on a target, active from `at_ms` to `until_ms` after the start of the workload."""
 
     id: str  # names the draws of this window: "f3"
     kind: str  # the name in the catalogue, by which campaigns count: "controller-kill", "power-loss" ...
@@ -28,7 +28,7 @@ class Window(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TopicFacts(Struct, frozen=True, kw_only=True):
-    """The parameters of a topic on which schedules depend."""
+    """The parameters of a topic on which fault schedules depend."""
 
     name: str
     partitions: int  # numbered from 0
@@ -37,7 +37,7 @@ class TopicFacts(Struct, frozen=True, kw_only=True):
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """The parameters of a cluster on which schedules depend; brokers are numbered from 1, log directories from 0."""
+    """The parameters of a cluster on which fault schedules depend; brokers are numbered from 1, log directories from 0."""
 
     brokers: int
     log_dirs: int
@@ -49,7 +49,7 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
-    """Why a schedule is refused: the window at `index`, and one sentence that names it."""
+    """Why a fault schedule is refused: the number of the bad fault in it, and one sentence that names it."""
 
     index: int
     sentence: str
@@ -61,7 +61,7 @@ def broker_ids(shape: Shape) -> tuple[int, ...]:
 
 
 def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
-    """All complaints about a schedule, in the order of its windows; none for a schedule that can be performed."""
+    """All reasons why a fault schedule cannot be performed, in the order of its windows; none if it can."""
     found: list[Complaint] = []
     if len(windows) > MAX_WINDOWS:
         sentence = f"a schedule has at most {MAX_WINDOWS} windows, this has {len(windows)}"
@@ -89,7 +89,7 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
 
 
 def clash(one: Window, other: Window) -> bool:
-    """Whether two windows put the same fault on the same brokers and partly overlap: the end of one would undo the other's."""
+    """Whether two fault windows put the same fault on the same brokers and overlap: the end of one would undo the other's."""
     if one.until_ms <= other.at_ms or other.until_ms <= one.at_ms:
         return False
     if one.at_ms < other.at_ms < one.until_ms < other.until_ms or other.at_ms < one.at_ms < other.until_ms < one.until_ms:
@@ -105,7 +105,7 @@ def _same_means(one: AnyFault, other: AnyFault) -> bool:
 
 
 def _surely_meet(one: AnyTarget, other: AnyTarget) -> bool:
-    """Whether two targets have a common broker in every run. Roles may move between two windows, so backends handle those."""
+    """Whether two targets name a common broker in every run. Roles may move between windows: backends handle those."""
     if isinstance(one, Everyone) or isinstance(other, Everyone):
         return isinstance(one, Named | Everyone) and isinstance(other, Named | Everyone)
     return isinstance(one, Named) and isinstance(other, Named) and any(broker in other.brokers for broker in one.brokers)
@@ -121,7 +121,7 @@ def _times(window: Window, shape: Shape) -> Iterator[str]:
 
 
 def _slowest_ppm(windows: Sequence[Window], at_ms: int) -> int:
-    """The drift of a clock that all windows open at this time slow down, ppm."""
+    """The drift, in ppm, of a clock that is slowed down by all fault windows open at this time."""
     faults = [window.fault for window in windows if window.at_ms <= at_ms < window.until_ms]
     return sum(min(0, fault.ppm) for fault in faults if isinstance(fault, ClockDrift))
 

@@ -1,4 +1,4 @@
-"""The brokers that a fault hits, by id or by role. A backend resolves the target when the window opens, from ZooKeeper's tree."""
+"""The brokers that a fault hits, by id or by role. A backend looks the role up in ZooKeeper when the fault begins."""
 
 from msgspec import Struct
 
@@ -8,41 +8,41 @@ class Target(Struct, frozen=True, kw_only=True, tag_field="target", forbid_unkno
 
 
 class Named(Target, frozen=True, kw_only=True, tag="named"):
-    """These brokers, by id."""
+    """Hits these brokers, by id."""
 
     brokers: tuple[int, ...]
 
 
 class LeaderOf(Target, frozen=True, kw_only=True, tag="leader-of"):
-    """The leader of a partition in its state znode; no broker where the partition has none."""
+    """Hits the leader in a partition's state znode; no broker if the partition has none."""
 
     topic: str
     partition: int
 
 
 class IsrMember(Target, frozen=True, kw_only=True, tag="isr-member"):
-    """A drawn follower in the ISR of a partition; no broker where the ISR has none."""
+    """Hits a randomly drawn follower in the ISR of a partition; no broker if the ISR has none."""
 
     topic: str
     partition: int
 
 
 class Controller(Target, frozen=True, kw_only=True, tag="controller"):
-    """The owner of /controller; no broker where the znode is missing."""
+    """Hits the owner of /controller; no broker if the znode is missing."""
 
 
 class Random(Target, frozen=True, kw_only=True, tag="random"):
-    """`count` drawn brokers."""
+    """Hits `count` randomly drawn brokers."""
 
     count: int = 1
 
 
 class Minority(Target, frozen=True, kw_only=True, tag="minority"):
-    """A drawn set of fewer than half of the brokers."""
+    """Hits a randomly drawn set of fewer than half of the brokers."""
 
 
 class Everyone(Target, frozen=True, kw_only=True, tag="everyone"):
-    """All brokers."""
+    """Hits all brokers."""
 
 
 AnyTarget = Named | LeaderOf | IsrMember | Controller | Random | Minority | Everyone

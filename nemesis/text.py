@@ -1,4 +1,4 @@
-"""Plans and schedules as YAML, and back, with errors that name the line.
+"""Plans and fault schedules as YAML, and back, with errors that name the line.
 
 Reading uses the node tree of PyYAML, which has the line of each value, then msgspec, which checks the types. Writing leaves out
 values that equal their default and puts each window on one line.
@@ -29,18 +29,18 @@ class TextError(ValueError):
 
 
 class Document:
-    """A parsed YAML text: plain values, and the line of each."""
+    """A parsed YAML text: plain values, and the line number of each."""
 
     __slots__ = ("_root", "source", "value")
 
     def __init__(self, text: str, source: str) -> None:
-        """Raises TextError. `source` names the text in errors."""
+        """Parse a YAML text; raises TextError. `source` names the text in errors."""
         self.source = source
         self._root = _compose(text, source)
         self.value = _value(self._root, source)
 
     def line(self, path: Path) -> int:
-        """The line of the value at this path, or of the nearest enclosing value, from 1."""
+        """The line number in the YAML text of the value at this path, or of the nearest enclosing value, from 1."""
         node: yaml.Node = self._root
         line = node.start_mark.line + 1
         for step in path:
@@ -51,11 +51,11 @@ class Document:
         return line
 
     def error(self, path: Path, sentence: str) -> TextError:
-        """The error for a value of this document."""
+        """Make the error, with file and line, for a value of this YAML document."""
         return TextError(f"{self.source}:{self.line(path)}: {sentence}")
 
     def convert(self, type: type[T], value: object, path: Path = ()) -> T:
-        """Convert `value`, found at `path`, to this type. Raises TextError with the line."""
+        """Convert a value of the YAML text to this type. Raises TextError with the line."""
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:
@@ -64,23 +64,23 @@ class Document:
 
 
 def windows_from_yaml(text: str, source: str = "schedule") -> tuple[Window, ...]:
-    """The windows of a YAML list. TextError with the line for invalid text; `validate` checks what can be performed."""
+    """Read fault windows from a YAML list. TextError with the line for invalid text."""
     document = Document(text, source)
     return document.convert(tuple[Window, ...], document.value)
 
 
 def windows_to_yaml(windows: Sequence[Window]) -> str:
-    """One line for each window; `windows_from_yaml` gives them back."""
+    """Write fault windows as YAML, one line each; `windows_from_yaml` gives them back."""
     return "".join(f"- {line}\n" for line in map(flow, windows)) or "[]\n"
 
 
 def flow(struct: Struct) -> str:
-    """A struct on one line of YAML, without default values."""
+    """Write a struct on one line of YAML, without fields that have their default value."""
     return dump(sparse(struct), on_one_line=True).removesuffix("\n")
 
 
 def dump(value: object, *, on_one_line: bool = False) -> str:
-    """Plain values as YAML, keys in their order."""
+    """Write plain values as YAML, keys in their order."""
     width = 1_000_000 if on_one_line else 120
     for readable in (True, False):
         text = yaml.safe_dump(value, sort_keys=False, width=width, default_flow_style=on_one_line, allow_unicode=readable)
@@ -91,7 +91,7 @@ def dump(value: object, *, on_one_line: bool = False) -> str:
 
 
 def sparse(value: Any) -> Any:
-    """Structs as mappings without default values, tag first; tuples as lists; other values unchanged."""
+    """Convert structs to mappings without default values, tag first; tuples to lists; other values stay."""
     if isinstance(value, Struct):
         config = value.__struct_config__
         found: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
@@ -138,8 +138,6 @@ def _compose(text: str, source: str) -> yaml.Node:
 
 
 class _Mark(Protocol):
-    """PyYAML has two classes of marks."""
-
     line: int
 
 
@@ -148,7 +146,7 @@ def _line(mark: _Mark | None) -> int:
 
 
 def _value(node: yaml.Node, source: str) -> Any:
-    """The plain value of a node. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
+    """Convert a YAML node to plain values. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
     where = f"{source}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, source) for item in node.value]
@@ -172,7 +170,7 @@ def _value(node: yaml.Node, source: str) -> Any:
 
 
 def _child(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
-    """The line and node of a member; for a mapping, the line of the key."""
+    """The line and node of a member of a YAML sequence or mapping; for a mapping, the line of the key."""
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             if key_node.value == step:
@@ -192,7 +190,7 @@ _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
 def _explained(message: str) -> tuple[Path, str]:
-    """msgspec's message as (path of the value, a sentence without msgspec's terms)."""
+    """Split msgspec's error message into the path of the wrong value and a sentence without msgspec's terms."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional
     said, trail = match["said"], match["path"] or ""
@@ -211,7 +209,7 @@ def _explained(message: str) -> tuple[Path, str]:
 
 
 def _unknown(path: Path, value: str) -> str:
-    """The complaint about an unknown value; for the tag of a fault or target, with the known tags."""
+    """Format the error for an unknown value; for the tag of a fault or target, list the known tags."""
     unions: dict[str | int, UnionType] = {"fault": AnyFault, "target": AnyTarget}
     union = unions.get(path[-1]) if path else None
     if union is None:

@@ -1,4 +1,4 @@
-"""Kinds of faults of ZooKeeper's servers."""
+"""The kinds of faults of ZooKeeper's servers that a schedule can draw."""
 
 from history.seed import Rng
 from nemesis.blows import Kind, around_session, blow, everyone
@@ -7,7 +7,7 @@ from nemesis.schedule import Shape
 
 
 def _zookeeper_down(rng: Rng, _: Shape) -> AnyFault:
-    """One server; one draw in four hits two, and two of three leave no quorum."""
+    """Draw a fault of ZooKeeper's servers: mostly one; one draw in four hits two, after which three have no quorum."""
     return ZooKeeperDown(how=rng.pick(("kill", "pause", "cut")), servers=rng.pick((1, 1, 1, 2)))
 
 

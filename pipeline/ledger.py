@@ -8,7 +8,7 @@ rows on disk, and not what a worker reports, are the result of the work: a kille
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -64,18 +64,23 @@ class Ledger:
 
     def read(self, key: str) -> Row:
         """The row of a finished item. Raises PipelineError where the file is damaged or missing."""
-        try:
-            row = msgspec.json.decode(self._storage.read(key + _ROW), type=Row)
-        except (OSError, msgspec.DecodeError) as error:
-            raise PipelineError(f"{self._storage.path(key + _ROW)}: not a row of a ledger: {error}") from error
-        if row.key != key:
-            raise PipelineError(f"{self._storage.path(key + _ROW)}: the row of another item, {row.key}")
-        return row
+        return next(self.rows([key]))
 
-    def rows(self) -> Iterator[Row]:
-        """All rows, ordered by key."""
-        for key in sorted(self.keys()):
-            yield self.read(key)
+    def rows(self, keys: Iterable[str] | None = None) -> Iterator[Row]:
+        """The rows of these finished items, in their order; without keys all rows, ordered by key.
+
+        Raises PipelineError where a file is damaged or missing.
+        """
+        wanted = sorted(self.keys()) if keys is None else list(keys)
+        texts = self._storage.read_each(key + _ROW for key in wanted)
+        for key in wanted:
+            try:
+                row = msgspec.json.decode(next(texts), type=Row)
+            except (OSError, msgspec.DecodeError) as error:
+                raise PipelineError(f"{self._storage.path(key + _ROW)}: not a row of a ledger: {error}") from error
+            if row.key != key:
+                raise PipelineError(f"{self._storage.path(key + _ROW)}: the row of another item, {row.key}")
+            yield row
 
     def forget(self, keys: set[str]) -> None:
         """Delete the rows of these items, so that they are done again."""

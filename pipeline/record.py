@@ -6,6 +6,7 @@ too: its row in `runs` and nothing else.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 import polars as pl
@@ -109,15 +110,19 @@ _COUNTS = (
 
 def _run(known: Known) -> dict[str, object]:
     """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
-    failed = _HARNESS_FAILED if known.outcome == _HARNESS_FAILED else None
+    failed: dict[str, object] = {}
+    if known.outcome == _HARNESS_FAILED:
+        failed = {"signature": _HARNESS_FAILED, "cause": known.failure, "cause_faults": ()}
     own = {name: value for name, value in msgspec.structs.asdict(known).items() if name not in ("run_id", "protocol", "checkers")}
-    return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", "signature": failed, **own}
+    return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", **failed, **own}
 
 
 def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
     manifest, counts = history.manifest, verdict.counts
     found = signature(history, verdict)
-    own: dict[str, object] = {} if found is None else {"signature": found.text}
+    own: dict[str, object] = {}
+    if found is not None:
+        own = {"signature": found.text, "cause": found.sentence, "cause_faults": found.in_effect}
     return own | {
         "verdict": verdict.validity.name,
         "live": verdict.live,
@@ -203,48 +208,64 @@ _PARTITION = ("topic", "partition")
 def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The windows with `unavailable_ns` and `recovery_ns`, from the produce calls of all partitions.
 
-    A silence begins with a window, or with an acknowledgement within it, and ends with the next acknowledgement of its partition,
-    else with the last call to it. Silences in which no client tried are left out.
+    A silence begins when a window begins or a produce is acknowledged within it, if a client waits for an answer then, else with
+    the next try. It ends with the next acknowledgement of the partition, else with the last sign of a client.
     """
     produced = calls.filter((pl.col("f") == "produce") & pl.col("topic").is_not_null())
-    tries = produced.select(*_PARTITION, tried_ns="invoked_ns").sort("tried_ns")
-    acks = produced.filter(_IS_ACKED & (pl.col("acks") != 0)).select(*_PARTITION, acked_ns="ended_ns").sort("acked_ns")
+    acks = produced.filter(_IS_ACKED & (pl.col("acks") != 0)).select(*_PARTITION, acked_ns="ended_ns")
     last = produced.group_by(_PARTITION).agg(pl.max_horizontal("invoked_ns", "ended_ns").max().alias("last_ns"))
     places = faults.select("window", "begun_ns", "ended_ns").join(last, how="cross")
-    begun = _next(_next(places, acks, "begun_ns", "acked_ns"), tries, "begun_ns", "tried_ns")
-    silent = begun.select("window", pl.col("begun_ns").alias("from_ns"), "acked_ns", "tried_ns", "last_ns")
-    later = _next(acks.with_columns(from_ns=pl.col("acked_ns") + 1).drop("acked_ns"), acks, "from_ns", "acked_ns")
-    within = (
-        _next(later, tries, "from_ns", "tried_ns")
-        .join(last, on=_PARTITION)
-        .join_where(
-            faults.select("window", "begun_ns", "ended_ns"),
-            pl.col("from_ns") > pl.col("begun_ns"),
-            pl.col("from_ns") <= pl.col("ended_ns"),
-        )
-        .select("window", "from_ns", "acked_ns", "tried_ns", "last_ns")
+    recovery = (
+        _joined(places.filter(pl.col("last_ns") >= pl.col("ended_ns")), acks, "acked_ns", at="ended_ns")
+        .group_by("window")
+        .agg(pl.when(pl.col("acked_ns").is_not_null().all()).then((pl.col("acked_ns") - pl.col("ended_ns")).max()))
+        .rename({"acked_ns": "recovery_ns"})
     )
+    within = places.join(acks, on=_PARTITION).filter(pl.col("acked_ns").is_between("begun_ns", "ended_ns"))
+    columns = ("window", *_PARTITION, "ended_ns", "last_ns")
+    points = pl.concat([places.select(*columns, at_ns="begun_ns"), within.select(*columns, at_ns="acked_ns")])
+    silent = _joined(_with_tries(points, produced), acks, "acked_ns", strictly=True)
     until = pl.col("acked_ns").fill_null(pl.col("last_ns"))
     unavailable = (
-        pl.concat([silent, within])
-        .filter(pl.col("tried_ns") < until)
+        silent.filter((pl.col("from_ns") <= pl.col("ended_ns")) & (pl.col("from_ns") < until))
         .group_by("window")
         .agg((until - pl.col("from_ns")).max().alias("unavailable_ns"))
-    )
-    after = _next(_next(places, acks, "ended_ns", "acked_ns"), tries, "ended_ns", "tried_ns").filter(
-        pl.col("tried_ns").is_not_null()
-    )
-    recovery = after.group_by("window").agg(
-        pl.when(pl.col("acked_ns").is_not_null().all()).then((pl.col("acked_ns") - pl.col("ended_ns")).max()).alias("recovery_ns")
     )
     joined = faults.join(unavailable, on="window", how="left").join(recovery, on="window", how="left")
     return joined.sort("begun_ns", maintain_order=True).with_columns(pl.col("unavailable_ns").fill_null(0))
 
 
-def _next(points: pl.DataFrame, moments: pl.DataFrame, at: str, moment: str) -> pl.DataFrame:
-    """Join to each point of a partition the first moment of this partition at or after it; null where there is none."""
+def _with_tries(points: pl.DataFrame, produced: pl.DataFrame) -> pl.DataFrame:
+    """The points with `from_ns`, when a client next waits for an answer: at once if a call is open, else with the next try."""
+    tries = produced.select(*_PARTITION, tried_ns="invoked_ns")
+    begun = produced.select(*_PARTITION, change_ns="invoked_ns", change=pl.lit(1))
+    ended = produced.select(*_PARTITION, change_ns="ended_ns", change=pl.lit(-1)).drop_nulls("change_ns")
+    changes = pl.concat([begun, ended]).sort("change_ns").with_columns(open_calls=pl.col("change").cum_sum().over(_PARTITION))
+    counted = changes.group_by(*_PARTITION, "change_ns", maintain_order=True).agg(pl.col("open_calls").last())
+    now = _joined(points, counted, "change_ns", strategy="backward")
+    waiting = pl.when(pl.col("open_calls") > 0).then("at_ns").otherwise("tried_ns")
+    return _joined(now, tries, "tried_ns").with_columns(waiting.alias("from_ns"))
+
+
+def _joined(
+    points: pl.DataFrame,
+    moments: pl.DataFrame,
+    moment: str,
+    *,
+    at: str = "at_ns",
+    strategy: Literal["forward", "backward"] = "forward",
+    strictly: bool = False,
+) -> pl.DataFrame:
+    """Join to each point of a partition the next (or last) moment of this partition; null where there is none."""
     return points.sort(at).join_asof(
-        moments, left_on=at, right_on=moment, by=_PARTITION, strategy="forward", check_sortedness=False
+        moments.sort(moment),
+        left_on=at,
+        right_on=moment,
+        by=_PARTITION,
+        strategy=strategy,
+        allow_exact_matches=not strictly,
+        coalesce=False,
+        check_sortedness=False,
     )
 
 
@@ -293,6 +314,15 @@ def decode(data: bytes, *, name: str = "record") -> Record:
     except (OSError, KeyError, pa.ArrowException) as error:
         raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
     return Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
+
+
+def run_of(data: bytes, *, name: str = "record") -> str:
+    """The key of the run of an encoded record; reads the row of `runs` alone. Raises PipelineError as `decode` does."""
+    try:
+        runs = pq.read_table(pa.BufferReader(data), columns=["runs"], use_threads=False).column("runs")
+        return str(runs[0][0]["run"])
+    except (OSError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
+        raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
 
 
 def _rows_of(column: pa.ChunkedArray, table: Table) -> pa.Table:

@@ -171,6 +171,16 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
 
 @contextmanager
+def session_if_asked(master: str | None, conf: Mapping[str, str]) -> "Iterator[SparkSession | None]":
+    """Start a session as `session` does; without a master give None."""
+    if master is None:
+        yield None
+        return
+    with session(master, conf=conf) as started:
+        yield started
+
+
+@contextmanager
 def _one_line() -> Iterator[None]:
     """Turn the error of a Spark job, with its stack traces of Java and Python, into one sentence."""
     from py4j.protocol import Py4JError
@@ -210,9 +220,6 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
     try:
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             SparkContext._ensure_initialized()
-            jvm = SparkContext._jvm
-            assert jvm is not None
-            jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(jvm.java.net.URI(_LOGGING.as_uri()))
             settings = _not_submitted(settings, conf)
         if master != SUBMITTED:
             builder = builder.master(master)
@@ -221,6 +228,10 @@ def _build(master: str, conf: dict[str, str]) -> "SparkSession":
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise PipelineError(f"Spark did not start with master {master!r}: {cause(str(error))}") from error
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # a JVM of spark-submit logs as Spark does until its context has started
+        jvm = SparkContext._jvm
+        assert jvm is not None
+        jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure(jvm.java.net.URI(_LOGGING.as_uri()))
     if _SHUFFLE_PARTITIONS not in conf:
         spark.conf.set(_SHUFFLE_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
     return spark

@@ -8,6 +8,9 @@ A dataset is partitioned by campaign and protocol. These two columns are in the 
 its meaning does not apply.
 """
 
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -68,6 +71,8 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of("exit", _INT, "exit code of the run alone"),
         _of("digest", _TEXT, "digest of the history's rows"),
         _maybe("signature", _TEXT, "signature of the cause of a failure (docs/triage.md); null for a run without one"),
+        _maybe("cause", _TEXT, "the same in a sentence"),
+        _maybe("cause_faults", _TEXTS, "kinds of the faults in effect at that moment, sorted; null as the signature"),
         _of("operations", _INT, "calls of clients"),
         _of("acked", _INT, "acknowledged produce calls"),
         _of("excused", _INT, "lost records that a wound excuses"),
@@ -87,7 +92,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
     ),
     "verdicts": (
         _RUN,
-        _of("checkers", _TEXT, "digest of the checkers that judged"),
+        _of("checkers", _TEXT, "digest of the checkers that judged; empty where it is not known"),
         _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`"),
         _maybe("live", _FLAG, "whether the cluster was live after healing; null where it was not judged"),
         _of("unchecked", _TEXTS, "what could not be judged, and why"),
@@ -121,14 +126,14 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of(
             "unavailable_ns",
             _INT,
-            "the longest time without an acknowledged produce on one partition whose clients tried, from the begin of the window "
-            "or from an acknowledgement within it",
+            "the longest time for which clients of one partition tried to produce without an acknowledgement; it began within "
+            "the window, or is counted from its begin on",
         ),
         _maybe(
             "recovery_ns",
             _INT,
             "from the end of the window to the first acknowledged produce on the last partition to have one; null where a "
-            "partition whose clients tried had none, or no client tried",
+            "partition whose clients went on had none, or no client went on",
         ),
     ),
     "calls": (
@@ -161,3 +166,84 @@ def arrow_schema(table: Table) -> pa.Schema:
         return pa.schema([pa.field("run", pa.string(), nullable=False), *rows], metadata=metadata)
     fields = [pa.field(column.name, column.type, nullable=not column.required) for column in COLUMNS[table]]
     return pa.schema(fields, metadata=metadata)
+
+
+# --- the document ---------------------------------------------------------------------------------------------------------------
+
+_DOCUMENT = """\
+# A dataset of runs
+
+Generated from `pipeline/tables.py` by `python -m pipeline.tables --rewrite docs/dataset.md`; a test compares.
+
+A dataset holds the runs of any number of campaigns as plain Parquet.
+`highwater store ingest SOURCE... --dataset DATASET` takes runs in, from the folder of a campaign or from a folder of stored runs.
+`highwater store compact DATASET` joins small parts, and `highwater store verify DATASET` compares every file with its manifest.
+The dataset version is {version}.
+The metadata of each file holds it as `highwater.dataset_version`, and the table's name as `highwater.table`.
+
+## Layout
+
+    DATASET/<table>/campaign=<name>/protocol=<name>/<part>.parquet
+    DATASET/parts/<part>.json
+
+The columns `campaign` and `protocol` are in the folder names and not in the files.
+The key of a row is `campaign` and `run`.
+A part holds up to 50 runs, and has one file in each table; operations and events are there only where they were kept.
+Rows are written once: a run that the dataset has already is skipped, and nothing is updated in place.
+
+A part's manifest, `parts/<part>.json`, is written after its files and names its runs, and the rows and the SHA-256 of each file.
+A file without a manifest is not committed.
+A process that is killed can leave such files; `verify` names them, and the next `ingest` or `compact` deletes them.
+Readers that take whole folders see them until then, and may see rows twice while `compact` runs.
+One process writes to a dataset at a time.
+
+## Opening it
+
+| with | one line |
+|---|---|
+| Spark | `spark.read.parquet("DATASET/runs")` |
+| Polars | `pl.scan_parquet("DATASET/runs", hive_partitioning=True)` |
+| DuckDB | `SELECT * FROM read_parquet('DATASET/runs/*/*/*.parquet', hive_partitioning = true)` |
+
+Each reads `campaign` and `protocol` from the folder names as texts.
+A question about some campaigns or protocols reads their files only.
+[examples/campaign.ipynb](examples/campaign.ipynb) asks the first questions of a campaign.
+
+## Tables
+
+Times are in ns since the start of the run, durations in ns.
+A column is null where its meaning does not apply; a column that is *always* there is never null.
+
+{tables}
+### operations, events
+
+The rows of the histories as in [history-format.md](history-format.md), with the column `run` before them.
+They are kept of stored runs with `highwater store ingest --evidence`.
+"""
+
+
+def document() -> str:
+    """The text of docs/dataset.md."""
+    return _DOCUMENT.format(version=DATASET_VERSION, tables="".join(map(_section, OF_A_RECORD)))
+
+
+def _section(table: Table) -> str:
+    rows = [f"| `{c.name}` | {_type(c.type)} | {'yes' if c.required else ''} | {c.words} |" for c in COLUMNS[table]]
+    return "\n".join([f"### {table}", "", "| column | type | always | meaning |", "|---|---|---|---|", *rows, "", ""])
+
+
+def _type(type: pa.DataType) -> str:
+    return f"list of {type.value_type}" if pa.types.is_list(type) else str(type)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the document with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
+    if len(arguments) != 2 or arguments[0] != "--rewrite":
+        sys.stderr.write("usage: python -m pipeline.tables --rewrite docs/dataset.md\n")
+        return 2
+    Path(arguments[1]).write_text(document(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -211,7 +211,7 @@ def _rows_on_spark(
         batch = [item for key, item in missing.items() if key not in suspects] or [missing[key] for key in [*suspects][:1]]
         before = len(missing)
         tried = {item.key: suspects.get(item.key, 0) for item in batch}
-        spark_job = _SparkJob(spark, batch, job, tried, permitted, per_task)
+        spark_job = _SparkJob(spark, batch, _task(job, permitted), tried, per_task)
         for row in spark_job.rows(ledger):
             del missing[row.key]
             suspects.pop(row.key, None)
@@ -243,11 +243,14 @@ def _attempts_permitted(spark: "SparkSession") -> int:
     return int(spark.sparkContext.getConf().get("spark.task.maxFailures", "4"))
 
 
+_Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
 class _SparkJob:
     """One Spark job, run in a thread of its own so that this one can follow the ledger and cancel it."""
 
     def __init__(
-        self, spark: "SparkSession", items: Sequence[Item], job: Job, tried: dict[str, int], permitted: int, per_task: int | None
+        self, spark: "SparkSession", items: Sequence[Item], task: _Task, tried: dict[str, int], per_task: int | None
     ) -> None:
         self.failure: str | None = None  # why Spark ended the job early
         self._context = spark.sparkContext
@@ -257,7 +260,7 @@ class _SparkJob:
         rows = self._context.parallelize([(item.key, item.payload, tried[item.key]) for item in items], -(-len(items) // size))
         frame = spark.createDataFrame(rows, "key string, payload binary, tried int")
         # The sink `noop` makes Spark compute the rows and drops them.
-        self._run = frame.mapInArrow(_task(job, permitted), "key string").write.format("noop").mode("overwrite").save
+        self._run = frame.mapInArrow(task, "key string").write.format("noop").mode("overwrite").save
         self._thread = threading.Thread(target=self._perform, daemon=True)
         self._stirred = threading.Event()  # set when the job ends
 
@@ -270,9 +273,9 @@ class _SparkJob:
                 if not self._thread.is_alive():  # asked before the look: what was written before the end is seen
                     ended = ended or monotonic()
                 start = monotonic()
-                for key in sorted(ledger.keys() & self._waiting):
-                    self._waiting.remove(key)
-                    yield ledger.read(key)
+                for row in ledger.rows(sorted(ledger.keys() & self._waiting)):
+                    self._waiting.remove(row.key)
+                    yield row
                 if ended is not None and self.failure is not None:
                     break
                 # A look at a ledger of a million rows takes seconds: spend a tenth of the time on it.
@@ -303,7 +306,7 @@ class _SparkJob:
         self._thread.join(_CANCEL_S_MAX)
 
 
-def _task(job: Job, permitted: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(job: Job, permitted: int) -> _Task:
     driver = present_stamp()
 
     def perform_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -316,10 +319,14 @@ def _task(job: Job, permitted: int) -> Callable[[Iterator[pa.RecordBatch]], Iter
         ledger = Ledger(storage_at(job.ledger))
         for batch in batches:
             for order in batch.to_pylist():
-                key, last = order["key"], attempt >= permitted
-                # An earlier attempt of this task may have finished the item.
-                if not ledger.holds(key):
-                    _perform_marked(job, ledger, Item(key, order["payload"]), attempt=order["tried"] + attempt, marked=last)
+                key, tried = order["key"], order["tried"]
+                if ledger.holds(key):  # an earlier attempt of this task finished the item
+                    pass
+                elif tried and attempt > 1 and tried + attempt > ATTEMPTS_MAX:  # it killed its worker alone, too
+                    _give_up(ledger, key, tried + attempt - 1)
+                else:
+                    item = Item(key, order["payload"])
+                    _perform_marked(job, ledger, item, attempt=tried + attempt, marked=attempt >= permitted)
                 yield pa.RecordBatch.from_pydict({"key": [key]})
 
     return perform_batches

@@ -19,33 +19,37 @@ from proof.objects import SUBJECTS, Subject
 
 _HEAD = """# Proof that the checkers are right
 
-Each judge was compared with an independent definition in `proof/` on small histories; the table gives their number.
+Each judge was compared with an independent definition in `proof/` on small histories; the table gives the number of histories.
 `make prove-checkers` runs all comparisons and writes this page; `pytest tests/proof` runs a part of them.
-One disagreement fails either.
+Each of the two fails if judge and definition disagree on one history.
 
-- **Linearizability:** the definition tries every order that respects real time.
-  Its sequential objects are written independently of the models.
-  The exhaustive part covers every arrangement in time of that many calls, with every choice of answers from an alphabet.
-  For an impossible history the longest prefix, its order, and the call that cannot be placed are compared, too.
+- **Linearizability:** the definition tries every order of the calls that respects real time.
+  It has sequential objects (register, queue …) of its own, written independently of the judge's models.
+  The exhaustive part has every way in which that many calls can overlap in time, with every choice from a few answers.
+  For a history without an order, the longest prefix that has one and the call that cannot be placed are compared, too.
 - **Transactions:** the definitions try abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya).
-  Each history is judged at one level, the levels in turn.
+  Each history is judged at one isolation level, the levels in turn.
   An INVALID verdict must be right; if the values determine the order of versions, a VALID verdict must be right, too.
-  Cycles: all are enumerated, and the judge must report every kind, each by its shortest cycle.
+  The definition enumerates all dependency cycles; the judge must report every kind of cycle, by a shortest one.
 - **Logs:** the definitions apply the rules of `docs/promise.md` to all pairs of rows.
-  They rebuild logs from the first row each time.
-  The brackets name the histories: lawful ones with a few changed fields (`operations`, `events`), among others.
-  Those of `lies` and `feuds` have one lie each, of a kind that is rare in the lawful ones.
-  A test asserts that each kind of anomaly of each checker is reached.
-- **Wounds** (`of wounds`): power loss, swapped and failing directories, pending ISR changes and elections by order.
-  Every m and every kind of flush occurs.
-  Lost records, excused records with their wounds, cuts, and unjudged records are compared.
-  A history with any of these counts as impossible.
-- **Liveness:** each reason why a partition or the cluster is not live, at the bound and at the end, and the rows of a silence.
-- **Queues** (`kafka`): the definitions of Jepsen's twenty anomalies, and the notes for those that Kafka allows.
-  Cycles with ww are allowed and not compared.
-  A history counts as undecided if the judge leaves something unchecked and finds nothing wrong.
-- **Not covered:** cuts and wounds for checkers other than `acked-loss` and `election` (tests/checkers covers them).
-  Moves of partitions in `availability-cluster` are not covered, nor swaps of directories before a broker heard of a partition.
+  They rebuild the replicas' logs from the first row each time.
+  In the table, the words in brackets name the kind of random histories.
+  Those of `operations` and `events` are correct histories with a few changed fields.
+  The histories of `lies` and `feuds` have one falsified row each, of a kind that is rare in the others.
+  A test asserts that the random histories show each kind of anomaly of each checker.
+- **Destroyed data** (`of wounds`): histories with power loss, swapped and failing directories, and pending ISR changes.
+  Some have unclean elections that an operator ordered.
+  Every min.insync.replicas and both flush settings occur.
+  The comparison is of lost records, excused records with the faults that excuse them, and unjudged records.
+  It includes the offsets from which a log begins anew after an excused loss.
+  The table counts a history with any of these as impossible.
+- **Liveness:** each reason why a partition or the cluster is not live is compared, at the bound B after healing and at the end.
+- **Queues** (`kafka`): the definitions cover Jepsen's twenty anomalies of sends and polls.
+  Those that Kafka allows are only noted by the judge.
+  Dependency cycles with ww edges are allowed and not compared.
+  A history counts as undecided if the judge cannot decide something and finds nothing wrong.
+- **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
+  Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.
   `assertions`, `assumptions` and `vacuity` read single rows or neighbours: a definition would repeat their program.
 
 """
@@ -66,13 +70,13 @@ class Row(NamedTuple):
     wrong: int
 
     def words(self) -> str:
-        """Format the row as Markdown."""
+        """Format the result of one judge as a Markdown table row."""
         numbers = [f"{value:,}" if isinstance(value, int) else value for value in self[1:]]
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
 def _shown(wrong: list[str]) -> int:
-    """Write the shortest disagreement to stderr; return the number of disagreements."""
+    """Print the shortest history on which judge and definition disagree; return the number of disagreements."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
     return len(wrong)
@@ -113,7 +117,7 @@ def _logs(what: str, count: int, part: int) -> list[Row]:
 
 
 def joined(rows: list[Row]) -> list[Row]:
-    """Sum the rows of each judge over the parts of its histories."""
+    """Add up the results of each judge over the parts of its histories."""
     found: dict[str, Row] = {}
     for row in rows:
         one = found.get(row.judge)
@@ -130,7 +134,7 @@ def _number(told: str) -> int:
 
 
 def page(rows: list[Row], old: str) -> str:
-    """Return docs/proof.md with these rows; rows of other judges are taken from the old page."""
+    """Return the text of docs/proof.md with these results; rows of other judges are taken from the old page."""
     kept = [
         line for line in old.splitlines() if line.startswith("| ") and line.endswith(" |") and not line.startswith("| judge ")
     ]
@@ -144,7 +148,7 @@ _PART = 5_000  # histories of logs in one task
 
 
 def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """Return all comparisons to run, the longest first.
+    """Return all comparisons of judges with definitions to run, the longest first.
 
     Cycles are a part of list-append and use a fifth of its histories.
     """
@@ -159,7 +163,7 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
 
 
 def main() -> int:
-    """Run the comparisons; return 0 if judges and definitions agree on every history, else 1."""
+    """Compare judges with their definitions; return 0 if they agree on every history, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)

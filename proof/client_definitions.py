@@ -1,4 +1,4 @@
-"""Definitions of the checkers of client operations: docs/promise.md §3 and §4 over all pairs of calls."""
+"""Definitions that the checkers of client operations are compared with: docs/promise.md §3 and §4 over all pairs of calls."""
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise, product
@@ -8,7 +8,7 @@ from proof.log_rows import Call, Events, Operations, calls, log_at
 
 
 def offset_agreement(operations: Operations, events: Events) -> set[str]:
-    """ORD-1: all observations of an offset show one value."""
+    """Definition of ORD-1: all observations of an offset show one value."""
     said: list[tuple[int | None, str | None]] = []
     for call in calls(operations, "produce"):
         if call.ok and call.asked[0].acks == -1:
@@ -25,7 +25,7 @@ def offset_agreement(operations: Operations, events: Events) -> set[str]:
 
 
 def order(operations: Operations, events: Events) -> set[str]:
-    """ORD-2 and ORD-4, and each read record was sent before."""
+    """Definition of ORD-2 and ORD-4: acknowledgements follow offsets, and each read record was sent before."""
     produced = calls(operations, "produce")
     acked = [call for call in produced if call.ok and call.asked[0].acks == -1]
     found: set[str] = set()
@@ -49,7 +49,7 @@ def order(operations: Operations, events: Events) -> set[str]:
 
 
 def duplicates(operations: Operations, events: Events) -> set[str]:
-    """ORD-3: a value is in the log at most once for each attempt, that of an idempotent producer once and in order."""
+    """Definition of ORD-3: a value is in the log at most once for each send; an idempotent producer's once and in order."""
     read = [row for call in calls(operations, "poll") if call.ok for row in call.answer]
     places = {
         value: sorted({row.offset for row in read if row.value == value and row.offset is not None})
@@ -73,7 +73,7 @@ def duplicates(operations: Operations, events: Events) -> set[str]:
 
 
 def monotonic_hw(operations: Operations, events: Events) -> set[str]:
-    """VIS-1 and VIS-2: high watermarks and end offsets do not fall; no read is above the HW or below its position."""
+    """Definition of VIS-1 and VIS-2: HWs and end offsets do not fall; no read is above the HW or below its position."""
     marks = [row for row in events if row.kind is K.HW]
     found = {"hw-above-leo" for row in marks if row.leo is not None and row.hw is not None and row.hw > row.leo}
     for one, two in combinations(marks, 2):
@@ -93,7 +93,7 @@ def monotonic_hw(operations: Operations, events: Events) -> set[str]:
 
 
 def _hints(operations: Operations) -> Iterator[str]:
-    """The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale."""
+    # The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale.
     for process in {row.process for row in operations}:
         said = [call.answer[0] for call in calls(operations, "poll") if call.ok and call.asked[0].process == process]
         told = [row for row in said if row.hw is not None and row.leader_epoch is not None]
@@ -106,7 +106,7 @@ def _hints(operations: Operations) -> Iterator[str]:
 
 
 def _ends(operations: Operations) -> Iterator[str]:
-    """The end offset is never below the one that the same process knew from the same or an older epoch."""
+    """VIS-2: an end offset is never below one that the same client knew from the same or an older epoch."""
     for process in {row.process for row in operations}:
         known: tuple[int, int] | None = None  # end and epoch
         mine = [c for f in ("poll", "latest") for c in calls(operations, f) if c.answer and c.asked[0].process == process]
@@ -132,7 +132,7 @@ def _ends(operations: Operations) -> Iterator[str]:
 
 
 def polls(operations: Operations, events: Events) -> set[str]:
-    """Offsets of a call rise, and it skips no offset between its position and its last record that another poll returned."""
+    """Definition: offsets in an answer rise, and it leaves out no offset up to its last record that another poll returned."""
     found: set[str] = set()
     answered = [call for call in calls(operations, "poll") if call.ok]
     has = {row.offset for call in answered for row in call.answer if row.value is not None}
@@ -150,7 +150,7 @@ def polls(operations: Operations, events: Events) -> set[str]:
 
 
 def passed_over(operations: Operations, events: Events) -> set[str]:
-    """DUR-1 as clients see it: a poll skips no record that was promised before its invocation."""
+    """Definition of DUR-1 as clients see it: a poll leaves out no record that was promised before its invocation."""
     promised: list[tuple[int, int]] = []  # offset, and when
     for call in (*calls(operations, "produce"), *calls(operations, "poll")):
         if call.ok and (call.asked[0].f == "poll" or call.asked[0].acks == -1):
@@ -167,7 +167,7 @@ def passed_over(operations: Operations, events: Events) -> set[str]:
 
 
 def committed_offsets(operations: Operations, events: Events) -> set[str]:
-    """A group finds a position that was committed before the answer and not certainly replaced before the invocation.
+    """Definition: a group is told an offset that it committed before, and that no later commit certainly replaced.
 
     A process commits only positions that it knows of: by records, an end offset, or a committed position of the group.
     """
@@ -192,7 +192,7 @@ def committed_offsets(operations: Operations, events: Events) -> set[str]:
 
 
 def _known_end(operations: Operations, commit: Call) -> int | None:
-    """The highest position that the process knew of; None if it neither polled nor asked for the end."""
+    """The highest offset that a client knew of from polls and end offsets; None if it had neither."""
     told = [call for f in ("poll", "latest", "committed") for call in calls(operations, f) if call.ok]
     mine = [call for call in told if call.asked[0].process == commit.asked[0].process]
     before = [call for call in mine if call.answer[0].index < commit.asked[0].index]

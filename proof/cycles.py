@@ -1,4 +1,4 @@
-"""All dependency cycles by enumeration, compared with the cycles that the judge of list-append reports.
+"""Compares the dependency cycles that the judge of list-append transactions reports with all cycles, by enumeration.
 
 Only histories in which all versions are in a known order are compared. The dependencies follow the definitions, and every cycle
 is found and named by Adya's and Elle's rules. A kind is proven by an edge that its cycle must have (ww for G0, wr for G1c, rw for
@@ -29,7 +29,7 @@ Cycle = tuple[Edge, ...]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the histories on which the judge was compared with its definition, of cycles, and the disagreements."""
+    """Counts: histories on which the judge was compared with its definition, cycles in them, and disagreements."""
 
     histories: int = 0
     cyclic: int = 0  # of them, those with a cycle
@@ -40,7 +40,7 @@ class Tally:
 
 
 def prove(count: int) -> Tally:
-    """Compare reported with enumerated cycles on `count` histories.
+    """Compare the cycles that the judge reports with the enumerated ones on `count` histories.
 
     Skips histories whose version order is not known, or that have other anomalies.
     """
@@ -70,12 +70,12 @@ def prove(count: int) -> Tally:
 
 
 def _is_sound(history: Paired) -> bool:
-    """Whether the only anomalies are cycles; others would put the version order in doubt."""
+    """Whether the only anomalies of a history are cycles; others would put the version order in doubt."""
     return all(one.kind in _NAMES | {"lost-update"} for one in judge("list-append", history).anomalies)
 
 
 def _is_in_turns(history: Paired) -> bool:
-    """Whether no transaction appended to a key between two appends of another: then each has one place in the order."""
+    # Whether no transaction appended to a key between two appends of another: then each has one place in the order.
     keys = {m[1] for call in history.calls for m in micros(call)}
     orders = [[call.index for call in _order(history.calls, key)] for key in keys]
     return all(len(set(order)) == len(order) for order in orders)
@@ -109,7 +109,7 @@ def _order(calls: Sequence[Call], key: Hashable) -> tuple[Call, ...]:
 
 
 def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
-    """Every simple cycle, starting at its lowest node."""
+    """Every simple cycle of a dependency graph, starting at its lowest node."""
     leaving: dict[int, list[Edge]] = {}
     for edge in edges:
         leaving.setdefault(edge[0], []).append(edge)
@@ -126,7 +126,7 @@ def all_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
 
 
 def apart_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
-    """Every cycle with more than one rw and without two rw in a row."""
+    """Every dependency cycle with more than one rw edge and without two rw edges in a row."""
     plain = [edge for edge in edges if edge[2] != "rw"]
     steps = [(edge,) for edge in plain] + [(one, rw) for one in plain for rw in edges if rw[2] == "rw" and rw[0] == one[1]]
     inner: list[Edge] = [(step[0][0], step[-1][1], str(at)) for at, step in enumerate(steps)]
@@ -137,7 +137,7 @@ def apart_cycles(edges: Sequence[Edge]) -> Iterator[Cycle]:
 
 
 def named(cycle: Cycle) -> tuple[int, int] | None:
-    """The indices in TIMES and KINDS of a cycle; None for a cycle of time edges alone, or of kind 3 (see `apart_cycles`)."""
+    """The name (kind and time edges) of a dependency cycle, as indices in TIMES and KINDS; None for one that proves nothing."""
     kinds = [kind for _, _, kind in cycle]
     time = _time(cycle)
     rw = kinds.count("rw")
@@ -153,7 +153,7 @@ def _time(cycle: Cycle) -> int:
 
 
 def shortest(edges: Sequence[Edge]) -> dict[str, int]:
-    """For each name to be reported, the length of the shortest cycle that proves it."""
+    """For each kind of cycle to be reported, the length of the shortest cycle that proves it."""
     told: dict[Edge, dict[tuple[int, int], int]] = {}
     cycles = [(named(cycle), cycle) for cycle in all_cycles(edges)]
     cycles.extend(((_time(cycle), 3), cycle) for cycle in apart_cycles(edges))

@@ -1,4 +1,4 @@
-"""Definition of the ledger (docs/promise.md §1, §2, CUT-1): which promised records are missing, and the cause of each loss.
+"""Definition of durability (docs/promise.md §1, §2, CUT-1): which promised records are missing, and why each was lost.
 
 No state is kept from row to row. For each promise, each leader and each wound the functions compute from the whole history which
 replicas held a record, which were counted on, and what was noticed.
@@ -16,7 +16,7 @@ _FOR_GOOD = 1 << 30
 
 
 class Promised(NamedTuple):
-    """A record, the epoch in which it was promised, and the row that promised it."""
+    """A promised record, the epoch in which it was promised, and the row that promised it."""
 
     offset: int
     value: str
@@ -26,7 +26,7 @@ class Promised(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A promised record that a leader lacks at its start, that a read skipped, or that the last log lacks."""
+    """A promised record that a leader lacks at its start, that a read left out, or that the last log lacks."""
 
     record: Promised
     epoch: int  # of the leader that lacks it
@@ -34,7 +34,7 @@ class Missing(NamedTuple):
 
 
 def acked_loss(case: Case) -> set[str]:
-    """`lost-write`, each excused record with its wound, and each cut; `unjudged` (VAC-1) without rows of the ISR."""
+    """Definition of the checker acked-loss: lost promised records, excused ones with the fault that excuses them."""
     evidence = any(row.kind is K.STATE_WRITTEN for row in case.events)
     found: set[str] = set()
     cuts: dict[tuple[int, int], int] = {}  # (epoch, row) of a leader's start -> the lowest offset excused there
@@ -63,7 +63,7 @@ def acked_loss(case: Case) -> set[str]:
 
 
 def promises(case: Case) -> Iterator[Promised]:
-    """Return all promised records: acknowledged under acks=all, returned to a consumer, or below the HW of a leader."""
+    """Return all promised records of a history: acknowledged under acks=all, read by a consumer, or below a leader's HW."""
     for call in (*calls(case.operations, "produce"), *calls(case.operations, "poll")):
         if call.ok and (call.asked[0].f == "poll" or call.asked[0].acks == -1):
             for row in call.answer:
@@ -97,7 +97,7 @@ def _missing(case: Case) -> Iterator[Missing]:
 
 
 def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> bool:
-    """Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log."""
+    # Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log.
     ends = [row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND]
     last = min(ends, default=events[-1].index)
     held = log_at(events, str(leader.node), last).get(record.offset) == record.value
@@ -105,7 +105,7 @@ def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> boo
 
 
 def _account(case: Case, one: Missing) -> int | None:
-    """The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election."""
+    # The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election.
     found: list[tuple[int, int]] = []  # (row at which it was noticed, row of the wound)
     for wound in wounds(case):
         when = noticed(case.events, wound)
@@ -123,7 +123,7 @@ def _account(case: Case, one: Missing) -> int | None:
 
 
 def wounds(case: Case) -> list[ClusterEvent]:
-    """Return the wounds (faults that destroyed bytes) that count for durability.
+    """Return the faults of a history that destroyed bytes which count for durability.
 
     Under flush=before_ack only a swapped directory destroys copies that count (DUR-5).
     """
@@ -131,7 +131,7 @@ def wounds(case: Case) -> list[ClusterEvent]:
 
 
 def noticed(events: Events, wound: ClusterEvent) -> int | None:
-    """Return the first row, from the wound on, at which its session has ended or its directory is reported; None if none."""
+    """Return the first row at which the loss of bytes can be noticed: the session ended or the directory was reported."""
     for index in range(wound.index, events[-1].index + 1):
         said = [row for row in events if row.node == wound.node and row.index <= index]
         sessions = [row for row in said if row.kind in (K.REGISTERED, K.SESSION_ENDED)]
@@ -143,7 +143,7 @@ def noticed(events: Events, wound: ClusterEvent) -> int | None:
 
 
 def counted_on(events: Events, index: int, m: int) -> set[str]:
-    """The ISR without the members that a pending change removes; if these are fewer than m, the ISR and the last ISR of m."""
+    """The replicas that count for durability: the ISR without pending removals; if fewer than m, also the last ISR of m."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN and row.index <= index]
     if not states:
         return set()
@@ -167,7 +167,7 @@ def _destroys(events: Events, wound: ClusterEvent, record: Promised) -> bool:
 
 
 def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
-    """Whether the node holds the record. A destroyed copy counts as held until its wound is noticed."""
+    # Whether the node holds the record. A destroyed copy counts as held until its wound is noticed.
     if log_at(case.events, node, index).get(record.offset) == record.value:
         return True
     mine = [row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)]
@@ -175,7 +175,7 @@ def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
 
 
 def _wounded(case: Case, index: int) -> set[str | None]:
-    """The wounded nodes: from the wound until the replica is in the ISR again under another registration."""
+    # The wounded nodes: from the wound until the replica is in the ISR again under another registration.
     return {
         wound.node
         for wound in wounds(case)
@@ -184,7 +184,7 @@ def _wounded(case: Case, index: int) -> set[str | None]:
 
 
 def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
-    """Whether the state lists the wounded node under another registration; without stamps: as newly added, or as leader."""
+    """Whether ZooKeeper's state shows that the replica rejoined after its bytes were destroyed, as under a new registration."""
     isr = state.isr or ()
     if state.kind is not K.STATE_WRITTEN or state.index < wound.index or wound.node not in isr:
         return False
@@ -197,7 +197,7 @@ def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
 
 
 def _came_back(events: Events, one: Missing, when: int) -> bool:
-    """Whether a leader between the notice and the loss still had the record."""
+    # Whether a leader between the notice and the loss still had the record.
     return any(
         log_at(events, str(row.node), row.index).get(one.record.offset) == one.record.value
         for row in events
@@ -206,7 +206,7 @@ def _came_back(events: Events, one: Missing, when: int) -> bool:
 
 
 def _order(events: Events, one: Missing) -> int | None:
-    """DUR-7: the operator's order that this epoch's election carried out, if the elected replica lacked the record."""
+    """DUR-7: the operator's order for an unclean election that made this leader, if its log lacked the record."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for order in reversed([row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED]):
         held = max((row.leader_epoch or 0 for row in states if row.index < order.index), default=-1)
@@ -220,7 +220,7 @@ def _order(events: Events, one: Missing) -> int | None:
 
 
 def elections(case: Case) -> set[str]:
-    """DUR-6 and DUR-7: each new leader was in the ISR or the ELR, or was ordered; none leads with a swapped directory."""
+    """Definition of DUR-6 and DUR-7: each new leader was in the ISR or ELR, or was ordered; none has an emptied directory."""
     states = [row for row in case.events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set() if states else {"unjudged"}
     for before, row in pairwise(states):
@@ -244,7 +244,7 @@ def elections(case: Case) -> set[str]:
 
 
 def _is_ordered(events: Events, state: ClusterEvent) -> bool:
-    """Whether the last order names the new leader and was not carried out before."""
+    """Whether the last unclean election that an operator ordered named this leader and was not carried out before."""
     orders = [row for row in events if row.kind is K.UNCLEAN_ELECTION_ORDERED and row.index < state.index]
     if not orders or orders[-1].leader != state.leader:
         return False
@@ -254,7 +254,7 @@ def _is_ordered(events: Events, state: ClusterEvent) -> bool:
 
 
 def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
-    """The last swap of the node's directory, unless the node was in the ISR again since."""
+    # The last swap of the node's directory, unless the node was in the ISR again since.
     swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
     if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):
         return None

@@ -1,4 +1,4 @@
-"""Compare the judge of transactions with the definitions of isolation levels.
+"""Compares the judge of transactions with the definitions of isolation levels on many small histories.
 
 - INVALID is always right: no execution of that level explains the reads.
 - If the values determine the order of all versions (`is_whole` for lists, `is_chained` for registers), VALID is right, too.
@@ -50,7 +50,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All histories compared."""
+        """The number of histories on which the judge of transactions was compared."""
         return self.possible + self.impossible
 
 
@@ -113,7 +113,7 @@ def _history(rows: list[tuple[Hashable, tuple[int, int], int]]) -> Paired:
 
 
 def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
-    """Yield `count` histories: first all short ones, which may fill half of the count, then random ones."""
+    """Yield `count` histories of transactions: first all short ones, which may fill half, then random ones."""
     total = 2
     while True:
         fresh = list(every(writes, total)) if total < 5 else []
@@ -135,7 +135,7 @@ def histories(writes: str, count: int, tally: Tally) -> Iterator[Paired]:
 
 
 def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
-    """Compare the judge with the definitions on `count` histories, each at one isolation level, the levels in turn."""
+    """Compare the judge of transactions with the definitions on `count` histories, the isolation levels in turn."""
     model = "list-append" if writes == "append" else "rw-register"
     tally = Tally(model)
     for number, history in enumerate(histories(writes, count, tally)):
@@ -158,7 +158,7 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
 
 
 def is_whole(history: Paired) -> bool:
-    """Whether at most one transaction appended unread values to each key: then all versions are in a known order."""
+    """Whether all versions of the lists are in a known order: at most one transaction appended unread values to each key."""
     appended = {(key, value): call for call in history.calls for f, key, value in micros(call) if f == "append"}
     lists = [(key, value) for call in history.calls for f, key, value in micros(call) if f == "r" and isinstance(value, tuple)]
     read = {(key, value) for key, values in lists for value in values}
@@ -172,7 +172,7 @@ def is_whole(history: Paired) -> bool:
 
 
 def is_chained(history: Paired) -> bool:
-    """Whether all committed, and each read a key before writing it: then each version shows which one it replaced."""
+    """Whether each transaction committed and read a key before writing it: then each version shows which one it replaced."""
     if any(call.crashed for call in history.calls):
         return False
     for call in history.calls:

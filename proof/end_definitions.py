@@ -1,4 +1,4 @@
-"""Definitions of the end of a run: the cluster, and the final observations from outside of the brokers (docs/promise.md §6)."""
+"""Definitions of how a run must end: the cluster is whole and its final observations agree (docs/promise.md §6)."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -9,7 +9,7 @@ BROKERS = ("b1", "b2", "b3")
 
 
 def convergence(case: Case) -> set[str]:
-    """LIVE-1 and LIVE-2: ZooKeeper, each broker's metadata for clients, and each log on disk agree."""
+    """Definition of LIVE-1 and LIVE-2: ZooKeeper, each broker's metadata for clients, and each log on disk agree."""
     states, views, logs = (
         [row for row in case.events if row.kind is kind] for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)
     )
@@ -37,7 +37,7 @@ def _reign(row: ClusterEvent) -> tuple[str | None, int | None]:
 
 
 def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
-    """One log on each assigned replica, equal to the leader's, and none elsewhere."""
+    """LIVE-2: one log on each assigned replica, equal to the leader's, and none elsewhere."""
     mine = [row for row in logs if row.node == node]
     found = {f"log-id {node} {row.dir}" for row in mine if row.topic_id not in (None, state.topic_id)}
     if node not in (state.replicas or ()):
@@ -50,7 +50,7 @@ def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
 
 
 def cluster(case: Case) -> set[str]:
-    """LIVE-1 and LIVE-4 without moves: all registered, one controller, every partition known, nothing left in /admin."""
+    """Definition of LIVE-1 and LIVE-4: all brokers registered, one controller, every partition known, no request left."""
     kinds = {row.kind for row in case.events}
     if not {K.REGISTERED, K.STATE_WRITTEN} <= kinds:
         return {"unjudged"}
@@ -66,7 +66,7 @@ def cluster(case: Case) -> set[str]:
 
 
 def _cluster_lacks(rows: Events) -> set[str]:
-    """The brokers without a live registration, and whether the last elected controller has gone or resigned."""
+    """LIVE-1: brokers without a live registration; no controller, or the last elected one has gone or resigned."""
     found = {f"unregistered {node}" for node in BROKERS if not _is_there(rows, node)}
     elected = [row for row in rows if row.kind is K.CONTROLLER_ELECTED]
     if not elected:
@@ -84,6 +84,6 @@ def _is_there(rows: Events, node: str) -> bool:
 
 
 def _had(rows: Events, ended: ClusterEvent) -> bool:
-    """Whether the ended session was the broker's current one."""
+    """Whether the session that ended was the broker's current one."""
     made = [row for row in rows if row.kind is K.REGISTERED and row.node == ended.node and row.index < ended.index]
     return bool(made) and made[-1].incarnation == ended.incarnation

@@ -1,4 +1,4 @@
-"""Random ends of runs: final observations of ZooKeeper, metadata and disks, and sessions of the cluster, with some faults."""
+"""Random histories of the end of a run: final observations of ZooKeeper, metadata and disks, with some mistakes."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -22,17 +22,17 @@ class _End:
         self.isr = self.replicas if rng.below(4) else self.replicas[:1]
 
     def note(self, kind: K, **columns: object) -> None:
-        """Append one row."""
+        """Append one event to the random history."""
         index = len(self.rows)
         about = {"index": index, "kind": kind, "time_ns": 33 * _SECOND + index, "topic": "t", "partition": 0}
         self.rows.append(ClusterEvent(**about, **columns))  # type: ignore[arg-type]
 
     def odd(self, ratio: int = 32) -> bool:
-        """True once in `ratio` draws."""
+        """Draw True once in `ratio` cases, to put a mistake into the random history."""
         return self.rng.below(ratio) == 0
 
     def view(self, node: str) -> None:
-        """Append a broker's metadata, sometimes wrong."""
+        """Append one broker's metadata to the random history, sometimes wrong."""
         leader = self.rng.pick((None, *BROKERS)) if self.odd() else self.leader
         replicas = BROKERS[:1] if self.odd() else self.replicas
         isr = tuple(reversed(self.isr)) if self.odd(4) else self.replicas[:1] if self.odd(16) else self.isr
@@ -42,14 +42,14 @@ class _End:
         self.note(K.METADATA_VIEW, node=node, **told)
 
     def log(self, node: str, dir: int = 0) -> None:
-        """Append a log on disk, sometimes wrong."""
+        """Append a log on disk to the random history, sometimes wrong."""
         rng = self.rng
         topic_id = "9" if self.odd() else None if self.odd(4) else "10"
         self.note(K.LOG_ON_DISK, node=node, dir=dir, topic_id=topic_id, leo=2 + self.odd(), digest="d" if rng.below(32) else "e")
 
 
 def drawn_end(rng: Rng) -> Case:
-    """Return the final observations of a partition, which mostly agree."""
+    """Return random final observations of a partition, which mostly agree."""
     end = _End(rng)
     if rng.below(3):
         end.note(K.STATE_WRITTEN, node=rng.pick(BROKERS), leader=end.leader, leader_epoch=4, isr=end.isr, zk_version=1)
@@ -67,7 +67,7 @@ def drawn_end(rng: Rng) -> Case:
 
 
 def drawn_cluster(rng: Rng) -> Case:
-    """Return sessions and controllers that change before and after the bound, and reads of the open requests in /admin."""
+    """Return a random history of sessions and controllers around the bound B, and of open admin requests."""
     rows: list[ClusterEvent] = []
     session: dict[str, int | None] = dict.fromkeys(BROKERS)
     at, now = 0, 0
@@ -90,7 +90,7 @@ def drawn_cluster(rng: Rng) -> Case:
 
 
 def _happens(rng: Rng, node: str, session: dict[str, int | None], step: int) -> tuple[K | None, dict[str, object]]:
-    """One event: first registrations, an election and a state; then sessions end and begin, and others are elected."""
+    # One event: first registrations, an election and a state; then sessions end and begin, and others are elected.
     what = step if step < 5 else 5 + rng.below(14)
     if what < 3 or (not 8 <= what <= 12 and session[node] is None):
         session[node] = 10 + step

@@ -1,4 +1,4 @@
-"""Definitions of isolation levels, decided by enumeration: does an execution of the level explain the reads?
+"""Definitions of isolation levels, decided by enumeration: does some execution at the level explain the reads?
 
 Two families, written from the papers and sharing no code with `checkers.elle`:
 
@@ -40,7 +40,7 @@ def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
 
 
 def must_precede(one: Call, two: Call, time: str) -> bool:
-    """Whether `one` must come before `two`; `time` is "" (no order), "process" (within a process) or "realtime"."""
+    """Whether transaction `one` must come before `two`; `time` is "" (no order), "process" or "realtime"."""
     if not time or one.end is None or one.end >= two.start:
         return False
     return time == "realtime" or one.process == two.process
@@ -52,7 +52,7 @@ def written(call: Call, key: Hashable, writes: str) -> tuple[Value, ...]:
 
 
 def empty(writes: str) -> Value:
-    """Return the value of a key before all writes."""
+    """Return the value of a key before all writes: nil for a register, the empty list for a list."""
     return () if writes == "append" else None
 
 
@@ -67,7 +67,7 @@ def after(held: Value, new: Sequence[Value], writes: str) -> Value:
 
 
 def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
-    """Whether an abstract execution of the level explains the reads. `level`: atomic, parallel, snapshot, serial."""
+    """Whether some execution at the isolation level explains the reads. `level`: atomic, parallel, snapshot, serial."""
     for chosen in choices(history):
         for order in permutations(chosen):
             places = list(combinations(order, 2))
@@ -77,7 +77,7 @@ def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
 
 
 def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, writes: str) -> bool:
-    """Whether the order can be completed; `seen`: the places that each of the first transactions sees."""
+    # Whether the order can be completed; `seen`: the places that each of the first transactions sees.
     at = len(seen)
     if at == len(order):
         return True
@@ -145,7 +145,7 @@ _KINDS = {"PL-1": ("ww",), "PL-2": ("ww", "wr"), "PL-2+": ("ww", "wr"), "PL-3": 
 
 
 def is_ordered(history: Paired, level: str, time: str, writes: str) -> bool:
-    """Whether version orders exist whose dependencies have no cycle that the level forbids."""
+    """Whether version orders exist whose dependencies have no cycle that the isolation level forbids."""
     for chosen in choices(history):
         keys = sorted({m[1] for call in chosen for m in micros(call)}, key=str)
         orders = [list(_version_orders(chosen, key, level, writes)) for key in keys]
@@ -172,7 +172,7 @@ def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, writes: s
 
 
 def _mixed(order: Sequence[Call], key: Hashable, writes: str) -> Iterator[tuple[Value, ...]]:
-    """The lists that the writers may have left, with each writer's values in any order."""
+    # The lists that the writers may have left, with each writer's values in any order.
     for parts in product(*(permutations(written(call, key, writes)) for call in order)):
         yield tuple(value for part in parts for value in part)
 
@@ -182,10 +182,9 @@ def _reads(call: Call, key: Hashable, writes: str) -> list[Any]:
 
 
 def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: str) -> list[int] | None:
-    """For each read of another's version: how many writers of the order come before. None if a read fits no version.
-
-    After its own writes a transaction may see any stage of these.
-    """
+    # For each read of another's version: how many writers of the order come before. None if a read fits no version.
+    #
+    # After its own writes a transaction may see any stage of these.
     states = [_version(order[:count], key, writes) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
     found: list[int] = []
@@ -206,7 +205,7 @@ def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: s
 
 
 def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, writes: str) -> Iterator[Edge]:
-    """Return the direct dependencies through one key, given the order of its writers."""
+    """Return the direct dependencies between transactions through one key, given the order of its writers."""
     for one, two in pairwise(order):
         yield one.index, two.index, "ww"
     for call in chosen:
@@ -225,7 +224,7 @@ def _is_forbidden(edges: Sequence[Edge], level: str) -> bool:
 
 
 def leads(edges: Sequence[tuple[int, int]], start: int, goal: int) -> bool:
-    """Whether a path of edges leads from `start` to `goal`."""
+    """Whether a path of dependencies leads from transaction `start` to `goal`."""
     met, left = {start}, [start]
     while left:
         node = left.pop()

@@ -1,4 +1,4 @@
-"""Random histories with one false row each, of kinds that are rare in the other random histories."""
+"""Random histories with one falsified row each, of kinds that are rare in the other random histories."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,12 +16,11 @@ _ROWS_MAX = 95
 
 
 def _read(rows: Sequence[Operation]) -> list[int]:
-    """The positions of rows with a record that was read."""
     return [at for at, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK and row.value is not None]
 
 
 def _exchanged(rows: Rows, rng: Rng) -> Rows:
-    """Exchange two records that were read, so that those of an idempotent producer are out of order."""
+    """Falsify a history: exchange two read records, so that those of an idempotent producer are out of order."""
     once = {row.value for row in rows if row.delivery == "once"}
     mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
     if len(mine) > 1:
@@ -31,7 +30,7 @@ def _exchanged(rows: Rows, rng: Rng) -> Rows:
 
 
 def _denied(rows: Rows, rng: Rng) -> Rows:
-    """Turn the send of a record that was read into a certain failure."""
+    """Falsify a history: a produce whose record was read is recorded as certainly failed."""
     read = {rows[at].value for at in _read(rows)}
     mine = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
     if not mine:
@@ -41,7 +40,7 @@ def _denied(rows: Rows, rng: Rng) -> Rows:
 
 
 def _left_out(rows: Rows, rng: Rng) -> Rows:
-    """Remove one of several records from a poll."""
+    """Falsify a history: remove one of several records from the answer to a poll."""
     several = [at for at in _read(rows) if any(rows[one].index == rows[at].index and one != at for one in _read(rows))]
     # Prefer the middle one of three: then no other anomaly shows the gap.
     inner = [
@@ -55,7 +54,7 @@ def _left_out(rows: Rows, rng: Rng) -> Rows:
 
 
 def _lowered(rows: Rows, rng: Rng) -> Rows:
-    """Lower an end offset or a high watermark."""
+    """Falsify a history: lower an end offset or a high watermark."""
     ends = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
     hints = [at for at, row in enumerate(rows) if row.hw is not None]
     for found, column in ((ends, "offset"), (hints, "hw")):
@@ -68,7 +67,7 @@ def _lowered(rows: Rows, rng: Rng) -> Rows:
 
 
 def _sent_back(rows: Rows, rng: Rng) -> Rows:
-    """Answer a poll with OFFSET_OUT_OF_RANGE, or let it read a value that was never sent."""
+    """Falsify a history: a poll is answered OFFSET_OUT_OF_RANGE, or reads a value that was never sent."""
     polls = [at for at, row in enumerate(rows) if row.f == "poll" and row.type is not OpType.INVOKE and row.slot == 0]
     read = _read(rows)
     if read and rng.below(2):
@@ -85,14 +84,14 @@ _LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out
 
 
 def drawn_lies(rng: Rng) -> Case:
-    """Return random client calls with one false row."""
+    """Return a random history of client calls with one falsified row."""
     case = drawn_calls(rng)
     rows = rng.pick(_LIES)(list(case.operations), rng)
     return case._replace(operations=sorted(rows, key=lambda row: (row.index, row.slot)))
 
 
 def drawn_feuds(rng: Rng) -> Case:
-    """Return random replica rows that end with a violation.
+    """Return random rows of replicas that end with a violation, such as two leaders in one epoch.
 
     It is a second leader, an act of a fenced leader, a truncation, or an act of a deposed controller.
     """
@@ -111,7 +110,7 @@ Columns = list[dict[str, object]]
 
 
 def _last(events: list[ClusterEvent]) -> tuple[str, int, int]:
-    """The leader in ZooKeeper, its epoch, and the highest HW that it noted."""
+    # The leader in ZooKeeper, its epoch, and the highest HW that it noted.
     state = [row for row in events if row.kind is K.STATE_WRITTEN][-1]
     leader = state.leader or "b1"
     told = [row.hw or 0 for row in events if row.kind in (K.HW, K.BECAME_LEADER) and row.node == leader]

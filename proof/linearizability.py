@@ -1,4 +1,4 @@
-"""Compare the judges of `checkers.linearizability` with the enumeration of every order.
+"""Compares the judges of linearizability with the enumeration of every order of the calls.
 
 Exhaustive part: every arrangement in time of a number of calls, with every choice of letters. Beyond that: random histories of
 more calls, whose answers mostly follow some order; otherwise nearly all would be impossible.
@@ -41,19 +41,19 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All histories compared."""
+        """The number of histories on which the judges of linearizability were compared."""
         return self.possible + self.impossible
 
 
 def model_of(subject: Subject) -> Model:
-    """Return the judge's model for the histories of this object."""
+    """Return the judge's model of this kind of object."""
     name = subject.name.split(",")[0]
     initial = {"register": subject.first, "cas-register": 0, "multi-register": 0}.get(name)
     return model_named(name, initial=initial)
 
 
 def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
-    """Yield all histories of `size` calls, up to renaming of calls."""
+    """Yield all histories of `size` calls on an object, up to renaming of calls."""
     letters = range(len(subject.letters))
     for spans in shapes(size):
         for chosen in product(letters, repeat=size):
@@ -63,13 +63,13 @@ def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
 
 
 def _fits(filled: tuple[Letter, ...], spans: Spans) -> bool:
-    """Whether calls that never returned come before no other call."""
+    # Whether calls that never returned come before no other call.
     last = max(start for start, _ in spans)
     return all(end > last for (_, _, answer), (_, end) in zip(filled, spans, strict=True) if answer is UNKNOWN)
 
 
 def calls_of(filled: tuple[Letter, ...], spans: Spans) -> tuple[Call, ...]:
-    """The calls of a history; a call with the answer UNKNOWN never returned."""
+    """The calls of a small history as the judge takes them; a call with the answer UNKNOWN never returned."""
     return tuple(
         Call(
             index=at, line=at + 1, f=f, argument=at if argument == OWN else argument, result=answer,
@@ -80,7 +80,7 @@ def calls_of(filled: tuple[Letter, ...], spans: Spans) -> tuple[Call, ...]:
 
 
 def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
-    """Return a random history whose answers mostly follow one order of the calls."""
+    """Return a random history of calls whose answers mostly follow one order of them."""
     places = rng.shuffled(range(2 * size))
     spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
     chosen = [rng.pick(subject.letters) for _ in spans]
@@ -98,7 +98,7 @@ def drawn(subject: Subject, rng: Rng, size: int) -> tuple[Call, ...]:
 
 
 def histories(subject: Subject, count: int, tally: Tally) -> Iterator[tuple[Call, ...]]:
-    """Yield `count` different histories: all of 1, 2, … calls while a whole size fits, then random ones of more calls."""
+    """Yield `count` histories of calls: all of 1, 2, … calls while a whole size fits, then random ones of more calls."""
     size = 1
     while True:
         fresh = []
@@ -123,7 +123,7 @@ def histories(subject: Subject, count: int, tally: Tally) -> Iterator[tuple[Call
 
 
 def prove(subject: Subject, count: int) -> Tally:
-    """Compare the search, the polynomial algorithm, the judge and its witness with the definitions."""
+    """Compare search, polynomial algorithm, judge and the proof that it gives with the definition of linearizability."""
     tally = Tally(subject.name)
     model = model_of(subject)
     for calls in histories(subject, count, tally):
@@ -158,7 +158,7 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
 
 
 def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tally: Tally) -> str:
-    """The disagreement about the witness: the prefix must have the given order, and the next longer one must have none."""
+    # The disagreement about the witness: the prefix must have the given order, and the next longer one must have none.
     end = longest_prefix(subject.object, subject.first, calls)
     by_index = {call.index: call for call in calls}
     said = by_index[stuck.call].end

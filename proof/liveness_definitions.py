@@ -14,7 +14,7 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def progress(case: Case) -> set[str]:
-    """If no fault is in force for longer than B between faults, some write that is sent after B is acknowledged."""
+    """Definition of progress: if no fault is active for longer than B, some write sent after B is acknowledged."""
     found: set[str] = set()
     starts = [row for row in case.events if row.kind is K.FAULT_BEGUN]
     for ended in (row for row in case.events if row.kind is K.FAULT_ENDED):
@@ -46,7 +46,7 @@ def progress(case: Case) -> set[str]:
 
 
 def availability(case: Case) -> set[str]:
-    """LIVE-2 and LIVE-3 of one partition, B after healing and at the end, unless SILENT-2 applies."""
+    """Definition of LIVE-2 and LIVE-3 of one partition, B after the faults and at the end, unless SILENT-2 applies."""
     deadline = (case.healed_at_ns or 0) + BOUND_NS
     in_time = [row for row in case.events if row.time_ns <= deadline]
     found: set[str] = set()
@@ -70,7 +70,7 @@ def _states(rows: Events) -> list[ClusterEvent]:
 
 
 def _lacks(rows: Events) -> Iterator[str]:
-    """Violations of: a leader, a full ISR, and each replica acting in ZooKeeper's epoch."""
+    """What a partition lacks of: a leader, a full ISR, and replicas that all act in the leader epoch of ZooKeeper."""
     state = _states(rows)[-1]
     if state.leader is None:
         yield "offline"
@@ -88,7 +88,7 @@ def _assigned(rows: Events) -> tuple[str, ...]:
 
 
 def _logs(rows: Events) -> Iterator[str]:
-    """Violations of: logs equal on all replicas and committed to the end."""
+    """LIVE-2: the logs of all replicas are equal, and committed to their end."""
     leader = _states(rows)[-1].leader
     if leader is None:
         return
@@ -105,7 +105,7 @@ def _logs(rows: Events) -> Iterator[str]:
 
 
 def _is_emptied(case: Case, rows: Events) -> bool:
-    """Whether the partition is offline and every counted-on replica was emptied and has not rejoined."""
+    # Whether the partition is offline and every counted-on replica was emptied and has not rejoined.
     counted = counted_on(rows, rows[-1].index, case.m)
     swapped = [row for row in rows if row.kind is K.WOUND and row.detail == "swapped"]
     emptied = {one.node for one in swapped if not any(is_whole(rows, one, row) for row in rows)}
@@ -113,7 +113,7 @@ def _is_emptied(case: Case, rows: Events) -> bool:
 
 
 def _unread(case: Case) -> set[str]:
-    """Whether final readers missed an offset that was acknowledged or read before they began."""
+    """LIVE-3: final readers missed an offset that was acknowledged or read before they began."""
     final = case.final_reads_at_ns
     if final is None:
         return set()

@@ -1,4 +1,4 @@
-"""Random histories of faults, healing and recovery, on which the checkers of liveness are compared with their definitions."""
+"""Random histories of faults, their end and recovery, on which the checkers of liveness are compared with definitions."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -11,7 +11,7 @@ HEALED_NS = 150 * SECOND
 
 
 def drawn_progress(rng: Rng) -> Case:
-    """Return a history of two faults with fault-free periods between them, and a client that writes all the time."""
+    """Return a random history of two faults with a pause between them, and a client that writes all the time."""
     events: list[ClusterEvent] = []
     operations: list[Operation] = []
     index, now, mute = 0, 0, rng.below(3) == 0
@@ -52,7 +52,7 @@ class _Partition:
         self.leader, self.epoch, self.hw = "b1", 1, 0
 
     def note(self, kind: K, **columns: object) -> None:
-        """Append one event, a tenth of a second later."""
+        """Append one event to the random history, a tenth of a second later."""
         self.now += SECOND // 10
         self.events.append(
             ClusterEvent(index=self.index, kind=kind, time_ns=self.now, topic="t", partition=0, **columns)  # type: ignore[arg-type]
@@ -60,12 +60,12 @@ class _Partition:
         self.index += 1
 
     def state(self, *, offline: bool = False) -> None:
-        """Append a state written to ZooKeeper."""
+        """Append a partition state written to ZooKeeper to the random history."""
         leader = None if offline else self.leader
         self.note(K.STATE_WRITTEN, node="b3", leader=leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
 
     def lead(self, *, surely: bool) -> None:
-        """Begin a new epoch; unless `surely`, some replicas do not hear of it."""
+        """Begin a new leader epoch in the random history; unless `surely`, some replicas do not hear of it."""
         self.epoch += 1
         self.state()
         for node in self.logs:
@@ -76,25 +76,25 @@ class _Partition:
             self.note(kind, node=node, life=1, leader_epoch=self.epoch, leader=self.leader, **leads)
 
     def copy(self, node: str) -> None:
-        """Append to the node the records that it lacks of the leader's log."""
+        """Append to this node's log the records of the leader's log that it lacks."""
         for offset in range(len(self.logs[node]), len(self.logs[self.leader])):
             value = self.logs[self.leader][offset]
             self.append(node, value, "follower")
 
     def append(self, node: str, value: str, role: str) -> None:
-        """Append a record to the node's log."""
+        """Append a record to this node's log, in the random history."""
         offset = len(self.logs[node])
         self.note(K.APPEND, node=node, life=1, offset=offset, value=value, leader_epoch=self.epoch, detail=role)
         self.logs[node].append(value)
 
     def commit(self) -> None:
-        """Raise the leader's HW to its log end offset."""
+        """Raise the leader's HW to its log end offset, in the random history."""
         self.hw = len(self.logs[self.leader])
         about = {"node": self.leader, "life": 1, "leader_epoch": self.epoch, "detail": "leader"}
         self.note(K.HW, **about, hw=self.hw, leo=self.hw)
 
     def call(self, f: str, asked: dict[str, object], *rows: dict[str, object], type_: OpType | None = OpType.OK) -> None:
-        """Append one call of a new process; with type None it gets no completion."""
+        """Append one client call of a new process to the random history; with type None it gets no completion."""
         about = {"process": self.index % 100, "f": f, "topic": "t", "partition": 0}
         self.now += SECOND // 10
         self.operations.append(
@@ -110,7 +110,7 @@ class _Partition:
             self.index += 1
 
     def produce(self) -> None:
-        """Produce a record; mostly it is copied, committed and acknowledged."""
+        """Produce a record in the random history; mostly it is copied, committed and acknowledged."""
         rng, value = self.rng, f"v{self.index}"
         asked: dict[str, object] = {"value": value, "acks": -1 if rng.below(6) else 1}
         if rng.below(6) == 0:
@@ -125,7 +125,7 @@ class _Partition:
         self.call("produce", asked, {**asked, "offset": len(self.logs[self.leader]) - 1, "leader_epoch": self.epoch})
 
     def trouble(self) -> None:
-        """Append one violation or disturbance."""
+        """Append one violation or disturbance to the random history."""
         rng = self.rng
         node = rng.pick(self.assigned)
         match rng.below(7):
@@ -162,7 +162,7 @@ class _Partition:
                 self.lead(surely=False)
 
     def mend(self) -> None:
-        """Recover: a leader with all assigned replicas in the ISR, equal logs, all committed."""
+        """Let the partition recover: a leader with all assigned replicas in the ISR, equal logs, all committed."""
         for node in self.assigned:
             if self.rng.below(3):
                 self.note(K.REGISTERED, node=node, life=1, incarnation=100 + self.index)
@@ -177,7 +177,7 @@ class _Partition:
         self.commit()
 
     def read(self) -> None:
-        """A final reader, which sometimes misses the last record."""
+        """Append a final reader to the random history, which sometimes misses the last record."""
         log = list(enumerate(self.logs[self.leader]))
         rows: list[dict[str, object]] = [{"offset": at, "value": value, "leader_epoch": self.epoch} for at, value in log]
         if rows and self.rng.below(6) == 0:
@@ -186,7 +186,7 @@ class _Partition:
 
 
 def drawn_availability(rng: Rng) -> Case:
-    """Return a run that is healed at 10 s, must be whole at 26 s, begins final reads at 32 s and ends at 40 s."""
+    """Return a random run: faults end at 10 s, it must be whole at 26 s, final reads at 32 s, end at 40 s."""
     partition = _Partition(rng)
     partition.lead(surely=True)
     partition.produce()

@@ -1,4 +1,4 @@
-"""The definition of each log checker: computed over all rows and pairs of rows, without state.
+"""The definition of each log checker, computed over all rows and pairs of rows, without state.
 
 Each function takes the rows of one partition and returns the kinds of its anomalies. Excused records, cuts and reasons for not
 being live are returned as words, into which `proof.verdict_words` also translates a verdict.

@@ -24,7 +24,7 @@ class _Clients:
         self.values = 0
 
     def write(self, process: int, type_: OpType, f: str, *columns: dict[str, object]) -> list[Operation]:
-        """Append one invocation or completion."""
+        """Append one invocation or completion to the random history."""
         index = self.rows[-1].index + 1 if self.rows else 0
         rows = [
             Operation(index=index, slot=slot, process=process, type=type_, f=f, topic="t", partition=0, time_ns=index, **row)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ class _Clients:
         return rows
 
     def step(self) -> None:
-        """Invoke or complete a call of one client."""
+        """Invoke or complete a call of one client in the random history."""
         process = self.rng.below(3)
         asked = self.open.pop(process, None)
         if asked is None:
@@ -45,7 +45,7 @@ class _Clients:
             self.told(process, asked[0])
 
     def ask(self, process: int) -> None:
-        """Invoke a call."""
+        """Invoke a call of a client in the random history."""
         what = self.rng.below(7)
         if what < 3:
             acks = -1 if self.rng.below(5) else 1
@@ -61,7 +61,7 @@ class _Clients:
             self.open[process] = self.write(process, OpType.INVOKE, "latest", {})
 
     def produced(self, process: int, asked: list[Operation]) -> None:
-        """Complete a produce: appended once or twice, failed, or of unknown outcome."""
+        """Complete a produce in the random history: appended once or twice, failed, or of unknown outcome."""
         rng = self.rng
         type_ = _FINAL[rng.below(len(_FINAL))]
         attempts = 1 + (rng.below(4) == 0)
@@ -79,7 +79,7 @@ class _Clients:
         self.write(process, type_, "produce", *rows)
 
     def told(self, process: int, asked: Operation) -> None:
-        """Complete a poll with the records from its position on, or a latest."""
+        """Complete a poll with the records from its position on, or an end offset request (`latest`)."""
         rng = self.rng
         self.epoch += rng.below(8) == 0
         stated: dict[str, object] = {"leader_epoch": self.epoch, "hw": len(self.log)}
@@ -96,7 +96,7 @@ class _Clients:
 
 
 def drawn_operations(rng: Rng) -> list[Operation]:
-    """Return a history of six to thirteen invocations and completions, with up to four changed fields."""
+    """Return a random history of six to thirteen client rows, with up to four changed fields."""
     clients = _Clients(rng)
     for _ in range(6 + rng.below(8)):
         clients.step()
@@ -140,14 +140,14 @@ class _Brokers:
         self.state()
 
     def note(self, kind: K, **columns: object) -> None:
-        """Append one row."""
+        """Append one event of a broker to the random history."""
         index = len(self.rows)
         # Rows are ten milliseconds apart, so that no clock rounds two of them to the same time.
         at = {"index": index, "kind": kind, "time_ns": 10_000_000 * index}
         self.rows.append(ClusterEvent(topic="t", partition=0, life=1, **at, **columns))  # type: ignore[arg-type]
 
     def state(self) -> None:
-        """Append a state written to ZooKeeper, and the leader's note."""
+        """Append a state written to ZooKeeper, and the leader's own event about it, to the random history."""
         self.believers = [self.leader]
         writer = self.controller if self.rng.below(8) else self.rng.pick(tuple(self.logs))
         self.note(K.STATE_WRITTEN, node=writer, leader=self.leader, leader_epoch=self.epoch, isr=self.isr, zk_version=0)
@@ -155,7 +155,7 @@ class _Brokers:
         self.note(K.BECAME_LEADER, node=self.leader, leader_epoch=self.epoch, leo=len(log), hw=hw, isr=self.isr)
 
     def step(self) -> None:
-        """Append one random event."""
+        """Append one random event of a broker."""
         rng, node = self.rng, self.rng.pick(tuple(self.logs))
         match rng.below(10):
             case 0 | 1:
@@ -180,21 +180,21 @@ class _Brokers:
                 self.odd(node)
 
     def append(self, node: str, value: str) -> None:
-        """Append a record to this replica's log."""
+        """Append a record to this replica's log, in the random history."""
         log = self.logs[node]
         role = "leader" if node == self.leader else "follower"
         self.note(K.APPEND, node=node, offset=len(log), value=value, leader_epoch=self.epoch, detail=role)
         log.append(value)
 
     def raise_hw(self, node: str, hw: int, role: str) -> None:
-        """Append an HW row of the node."""
+        """Append a rise of this broker's high watermark to the random history."""
         if node == self.leader and role == "follower":
             return
         self.hw[node] = hw
         self.note(K.HW, node=node, hw=hw, leo=len(self.logs[node]), leader_epoch=self.epoch, detail=role)
 
     def odd(self, node: str) -> None:
-        """Append an event that the protocol may forbid."""
+        """Append an event that the protocol may forbid to the random history."""
         rng, log = self.rng, self.logs[node]
         match rng.below(11):
             case 0 | 1:
@@ -226,7 +226,7 @@ class _Brokers:
 
 
 def drawn_calls(rng: Rng) -> Case:
-    """Operations with the brokers that answered, fences of these, and one state in ZooKeeper (without it no loss is judged)."""
+    """Return random client operations with the brokers that answered, periods in which these are fenced, and one ISR."""
     operations = [replace(row, index=2 * row.index + 1, node=f"b{1 + rng.below(2)}") for row in drawn_operations(rng)]
     about = {"topic": "t", "partition": 0, "life": 1}
     first = {"leader": "b1", "leader_epoch": 1, "isr": ("b1", "b2"), "zk_version": 0}
@@ -238,7 +238,7 @@ def drawn_calls(rng: Rng) -> Case:
 
 
 def drawn_events(rng: Rng) -> Case:
-    """Return a history of eight to twenty rows of brokers and ZooKeeper."""
+    """Return a random history of eight to twenty rows of brokers and ZooKeeper."""
     brokers = _Brokers(rng)
     for _ in range(6 + rng.below(12)):
         brokers.step()
@@ -246,7 +246,7 @@ def drawn_events(rng: Rng) -> Case:
 
 
 def drawn_commits(rng: Rng) -> Case:
-    """Return a history of consumers of two groups that poll and commit; the store of commits may forget some."""
+    """Return a random history of two consumer groups that poll and commit offsets, some of which may be forgotten."""
     rows: list[Operation] = []
     kept: dict[str, list[int | None]] = {"g": [None], "h": [None]}
     known = [0, 0, 0]

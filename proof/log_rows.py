@@ -1,4 +1,4 @@
-"""Rows of one partition for the definitions: calls with their answers, and logs rebuilt from the first row each time."""
+"""Reads the rows of one partition for the definitions: calls with their answers, and logs rebuilt from the first row."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ Record = tuple[str | None, int | None]  # value and epoch
 
 
 class Case(NamedTuple):
-    """One random history for comparison: the rows of one partition and its topic's promise.
+    """One random history on which checker and definition are compared: rows of one partition and its topic's promise.
 
     If the history was healed, it also has the times of healing and end, and its rows keep their times.
     """
@@ -34,7 +34,7 @@ ByRows = Callable[[Operations, Events], set[str]]
 
 
 def of_rows(definition: ByRows) -> Definition:
-    """Turn a definition that needs the rows only into one that takes a `Case`."""
+    """Turn a definition that needs only rows into one that takes a `Case` (rows and promise)."""
     return lambda case: definition(case.operations, case.events)
 
 
@@ -46,17 +46,17 @@ class Call(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the call certainly succeeded."""
+        """Whether the client's call certainly succeeded."""
         return bool(self.answer) and self.answer[0].type is OpType.OK
 
     @property
     def failed(self) -> bool:
-        """Whether the call certainly failed."""
+        """Whether the client's call certainly failed."""
         return bool(self.answer) and self.answer[0].type is OpType.FAIL
 
 
 def calls(rows: Operations, f: str) -> list[Call]:
-    """Pair the calls of one client function; the answer is the process's next row, unless that is an invocation."""
+    """Pair the calls of one client function: the answer is the process's next row, unless that is an invocation."""
     found = []
     for index in sorted({row.index for row in rows if row.type is OpType.INVOKE and row.f == f}):
         asked = [row for row in rows if row.index == index]

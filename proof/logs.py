@@ -1,4 +1,4 @@
-"""Compare the checkers of our own histories with their definitions (`proof.log_definitions`) on random partitions.
+"""Compares the checkers of replicated logs with their definitions on random histories of one partition.
 
 Many partitions are judged together, as in one run, so that the separation of partitions is compared, too. Every second such run
 uses the screens (`checkers.screens`).
@@ -63,7 +63,7 @@ class Tally:
 
 
 def prove(what: str, count: int, part: int = 0) -> list[Tally]:
-    """Compare the findings of each checker in each partition with its definition.
+    """Compare the findings of each log checker in each partition with its definition.
 
     Each `part` uses other random histories, so that parts can run in parallel.
     """

@@ -1,11 +1,11 @@
-"""The promise and the manifest that handwritten and random histories are judged with."""
+"""The promise and the manifest with which small histories of tests and proofs are judged."""
 
 from history.manifest import Assignment, FaultCount, RunManifest
 from history.promise import Flush, Promise, TopicPromise
 
 
 def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, topics: tuple[str, ...] = ("orders",)) -> Promise:
-    """Return a promise whose bound B is 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s."""
+    """Return a promise for small histories, with bound B = 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s."""
     return Promise(
         topics=tuple(TopicPromise(topic=topic, min_insync_replicas=m, flush=flush) for topic in topics),
         unclean_election="by_operator" if by_operator else "never",
@@ -17,7 +17,7 @@ def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, top
 
 
 def manifest(promised: Promise, brokers: tuple[str, ...] = ("b1", "b2", "b3"), partitions: int = 1) -> RunManifest:
-    """Return a manifest with which the vacuity checker finds nothing to object to."""
+    """Return a manifest for small histories, to which the vacuity checker has no objection."""
     return RunManifest(
         run_id="by-hand",
         seed=None,

@@ -1,4 +1,4 @@
-"""Sequential objects as functions: from the state and a call to all possible answers with the states after them.
+"""Sequential objects as functions from state and call to all possible answers, each with the state after it.
 
 They are written from the documents, not from `checkers`: no code is shared. An object without an answer (`acquire` of a held
 mutex) returns no pairs. A call is right if its recorded answer is among the answers.
@@ -17,12 +17,12 @@ LOST = object()  # recorded answer of a call that never returned
 
 
 def register(state: Any, f: str, argument: Any) -> Answers:
-    """A register: one value with read and write."""
+    """The register (read, write) as a function from state and call to all possible answers."""
     return [(None, argument)] if f == "write" else [(state, state)]
 
 
 def cas_register(state: Any, f: str, argument: Any) -> Answers:
-    """A register with compare-and-set."""
+    """The register with compare-and-set as a function from state and call to all possible answers."""
     if f != "cas":
         return register(state, f, argument)
     old, new = argument
@@ -30,7 +30,7 @@ def cas_register(state: Any, f: str, argument: Any) -> Answers:
 
 
 def multi_register(state: Any, f: str, argument: Any) -> Answers:
-    """Values by name; the state is their pairs."""
+    """Several registers, read and written by one transaction, as a function from state and call to possible answers."""
     values = dict(state)
     answer = []
     for what, key, value in argument:
@@ -41,24 +41,24 @@ def multi_register(state: Any, f: str, argument: Any) -> Answers:
 
 
 def mutex(state: Any, f: str, argument: Any) -> Answers:
-    """A mutex, held or free."""
+    """The mutex, held or free, as a function from state and call to all possible answers."""
     return [(None, f == "acquire")] if state == (f == "release") else []
 
 
 def kv(state: Any, f: str, argument: Any) -> Answers:
-    """A key with a string value: get, put and append."""
+    """One key with a string value (get, put, append) as a function from state and call to all possible answers."""
     if f == "get":
         return [(state, state)]
     return [(None, argument if f == "put" else f"{state}{argument}")]
 
 
 def grow_set(state: Any, f: str, argument: Any) -> Answers:
-    """A set that only grows."""
+    """The set that only grows (add, read) as a function from state and call to all possible answers."""
     return [(None, state | {argument})] if f == "add" else [(state, state)]
 
 
 def fifo_queue(state: Any, f: str, argument: Any) -> Answers:
-    """A first-in-first-out queue."""
+    """The first-in-first-out queue (enqueue, dequeue) as a function from state and call to all possible answers."""
     if f == "enqueue":
         return [(None, (*state, argument))]
     return [(state[0], state[1:])] if state else [(None, ())]
@@ -69,7 +69,7 @@ _OFFSETS = range(NAMED_MAX + 7)  # room behind it for all appends of a small his
 
 
 def partition_log(state: Any, f: str, argument: Any) -> Answers:
-    """Records with growing offsets: the state is the records and the lowest offset of the next one."""
+    """The partition log as a function from state (records and next offset) and call to all possible answers."""
     records, least = state
     if f == "read":
         return [(dict(records).get(argument), state)]
@@ -82,7 +82,7 @@ def partition_log(state: Any, f: str, argument: Any) -> Answers:
 
 
 def versioned_node(state: Any, f: str, argument: Any) -> Answers:
-    """A node of ZooKeeper: absent, or a value with a version."""
+    """The znode, absent or a value with a version, as a function from state and call to all possible answers."""
     if f == "create":
         return [("ok", (argument, 0))] if state is None else [("node-exists", state)]
     if state is None:
@@ -98,7 +98,7 @@ def versioned_node(state: Any, f: str, argument: Any) -> Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An object, its first state, and the calls with answers (letters) of which its small histories are made."""
+    """An object for which small histories are made: its first state, and the calls with answers that they use."""
 
     name: str
     object: Object

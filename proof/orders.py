@@ -10,7 +10,7 @@ from proof.objects import Object
 
 
 def is_linearizable(answers: Object, first: Hashable, calls: Sequence[Call]) -> bool:
-    """Whether some order of the calls explains all answers."""
+    """Whether some order of the calls, each between invocation and return, explains all answers."""
     return _goes_on(answers, first, tuple(calls))
 
 
@@ -28,18 +28,18 @@ def _goes_on(answers: Object, state: Hashable, left: tuple[Call, ...]) -> bool:
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """Return the history up to a return; calls that returned later become calls without an answer."""
+    """Return the part of a history up to the given return; calls that returned later become calls without an answer."""
     return [
         call if call.end is not None and call.end <= end else still_open(call) for call in calls if call.start < end
     ]  # fmt: skip
 
 
 def still_open(call: Call) -> Call:
-    """The call as it was before it returned."""
+    """Return a call as it was before it returned: without an answer."""
     return Call(index=call.index, line=call.line, f=call.f, argument=call.argument, result=UNKNOWN, start=call.start, end=None)
 
 
 def longest_prefix(answers: Object, first: Hashable, calls: Sequence[Call]) -> int | None:
-    """The first return up to which the history has no order; None if the whole history has one."""
+    """The first return of a history up to which its calls have no order; None if the whole history has one."""
     returns = sorted(call.end for call in calls if call.end is not None)
     return next((end for end in returns if not is_linearizable(answers, first, cut(calls, end))), None)

@@ -1,4 +1,4 @@
-"""Definitions of Jepsen's twenty anomalies of queues, computed over all operations without state.
+"""Definitions of Jepsen's twenty anomalies of queues, computed over all operations of sends and polls, without state.
 
 The log of a key maps each offset to the values shown by all polls, and by the sends of operations that must have happened.
 """
@@ -15,7 +15,7 @@ _MOVES = ("assign", "subscribe", "crash")
 
 
 def anomalies(ops: Ops) -> set[str]:
-    """Return the anomaly kinds of a history; allowed ones as "noted …", and "unchecked" if something cannot be decided."""
+    """Return the anomaly kinds that the definition finds; allowed ones as "noted …", undecidable ones as "unchecked"."""
     found = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
         found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
@@ -23,12 +23,12 @@ def anomalies(ops: Ops) -> set[str]:
 
 
 def read(op: Op, key: int) -> list[Polled]:
-    """Return the records of a key that the operation's polls returned, in order."""
+    """Return the records of a key (partition) that the operation's polls returned, in order."""
     return [record for poll in op.polls for record in poll if record[0] == key]
 
 
 def sent(op: Op, key: int) -> list[Polled]:
-    """Return the records that the operation sent to a key."""
+    """Return the records that the operation sent to a key (partition)."""
     return [record for record in op.sends if record[0] == key]
 
 
@@ -43,7 +43,7 @@ def must_have_happened(ops: Ops, op: Op) -> bool:
 
 
 def log(ops: Ops, key: int) -> dict[int, set[int]]:
-    """Return the log of a key: offset -> the values observed there."""
+    """Return the log of a key (partition) as observed: offset -> the values seen there."""
     told = [record for op in ops for record in read(op, key)]
     told.extend(record for op in ops if must_have_happened(ops, op) for record in sent(op, key))
     offsets = {offset for _, offset, _ in told if offset is not None}
@@ -56,7 +56,7 @@ def places(ops: Ops, key: int, value: int) -> list[int]:
 
 
 def rank(ops: Ops, record: Polled) -> int | None:
-    """The index of a record: at its own offset if the log has it there, otherwise at the only place of its value; else None."""
+    """The index of a record in its log: at its own offset if the log has it there, else at the only place of its value."""
     key, offset, value = record
     told = log(ops, key)
     if offset is not None and value in told.get(offset, ()):
@@ -66,7 +66,7 @@ def rank(ops: Ops, record: Polled) -> int | None:
 
 
 def delta(ops: Ops, first: Polled, then: Polled) -> int:
-    """Return the distance in the log's indices from one record to the other; 1 if unknown."""
+    """Return the distance in the log's indices from one record to another; 1 if unknown."""
     one, two = rank(ops, first), rank(ops, then)
     return 1 if one is None or two is None else two - one
 
@@ -123,24 +123,24 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
 
 
 def _of_process(ops: Ops, op: Op) -> list[Op]:
-    """The earlier operations of the process, in order."""
+    # The earlier operations of the process, in order.
     return sorted((one for one in ops if one.process == op.process and one.at < op.at), key=lambda one: one.at)
 
 
 def _last_read(ops: Ops, op: Op, key: int) -> Polled | None:
-    """The last record that the process certainly read before, unless its position was reset since."""
+    # The last record that the process certainly read before, unless its position was reset since.
     certain = [one for one in _since_it_was_moved(ops, op, key) if one.type is OpType.OK and read(one, key)]
     return read(certain[-1], key)[-1] if certain else None
 
 
 def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
-    """The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code."""
+    # The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code.
     perhaps = [one for one in _since_it_was_moved(ops, op, key) if one.type is not OpType.FAIL and sent(one, key)]
     return sent(perhaps[-1], key)[-1] if perhaps else None
 
 
 def _since_it_was_moved(ops: Ops, op: Op, key: int) -> list[Op]:
-    """The operations of the process since its position in this key was last reset (by a move, or a crash)."""
+    # The operations of the process since its position in this key was last reset (by a move, or a crash).
     before = _of_process(ops, op)
     moves = [
         at
@@ -156,10 +156,9 @@ def _subscribed(ops: Ops, op: Op) -> bool:
 
 
 def _cycles(ops: Ops) -> Iterator[str]:
-    """Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
-
-    A kind is reported for an edge that is on no stronger cycle.
-    """
+    # Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
+    #
+    # A kind is reported for an edge that is on no stronger cycle.
     nodes = [op for op in ops if must_have_happened(ops, op)]
     wr = {(one, two) for one, two in permutations(nodes, 2) if _sent_what_was_read(one, two)}
     time = {(one, two) for one, two in permutations(nodes, 2) if one.type is OpType.OK and (one.ended or 0) < two.at}

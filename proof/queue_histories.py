@@ -15,7 +15,7 @@ Polled = tuple[int, int | None, int]  # key, offset, value
 
 
 class Op(NamedTuple):
-    """One operation of a process; `at` and `ended` are positions in the history, `ended` is None without an answer."""
+    """One operation of sends and polls; `at` and `ended` are its positions in the history, `ended` None without an answer."""
 
     process: int
     f: str
@@ -41,7 +41,7 @@ class _Queue:
         self.values = 0
 
     def step(self) -> None:
-        """Invoke or complete an operation of one process."""
+        """Invoke or complete an operation of one process in the random history."""
         process = self.rng.below(_PROCESSES)
         if process in self.open:
             self.answer(process)
@@ -50,7 +50,7 @@ class _Queue:
         self.at += 1
 
     def ask(self, process: int) -> None:
-        """Invoke a transaction, a send or a poll; sometimes an assignment, a subscription or a crash."""
+        """Invoke a transaction, a send or a poll in the random history; sometimes an assignment, a subscription or a crash."""
         rng = self.rng
         what = rng.below(24)
         if what >= 21:
@@ -70,7 +70,7 @@ class _Queue:
         self.open[process] = op, micros
 
     def written(self, op: Op) -> Op:
-        """Write the records to the logs; sometimes one is missing, doubled, or before the last."""
+        """Write the sent records to the logs; sometimes one is missing, doubled, or before the last."""
         sends = []
         for key, _, value in op.sends:
             log = self.logs[key]
@@ -83,7 +83,7 @@ class _Queue:
         return op._replace(sends=tuple(sends))
 
     def answer(self, process: int) -> None:
-        """Complete the operation: ok, info or fail."""
+        """Complete an operation in the random history: ok, info or fail."""
         rng = self.rng
         op, micros = self.open.pop(process)
         type_ = rng.pick((OpType.OK, OpType.OK, OpType.OK, OpType.OK, OpType.INFO, OpType.FAIL))
@@ -100,7 +100,7 @@ class _Queue:
         self.ops.append(op._replace(ended=self.at, type=type_, sends=tuple(sends), polls=polls))
 
     def polled(self, process: int, own: list[tuple[int, int]]) -> tuple[Polled, ...]:
-        """The records of one poll, mostly from the position on, up to the operation's own sends."""
+        """The records that one poll returns, mostly from the position on."""
         rng = self.rng
         found: list[Polled] = []
         for key in KEYS if rng.below(3) == 0 else (rng.pick(KEYS),):
@@ -136,7 +136,7 @@ class _Queue:
 
 
 def drawn_queue(rng: Rng) -> list[Op]:
-    """Return a history of four to twelve operations; half of the histories end with one that reads everything."""
+    """Return a random history of four to twelve sends and polls; half of the histories end with one that reads everything."""
     queue = _Queue(rng)
     for _ in range(8 + rng.below(16)):
         queue.step()
@@ -157,7 +157,7 @@ def _asked(op: Op) -> tuple[Polled, ...]:
 
 
 def steps_of(ops: list[Op]) -> list[Step]:
-    """Return the history's lines, each invocation, and each completion that came."""
+    """Return the lines of a history: each invocation, and each completion that came."""
     lines: list[tuple[int, Op, OpType]] = []
     for op in ops:
         lines.append((op.at, op, OpType.INVOKE))

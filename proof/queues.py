@@ -1,4 +1,4 @@
-"""Compare the judge of queues with its definition (`proof.queue_definition`) on random histories of sends and polls."""
+"""Compares the judge of sends and polls with its definition (`proof.queue_definition`) on random histories."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Tally:
 
 
 def prove(count: int, part: int = 0) -> Tally:
-    """Compare the anomaly kinds that the judge finds with those of the definition, history by history."""
+    """Compare the anomaly kinds that the judge of sends and polls finds with those of the definition."""
     tally = Tally()
     rng = Rng(part).fork("queues")
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Definitions of the checkers of replicas and ZooKeeper's states: leaders, ISRs and logs, over all pairs of rows."""
+"""Definitions that the checkers of replicas and of ZooKeeper's states are compared with, over all pairs of rows."""
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
@@ -9,7 +9,7 @@ from proof.log_rows import Case, Events, Operations, calls, log_at, records_at
 
 
 def single_leader(operations: Operations, events: Events) -> set[str]:
-    """In one epoch at most one node raises its high watermark above its earlier value of that epoch."""
+    """Definition: in one leader epoch at most one broker raises its high watermark."""
     advanced: set[tuple[int | None, str | None]] = set()
     for at, row in enumerate(events):
         if row.kind is not K.HW or row.detail != "leader":
@@ -26,7 +26,7 @@ def single_leader(operations: Operations, events: Events) -> set[str]:
 
 
 def isr_agreement(operations: Operations, events: Events) -> set[str]:
-    """WeakIsr and StrongIsr, compared whenever an HW, an ISR or a leader changes, or a log gets shorter."""
+    """Definition: ISR members agree below the HW, compared whenever an HW, an ISR, a leader or a log changes."""
     found: set[str] = set()
     for at, row in enumerate(events):
         shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
@@ -49,7 +49,7 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
 
 
 def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Each presumed leader with its high watermark and its ISR."""
+    """Each broker that believes it leads the partition, with its high watermark and its ISR."""
     for node in sorted({str(row.node) for row in events if row.kind is K.BECAME_LEADER}):
         office = [row for row in events if row.kind is K.BECAME_LEADER and row.node == node][-1]
         said = [
@@ -63,7 +63,7 @@ def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
 
 
 def election(operations: Operations, events: Events) -> set[str]:
-    """DUR-7 without orders and wounds: the new leader was in the ISR, or had left it while it was short (m = 2)."""
+    """Definition of legal elections without operators and data loss: the new leader was in the ISR or the ELR (m = 2)."""
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     found: set[str] = set()
     for at, row in enumerate(states[1:], 1):
@@ -80,7 +80,7 @@ def election(operations: Operations, events: Events) -> set[str]:
 
 
 def log_matching(operations: Operations, events: Events) -> set[str]:
-    """One offset and epoch hold one value; no replica truncates a record that a leader's HW covered."""
+    """Definition: one offset and epoch hold one value; no replica truncates a record that a leader's HW covered."""
     appends = [row for row in events if row.kind is K.APPEND]
     found = {
         "log-mismatch"
@@ -100,7 +100,7 @@ def log_matching(operations: Operations, events: Events) -> set[str]:
 
 
 def _committed(events: Events, offset: int, before: int) -> tuple[str | None, int | None] | None:
-    """The first record at the offset that the HW of a leader covered; None if there is none."""
+    """The first record at an offset that the HW of a leader covered; None if there is none."""
     for row in events:
         if row.index < before and row.kind is K.HW and row.detail == "leader" and (row.hw or 0) > offset:
             records = records_at(events, str(row.node), row.index)
@@ -110,7 +110,7 @@ def _committed(events: Events, offset: int, before: int) -> tuple[str | None, in
 
 
 def state_writes(operations: Operations, events: Events) -> set[str]:
-    """Which states may follow the one before, and which broker may write them."""
+    """Definition: which partition states in ZooKeeper may follow another, and which broker may write them."""
     found: set[str] = set()
     states = [row for row in events if row.kind is K.STATE_WRITTEN]
     for at, row in enumerate(states):
@@ -136,7 +136,7 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
 
 
 def fencing(case: Case) -> set[str]:
-    """The acts that are forbidden to a broker between its FENCED and its UNFENCED note."""
+    """Definition: what a broker must not do while it is fenced."""
     operations, events = case.operations, case.events
     found: set[str] = set()
     for at, row in enumerate(events):
@@ -157,13 +157,13 @@ def fencing(case: Case) -> set[str]:
 
 
 def _fence_of(events: Events, node: str | None) -> int:
-    """The row of the fence that is in force at the end of these events."""
+    """The row with which a broker was fenced, if it still is at the end of these events."""
     lifted = max((row.index for row in events if row.node == node and row.kind is K.UNFENCED), default=-1)
     return min(row.index for row in events if row.node == node and row.kind is K.FENCED and row.index > lifted)
 
 
 def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
-    """Whether all other members of the ISR that the leader knew had reached the new HW before the fence."""
+    # Whether all other members of the ISR that the leader knew had reached the new HW before the fence.
     told = [row.isr or () for row in events if row.node == rise.node and row.kind in (K.BECAME_LEADER, K.ISR_CHANGE_ENDED)]
     fence = _fence_of(events, rise.node)
     reached = {
@@ -179,7 +179,7 @@ def _waited_for_its_flush_alone(events: Events, rise: ClusterEvent) -> bool:
 
 
 def _finishes_a_change(events: Events, node: str | None) -> bool:
-    """Whether the node's last completed ISR change was sent before the fence and ended behind it."""
+    # Whether the node's last completed ISR change was sent before the fence and ended behind it.
     mine = [row for row in events if row.node == node]
     fence = _fence_of(events, node)
     changes = [row for row in mine if row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)]

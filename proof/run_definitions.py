@@ -1,4 +1,4 @@
-"""The definitions of the checkers of a whole run, and of topics that had the same name one after the other."""
+"""Definitions of the checkers of a whole run, and of those of topics that had the same name in turn."""
 
 from itertools import combinations
 
@@ -9,13 +9,13 @@ from proof.log_rows import Events, Operations
 
 
 def single_controller(operations: Operations, events: Events) -> set[str]:
-    """Each controller epoch belongs to one node."""
+    """Definition: each controller epoch belongs to one broker."""
     elected = [(row.controller_epoch, row.node) for row in events if row.controller_epoch is not None]
     return {"two-controllers" for one, two in combinations(elected, 2) if one[0] == two[0] and one[1] != two[1]}
 
 
 def topic_identity(operations: Operations, events: Events) -> set[str]:
-    """DUR-8: a record seen under an id under which no leader appended it, though one did under another id."""
+    """Definition of DUR-8: no record is seen under a topic id under which no leader appended it."""
     named = [row for row in events if row.topic_id is not None]
     if len({row.topic_id for row in named}) < 2:
         return set()
@@ -26,7 +26,7 @@ def topic_identity(operations: Operations, events: Events) -> set[str]:
 
 
 def incarnations(operations: Operations, events: Events) -> set[str]:
-    """Registrations and lives of a node rise; an ended life notes nothing; stamps name registrations and do not go back."""
+    """Definition: a broker's registrations and process numbers rise, and an ended process reports nothing more."""
     wrong = False
     for at, row in enumerate(events):
         before = [one for one in events[:at] if one.node == row.node]
@@ -45,7 +45,7 @@ def incarnations(operations: Operations, events: Events) -> set[str]:
 
 
 def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
-    """Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp."""
+    # Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp.
     node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
     if stamp == -1:
         return True
@@ -59,7 +59,7 @@ def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
 
 
 def deletion(operations: Operations, events: Events) -> set[str]:
-    """No replica in the ISR of a living topic is deleted; a replica deleted with its topic takes no records."""
+    """Definition: no replica in the ISR of an existing topic is deleted; a deleted topic's replica takes no records."""
     found: set[str] = set()
     for row in events:
         before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
@@ -74,10 +74,9 @@ def deletion(operations: Operations, events: Events) -> set[str]:
 
 
 def _asked_to_go(before: Events) -> list[ClusterEvent]:
-    """Return the requests to delete the topic since it was last created.
-
-    A creation is a first state (zk_version 0) after an earlier state.
-    """
+    # Return the requests to delete the topic since it was last created.
+    #
+    # A creation is a first state (zk_version 0) after an earlier state.
     asked: list[ClusterEvent] = []
     written = False
     for row in before:

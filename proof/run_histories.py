@@ -14,7 +14,7 @@ def _event(index: int, kind: K, **columns: object) -> ClusterEvent:
 
 
 def drawn_incarnations(rng: Rng) -> Case:
-    """Return rows of brokers that register, start and act, rarely under a wrong process number or registration."""
+    """Return a random history of brokers that register, start and act, rarely as a wrong process or registration."""
     rows: list[ClusterEvent] = []
     life, registered, stamp = dict.fromkeys(_NODES, 0), {node: [0] for node in _NODES}, dict.fromkeys(_NODES, -1)
     made = 10
@@ -45,7 +45,7 @@ def drawn_incarnations(rng: Rng) -> Case:
 
 
 def drawn_deletion(rng: Rng) -> Case:
-    """Return rows of one or two topics of a name that are created, written to, deleted and created again."""
+    """Return a random history of one or two topics of a name: created, written to, deleted and created again."""
     rows: list[ClusterEvent] = []
     ids = rng.pick((("1",), ("1", "2"), (None,)))
     gone: set[tuple[str | None, str]] = set()
@@ -80,7 +80,7 @@ def drawn_deletion(rng: Rng) -> Case:
 
 
 def drawn_controllers(rng: Rng) -> Case:
-    """Return elections of controllers whose epochs mostly rise."""
+    """Return a random history of controller elections whose epochs mostly rise."""
     rows, epoch = [], 0
     for index in range(1 + rng.below(5)):
         epoch += 1 if rng.below(4) else 0
@@ -91,7 +91,7 @@ def drawn_controllers(rng: Rng) -> Case:
 
 
 def drawn_topics(rng: Rng) -> Case:
-    """Return appends and reads, under their topic ids, of two topics that had the same name."""
+    """Return a random history of appends and reads, under their topic ids, of two topics that had the same name."""
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     for index in range(3 + rng.below(5)):

@@ -1,4 +1,4 @@
-"""All arrangements of a few calls in time, each once.
+"""All ways in which a few calls can overlap in time, each once.
 
 Only "this call returned before that one was invoked" is evidence, so arrangements that agree on it are equal. There are 1, 2, 5,
 15, 53 and 217 arrangements of 1 to 6 calls (interval orders; OEIS A022493): `test_shapes` counts them.
@@ -20,7 +20,7 @@ def before(spans: Spans) -> Before:
 
 @cache
 def shapes(size: int) -> tuple[Spans, ...]:
-    """Yield one representative of each arrangement of calls in time, its calls in order of invocation."""
+    """Yield one example of each way in which a few calls can overlap in time, in order of invocation."""
     found: dict[Before, Spans] = {}
     for spans in _arrangements(size):
         relation = before(spans)
@@ -31,13 +31,13 @@ def shapes(size: int) -> tuple[Spans, ...]:
 
 @cache
 def symmetries(spans: Spans) -> tuple[tuple[int, ...], ...]:
-    """Return the renamings of calls that keep the arrangement in time."""
+    """Return the renamings of calls that keep how they overlap in time."""
     relation = before(spans)
     return tuple(names for names in permutations(range(len(spans))) if _renamed(relation, names) == relation)
 
 
 def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
-    """Whether this choice of letters for the calls is the first among its renamings, so that each is tried once."""
+    """Whether this history is the first of those equal to it up to renaming of calls, so that each is tried once."""
     return all(letters <= tuple(letters[at] for at in names) for names in symmetries(spans))
 
 
@@ -46,8 +46,6 @@ def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
 
 
 def _arrangements(size: int) -> Iterator[Spans]:
-    """All sequences of invocations and returns; calls are numbered by invocation."""
-
     def grow(position: int, spans: tuple[tuple[int, int], ...], running: tuple[int, ...]) -> Iterator[Spans]:
         if position == 2 * size:
             yield spans

@@ -11,7 +11,7 @@ State = dict[Hashable, tuple[Hashable, ...]]
 
 
 def drawn(rng: Rng, writes: str) -> Paired:
-    """Return two to four transactions that mostly read from some state; often a last one reads everything."""
+    """Return a random history of two to four transactions whose reads mostly agree; often a last one reads all."""
     count = 2 + rng.below(3)
     plans = [[(rng.below(2) == 0, rng.below(_KEYS), 10 * t + m) for m in range(1 + rng.below(3))] for t in range(count)]
     states: list[State] = [{}]
@@ -40,7 +40,7 @@ def drawn(rng: Rng, writes: str) -> Paired:
 
 
 def tangled(rng: Rng, writes: str) -> Paired:
-    """Return three to five mostly concurrent transactions that read any version, with many cycles of all kinds."""
+    """Return a random history of three to five mostly concurrent transactions, with many dependency cycles of all kinds."""
     count, keys = 3 + rng.below(3), 2 + rng.below(2)
     plans = [[(rng.below(2) == 0, key) for key in rng.shuffled(range(keys))[: 1 + rng.below(3)]] for _ in range(count)]
     order = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]]) for key in range(keys)}
@@ -71,7 +71,7 @@ def _at_once(values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Pa
 
 
 def _scheduled(rng: Rng, values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
-    """The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process."""
+    # The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process.
     spans = []
     clock = 0
     for value in values:

@@ -1,4 +1,4 @@
-"""Translate a verdict into the words of the definitions, by partition and checker, with rows counted within the partition.
+"""Translates a verdict into the words of the definitions, to compare the two by partition and checker.
 
 A reason for not being live that no pattern matches is kept as it is, so that no definition agrees with it.
 """
@@ -45,14 +45,14 @@ _PATTERNS = tuple(
 
 
 class _Told(str):
-    """A word of a reason; the format `:r` turns a row index into one within its partition."""
+    # A word of a reason; the format `:r` turns a row index into one within its partition.
 
     def __format__(self, how: str) -> str:
         return str(int(self) % ROOM) if how == "r" else str(self)
 
 
 def words(verdict: Verdict) -> Words:
-    """Return the findings by partition and checker; findings without a partition belong to the first partition."""
+    """Return a verdict's findings by partition and checker; those without a partition belong to the first partition."""
     found: Words = {}
     for anomaly in verdict.anomalies:
         found.setdefault((_partition(anomaly.key), anomaly.checker), set()).add(anomaly.kind)

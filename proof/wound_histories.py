@@ -1,4 +1,4 @@
-"""Random histories of one partition with wounds (destroyed bytes): power loss, swapped directories, recovery, ordered elections.
+"""Random histories of one partition with destroyed bytes: power loss, swapped directories, recovery, ordered elections.
 
 The cluster mostly keeps the promise as far as it can; sometimes a broker truncates, is elected or leaves out a record unlawfully.
 Rows of nodes name the partition, so that many partitions fit into one history.
@@ -44,14 +44,14 @@ class _Cluster:
         self.leads()
 
     def note(self, kind: K, **columns: object) -> int:
-        """Append one event; return its index."""
+        """Append one event to the random history; return its index."""
         about = {"topic": "t", "partition": 0, "time_ns": 10_000_000 * self.index}
         self.events.append(ClusterEvent(index=self.index, kind=kind, **about, **columns))  # type: ignore[arg-type]
         self.index += 1
         return self.index - 1
 
     def said(self, process: int, type_: OpType, f: str, *rows: dict[str, object]) -> None:
-        """Append one invocation or completion."""
+        """Append one invocation or completion of a client to the random history."""
         about = {"process": process, "topic": "t", "partition": 0, "time_ns": 10_000_000 * self.index, "type": type_, "f": f}
         self.operations.extend(
             Operation(index=self.index, slot=slot, **about, **row)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ class _Cluster:
         self.index += 1
 
     def state(self) -> None:
-        """Append a state written to ZooKeeper."""
+        """Append a state written to ZooKeeper to the random history."""
         stamps = tuple(self.stamp[node] for node in self.isr) if self.stamped else None
         self.elr = () if len(self.isr) >= self.m else tuple(node for node in self.elr if node not in self.isr)
         self.note(
@@ -69,14 +69,14 @@ class _Cluster:
         )  # fmt: skip
 
     def leads(self) -> None:
-        """Append the leader's BECAME_LEADER note."""
+        """Append the event that the leader took its role to the random history."""
         leo = len(self.logs[self.leader])
         self.hw = min(self.hw, leo)
         about = {"node": self.leader, "life": self.life[self.leader], "leader_epoch": self.epoch}
         self.note(K.BECAME_LEADER, **about, leo=leo, hw=self.hw, isr=self.isr)
 
     def step(self) -> None:
-        """Append one random event."""
+        """Append one random event of a broker or client to the random history."""
         rng, node = self.rng, self.rng.pick(_NODES)
         what = rng.below(24)
         if what < 4:
@@ -101,7 +101,7 @@ class _Cluster:
             self.odd(node)
 
     def produce(self) -> None:
-        """Invoke a produce and append the record to the leader's log."""
+        """Invoke a produce in the random history, and append the record to the leader's log."""
         if not self.up[self.leader] or len(self.open) > 1:
             return
         self.values += 1
@@ -112,14 +112,14 @@ class _Cluster:
         self.open.append((self.values, value, len(log) - 1))
 
     def append(self, node: str, value: str, role: str) -> None:
-        """Append a record to the node's log."""
+        """Append a record to this broker's log, in the random history."""
         offset = len(self.logs[node])
         about = {"node": node, "life": self.life[node], "offset": offset, "value": value}
         self.note(K.APPEND, **about, leader_epoch=self.epoch, detail=role)
         self.logs[node].append(value)
 
     def copy(self, node: str) -> None:
-        """Let a follower truncate to the leader's log and append the next records."""
+        """Let a follower truncate to the leader's log and append the next records, in the random history."""
         ours, theirs = self.logs[self.leader], self.logs[node]
         if node == self.leader or not self.up[node] or not self.up[self.leader] or self.session[node] is None:
             return
@@ -170,7 +170,7 @@ class _Cluster:
         self.note(K.ISR_CHANGE_ENDED, **about, isr=self.isr, detail="applied")
 
     def fall(self, node: str) -> None:
-        """Stop brokers: by a crash, or by a wound that shortens or empties the log; some report a failed directory."""
+        """Stop brokers in the random history: by a crash, or by a fault that shortens or empties the log."""
         rng = self.rng
         if not self.up[node] or (sum(self.up.values()) == 3 and rng.below(3) == 0):
             return
@@ -190,13 +190,13 @@ class _Cluster:
                 self.note(K.DIR_FAILED, node=victim, **told, detail="io")
 
     def end_session(self, node: str) -> None:
-        """End the session of a broker that is down."""
+        """End the ZooKeeper session of a broker that is down."""
         if not self.up[node] and self.session[node] is not None:
             self.note(K.SESSION_ENDED, node=node, incarnation=self.session[node])
             self.session[node] = None
 
     def rise(self, node: str) -> None:
-        """Restart a broker under a new registration."""
+        """Restart a broker under a new registration, in the random history."""
         if self.up[node]:
             return
         self.life[node] += 1
@@ -213,7 +213,7 @@ class _Cluster:
             self.leads()  # the controller tells it again
 
     def elect(self) -> None:
-        """Elect a leader: from the ISR, by the longest log, or by order."""
+        """Elect a leader in the random history: from the ISR, by the longest log, or by an operator's order."""
         rng = self.rng
         living = [node for node in _NODES if self.up[node] and self.session[node] is not None]
         if not living:
@@ -236,7 +236,7 @@ class _Cluster:
         self.leads()
 
     def poll(self) -> None:
-        """Poll below the high watermark; rarely a record is left out."""
+        """Append a poll below the high watermark; rarely a record is left out."""
         rng, log = self.rng, self.logs[self.leader]
         if not self.up[self.leader]:
             return
@@ -249,7 +249,7 @@ class _Cluster:
         self.said(99, OpType.OK, "poll", *([{"offset": at, "value": value, **told} for at, value in got] or [told]))
 
     def odd(self, node: str) -> None:
-        """Append an event that the protocol forbids."""
+        """Append an event that the protocol forbids to the random history."""
         rng, log = self.rng, self.logs[node]
         if not self.up[node]:
             return
@@ -265,7 +265,7 @@ class _Cluster:
 
 
 def drawn_wounds(rng: Rng) -> Case:
-    """Return a history of twenty to eighty rows. One in sixteen histories has no rows of the ISR."""
+    """Return a random history of twenty to eighty rows with destroyed bytes. One in sixteen has no rows of the ISR."""
     cluster = _Cluster(rng)
     for _ in range(2 + rng.below(3)):
         cluster.produce()

@@ -314,7 +314,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
 
 
 def sends_heartbeats(config: BrokerConfig) -> bool:
-    """False with an older inter-broker protocol: such a broker sends no heartbeats and never fences itself (R-205)."""
+    """Whether the broker sends heartbeats: not with an inter-broker protocol before KIP-343, nor does it fence itself (R-205)."""
     return config.variant.heartbeat and config.inter_broker_protocol == "kip343"
 
 

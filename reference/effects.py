@@ -1,4 +1,4 @@
-"""Effects: what a machine asks its host to do. The host performs them left to right; a crash may fall between any two.
+"""Effects: what a machine asks its host process to do, performed left to right; a crash may fall between any two.
 
 Append, Truncate and DeleteReplica reach the page cache at once and are not durable. Flush is answered later by `Flushed`, and
 makes everything durable that was written to its directory before it. CreateReplica, MarkDir and MarkClean are durable at once, as
@@ -33,20 +33,20 @@ SHUT_DOWN = "shut down"  # the reason of Halt after a shutdown in good order
 
 
 class Send(Effect, frozen=True, tag=True):
-    """Send a message. It may never arrive."""
+    """Effect: send a message. It may never arrive."""
 
     to: Address
     message: AnyMessage
 
 
 class Disconnect(Effect, frozen=True, tag=True):
-    """Close the connection of this peer: the only way to refuse a request that takes no answer (KAFKA-955)."""
+    """Effect: close this peer's connection, the only way to refuse a request that takes no answer (KAFKA-955)."""
 
     peer: Address
 
 
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Create an empty log; store its birth (`reference.log.log.Log.born`) and its topic id (partition.metadata) with it."""
+    """Effect: create an empty log; store with it the registration of its birth and its topic id (partition.metadata)."""
 
     dir: int
     tp: TopicPartition
@@ -55,7 +55,7 @@ class CreateReplica(Effect, frozen=True, tag=True):
 
 
 class MarkDir(Effect, frozen=True, tag=True):
-    """Store in a directory the registration that first used it, and how many directories the broker had. Durable at once."""
+    """Effect: store in a log directory the registration that first used it, and how many directories the broker had."""
 
     dir: int
     born: Incarnation
@@ -63,21 +63,21 @@ class MarkDir(Effect, frozen=True, tag=True):
 
 
 class MarkClean(Effect, frozen=True, tag=True):
-    """Set or remove the clean-shutdown marker of a directory. Durable at once."""
+    """Effect: set or remove the clean-shutdown marker of a log directory. Durable at once."""
 
     dir: int
     clean: bool
 
 
 class DeleteReplica(Effect, frozen=True, tag=True):
-    """Delete the log and its directory; not durable before the next flush."""
+    """Effect: delete the log of a replica and its folder; not durable before the next flush."""
 
     dir: int
     tp: TopicPartition
 
 
 class Append(Effect, frozen=True, tag=True):
-    """Write batches at the end of a log."""
+    """Effect: write batches at the end of a log, into the page cache."""
 
     dir: int
     tp: TopicPartition
@@ -85,7 +85,7 @@ class Append(Effect, frozen=True, tag=True):
 
 
 class Truncate(Effect, frozen=True, tag=True):
-    """Cut a log so that `to` is its log end offset (always a batch boundary)."""
+    """Effect: cut a log so that `to` is its log end offset (always a batch boundary)."""
 
     dir: int
     tp: TopicPartition
@@ -93,21 +93,21 @@ class Truncate(Effect, frozen=True, tag=True):
 
 
 class Flush(Effect, frozen=True, tag=True):
-    """fsync every log of a directory; answered by Flushed with the same id."""
+    """Effect: fsync every log of a directory; answered by event Flushed with the same id."""
 
     dir: int
     id: int
 
 
 class WriteCheckpoint(Effect, frozen=True, tag=True):
-    """Replace the high watermark checkpoint of a directory. `entries` are sorted (partition, HW)."""
+    """Effect: replace the high watermark checkpoint of a directory. `entries` are sorted (partition, HW)."""
 
     dir: int
     entries: tuple[tuple[TopicPartition, Offset], ...]
 
 
 class SetTimer(Effect, frozen=True, tag=True):
-    """Arm the timer of this name, in place of an armed one. The host picks its time between lo and hi monotonic ms from now."""
+    """Effect: arm the timer of this name, or arm it anew. The host picks a time from lo to hi monotonic ms from now."""
 
     name: str
     lo_ms: int
@@ -115,17 +115,17 @@ class SetTimer(Effect, frozen=True, tag=True):
 
 
 class CancelTimer(Effect, frozen=True, tag=True):
-    """Disarm a timer; no error where none is armed."""
+    """Effect: disarm a timer; no error if it is not armed."""
 
     name: str
 
 
 class ZkConnect(Effect, frozen=True, tag=True):
-    """Open a new session, at startup or after an expiry. Answered by ZkState("connected")."""
+    """Effect: open a new ZooKeeper session, at startup or after an expiry. Answered by ZkState("connected")."""
 
 
 class ZkRequest(Effect, frozen=True, tag=True):
-    """A request to ZooKeeper; answered by ZkReplied with the same id."""
+    """Effect: send ZooKeeper a request; answered by ZkReplied with the same id."""
 
     id: int
     ops: tuple[AnyOp, ...]
@@ -133,13 +133,13 @@ class ZkRequest(Effect, frozen=True, tag=True):
 
 
 class Halt(Effect, frozen=True, tag=True):
-    """End this process: after a shutdown, or when a log directory failed that the broker cannot do without."""
+    """Effect: end this process, after a shutdown or when too many log directories have failed to go on."""
 
     reason: str
 
 
 class Note(Effect, frozen=True, kw_only=True, tag=True):
-    """A row of the history: a kind of history.event with its columns. The core writes no log; it emits notes."""
+    """Effect: record a row in the run's history: an event kind with its columns. The core writes no log."""
 
     kind: str
     tp: TopicPartition | None = None

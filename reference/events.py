@@ -12,52 +12,52 @@ class Event(Struct, frozen=True, tag=True):
 
 
 class Booted(Event, frozen=True, tag=True):
-    """The first event of a process: it was started."""
+    """Event: the process was started; its first event."""
 
 
 class Received(Event, frozen=True, tag=True):
-    """A message from `source` arrived."""
+    """Event: a message from `source` arrived."""
 
     source: Address
     message: AnyMessage
 
 
 class TimerFired(Event, frozen=True, tag=True):
-    """The timer of this name fired and is no longer armed."""
+    """Event: the timer of this name fired and is no longer armed."""
 
     name: str
 
 
 class ZkReplied(Event, frozen=True, tag=True):
-    """ZooKeeper answered request `id`: one answer per operation, or all Unknown, or all SessionExpired."""
+    """Event: ZooKeeper answered request `id`: one answer per operation, or all Unknown, or all SessionExpired."""
 
     id: int
     answers: tuple[AnyAnswer, ...]
 
 
 class ZkWatch(Event, frozen=True, tag=True):
-    """A watch fired; watches are one-shot."""
+    """Event: a ZooKeeper watch fired; watches are one-shot."""
 
     path: str
     change: Change
 
 
 class ZkState(Event, frozen=True, tag=True):
-    """The session changed: `connected` with its id, `disconnected`, `expired`."""
+    """Event: the ZooKeeper session changed: `connected` with its id, `disconnected`, `expired`."""
 
     state: SessionState
     session: int = 0
 
 
 class Flushed(Event, frozen=True, tag=True):
-    """A flush is done: everything written to the directory before Flush `id` is durable."""
+    """Event: a flush is done: everything written to the directory before Flush `id` is durable."""
 
     dir: int
     id: int
 
 
 class DirFailed(Event, frozen=True, tag=True):
-    """An effect on this directory failed; `reference.performing` skipped part of the list."""
+    """Event: a disk effect on this log directory failed; `reference.performing` skipped part of the list of effects."""
 
     dir: int
     error: str
@@ -86,7 +86,7 @@ class LogImage(Struct, frozen=True):
 
 
 class DirImage(Struct, frozen=True):
-    """A log directory as found at startup; `logs` is empty if it is unreadable."""
+    """A log directory as found at startup; `logs` is empty if the directory is unreadable."""
 
     dir: int
     readable: bool

@@ -21,14 +21,14 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class Machine(Struct):
-    """Base class of the machines whose fields are their whole state."""
+    """Base class of protocol machines (clients, controller, broker) whose fields are their whole state."""
 
     def clone(self) -> Self:
         """A copy that shares no mutable state with the original."""
         return msgspec.msgpack.decode(_encode(self), type=type(self))
 
     def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding, 16 bytes."""
+        """A hash of the machine's state, 16 bytes: equal states give equal bytes in every process."""
         return blake2b(_encode(self), digest_size=16).digest()
 
 
@@ -40,7 +40,7 @@ class Now(Struct, frozen=True, array_like=True):
 
 
 class Ids(Struct):
-    """The last request ids used in one life of a process; each starts at 0."""
+    """The last ids that a process gave to its requests to peers, to ZooKeeper and for flushes; each starts at 0."""
 
     correlation: int = 0
     zk: int = 0
@@ -48,7 +48,7 @@ class Ids(Struct):
 
 
 class Turn:
-    """The handling of one event by a broker: it collects the effects, and what is to be done at its end.
+    """The handling of one event by a broker: collects the effects, and what is due once all handlers have run.
 
     `deadline_ms` is the earliest deadline of a request parked in this turn, `flush_dirs` the directories that need a flush, and
     `isr_due` the partitions whose leader must ask the controller for another ISR. At the end of the turn the broker arms one
@@ -68,34 +68,34 @@ class Turn:
         self.isr_due: list[TopicPartition] = []
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Hand a message to the network."""
+        """Add the effect that sends a message."""
         self.effects.append(Send(to, message))
 
     def arm(self, timer: str, ms: int) -> None:
-        """Arm a timer that fires after exactly this time."""
+        """Add the effect that arms a timer to fire after exactly this time."""
         self.effects.append(SetTimer(timer, ms, ms))
 
     def retry(self, timer: str) -> None:
-        """Arm a timer that tries again after retry_backoff_ms to twice that."""
+        """Arm a timer for another try, after a drawn pause of retry_backoff_ms to twice that."""
         pause = self.config.retry_backoff_ms
         self.effects.append(SetTimer(timer, pause, 2 * pause))
 
     def note(self, note: Note) -> None:
-        """Append a note to the effects: a row of the history."""
+        """Add the effect that records a row in the run's history."""
         self.effects.append(note)
 
     def due(self, deadline_ms: int) -> None:
-        """A request was parked until this time (monotonic ms)."""
+        """Remember that a request was parked until this time (monotonic ms), so that a timer is armed for it."""
         if self.deadline_ms is None or deadline_ms < self.deadline_ms:
             self.deadline_ms = deadline_ms
 
     def needs_flush(self, dir_: int) -> None:
-        """Ask for a flush of this directory at the end of the turn."""
+        """Ask for a flush of this log directory once the present event is handled."""
         if dir_ not in self.flush_dirs:
             self.flush_dirs.append(dir_)
 
     def needs_isr_change(self, tp: TopicPartition) -> None:
-        """Ask the controller at the end of the turn to change the ISR of this partition."""
+        """Ask the controller, once the present event is handled, to change the ISR of this partition."""
         if tp not in self.isr_due:
             self.isr_due.append(tp)
 

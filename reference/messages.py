@@ -132,7 +132,7 @@ class EpochEndReply(Message, frozen=True, tag=True):
 
 
 class Command(Message, frozen=True, tag=True):
-    """Base class of the controller's requests to a broker, with the controller's epoch and the receiver's incarnation (U-09).
+    """Base class of the controller's requests to a broker, with the controller's epoch and the broker's registration (U-09).
 
     `number`, where a request has it, counts the requests of one controller epoch.
     """
@@ -172,7 +172,7 @@ class StopPartition(Struct, frozen=True, array_like=True, order=True):
 
 
 class StopReplica(Command, frozen=True, tag=True):
-    """StopReplicaRequest: the controller tells a broker to stop replicas (R-014), with leader epochs."""
+    """StopReplicaRequest: the controller tells a broker to stop these replicas (R-014); has their leader epochs."""
 
     partitions: tuple[StopPartition, ...]
     number: int = 0
@@ -204,7 +204,7 @@ class UpdateMetadataReply(Message, frozen=True, tag=True):
 
 
 class LogInfo(Command, frozen=True, tag=True):
-    """Asks a broker for the ends of its logs, before the controller elects the replica with the longest log."""
+    """The controller asks a broker for the ends of its logs, before it elects the replica with the longest log."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -220,7 +220,7 @@ class LogEnd(Struct, frozen=True, array_like=True):
 
 
 class LogInfoReply(Message, frozen=True, tag=True):
-    """The ends of the requested logs that exist; `offline`: those that may exist in a bad directory."""
+    """A broker's answer to LogInfo: the ends of the logs that exist; `offline`: those in a failed directory."""
 
     error: ErrorCode
     ends: tuple[LogEnd, ...] = ()
@@ -239,7 +239,7 @@ class MetadataHeartbeat(Message, frozen=True, tag=True):
 
 
 class MetadataHeartbeatReply(Message, frozen=True, tag=True):
-    """MetadataHeartbeatResponse (R-195): the state decided on; without ids, as in the schema (C-16: the text has some)."""
+    """MetadataHeartbeatResponse (R-195): the broker state that the controller decided on; no ids (C-16)."""
 
     error: ErrorCode
     error_string: str | None
@@ -312,7 +312,7 @@ class ProduceReply(Message, frozen=True, tag=True):
 
 
 class InitProducerId(Message, frozen=True, tag=True):
-    """Asks any broker for an id for an idempotent producer."""
+    """A client asks any broker for an id for an idempotent producer."""
 
 
 class InitProducerIdReply(Message, frozen=True, tag=True):
@@ -328,7 +328,7 @@ EARLIEST = -2
 
 
 class ListOffsets(Message, frozen=True, tag=True):
-    """Asks for the end offset for consumers (the high watermark), or for the earliest offset."""
+    """A client asks for a partition's end offset for consumers (the high watermark), or its earliest offset."""
 
     tp: TopicPartition
     leader_epoch: LeaderEpoch
@@ -346,11 +346,11 @@ class ListOffsetsReply(Message, frozen=True, tag=True):
 
 
 class Metadata(Message, frozen=True, tag=True):
-    """Asks for the leader of every partition."""
+    """A client asks a broker for the leader of every partition."""
 
 
 class MetadataReply(Message, frozen=True, tag=True):
-    """The metadata that the controller last pushed to this broker."""
+    """A broker's answer to Metadata: what the controller last pushed to it."""
 
     brokers: tuple[BrokerId, ...]
     states: tuple[PartitionState, ...]

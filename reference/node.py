@@ -67,7 +67,7 @@ from reference.types import Address, BrokerId, TopicPartition
 
 
 class NodeState(Struct):
-    """The state of a node, as data: cloned and fingerprinted by its encoding."""
+    """The whole state of a broker process as data, so that it can be cloned, compared and hashed."""
 
     config: BrokerConfig
     life: int
@@ -97,23 +97,23 @@ class Node:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """The inverse of `encode`."""
+        """Make a broker machine from the bytes that `encode` returned."""
         return cls(_decoder.decode(data))
 
     def encode(self) -> bytes:
-        """Canonical bytes: equal states, equal bytes."""
+        """The state of a broker machine as canonical bytes: equal states, equal bytes."""
         return _encoder.encode(self.state)
 
     def clone(self) -> Self:
-        """An independent copy."""
+        """An independent copy of a broker machine."""
         return self.decode(self.encode())
 
     def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding, 16 bytes."""
+        """A hash of the broker machine's state, 16 bytes."""
         return blake2b(self.encode(), digest_size=16).digest()
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Take one event and return what is to be done, in order."""
+        """Let the broker handle one event; returns the effects to perform, in order."""
         state = self.state
         turn = Turn(now, state.ids, state.config, state.broker.incarnation)
         if shutdown.ignores(state.broker, event):
@@ -251,7 +251,7 @@ class Node:
             brokers.on_isr_answer(turn, state.broker, request, answers[0])
 
     def _on_session(self, turn: Turn, event: ZkState) -> None:
-        """The ZooKeeper session begins, is disconnected, is connected again, or has expired."""
+        """React to the ZooKeeper session: it begins, is disconnected, is connected again, or has expired."""
         state = self.state
         match event.state:
             case "connected":

@@ -1,4 +1,4 @@
-"""Performing a list of effects where a log directory may fail: the same rule in the simulator and in a real process.
+"""Performing a machine's effects where a log directory may fail: one rule for the simulator and for real processes.
 
 A failure concerns one directory; the others go on (KIP-112, R-290, R-291). After it these effects of the list are skipped: every
 effect on that directory; every note about a replica in it, which would state what did not happen; and every `Send`, which may be
@@ -47,6 +47,6 @@ def _is_left_out(effect: AnyEffect, failed: dict[int, str], withheld: set[TopicP
 
 
 def _withhold(effect: AnyEffect, withheld: set[TopicPartition]) -> None:
-    """Skip notes about this replica too: if its creation failed, no directory lists it."""
+    # Skip notes about this replica too: if its creation failed, no directory lists it.
     if isinstance(effect, OnReplica):
         withheld.add(effect.tp)

@@ -16,21 +16,21 @@ _LAST_OFFSET_DELTA = slice(23, 27)
 
 
 def count(values: Values) -> int:
-    """The number of offsets that these records take; a sealed batch must have at least its HEADER_BYTES."""
+    """The number of offsets that a batch's values take; a batch in bytes must have at least its HEADER_BYTES."""
     if isinstance(values, bytes):
         return int.from_bytes(values[_LAST_OFFSET_DELTA], "big", signed=True) + 1
     return len(values)
 
 
 def size(values: Values) -> int:
-    """The size of a sealed batch in bytes, as its header says; the number of characters of values in the clear."""
+    """The size of a batch: bytes as its header says; for values kept as text the number of characters."""
     if isinstance(values, bytes):
         return _LENGTH_FROM + int.from_bytes(values[_LENGTH], "big", signed=True)
     return sum(map(len, values))
 
 
 def in_the_clear(values: Values) -> tuple[str, ...]:
-    """The values in the clear. TypeError for a sealed batch: only the consumer opens one."""
+    """The values of a batch kept as text. TypeError for a batch of bytes: only the consumer opens one."""
     if isinstance(values, bytes):
-        raise TypeError("expected values in the clear, not a sealed batch")
+        raise TypeError("expected values as text, not the bytes of a record batch")
     return values

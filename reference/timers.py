@@ -10,7 +10,7 @@ from reference.types import BrokerId, TopicPartition
 
 
 class Timer(StrEnum):
-    """The kinds of timers."""
+    """The kinds of timers of a broker, such as the check for lagging followers or the next heartbeat."""
 
     FETCH = "fetch"  # of a partition: its follower fetches again
     PARK = "park"  # the earliest deadline of a parked request
@@ -30,11 +30,11 @@ class Timer(StrEnum):
 
 
 def name_of(timer: Timer, about: BrokerId | TopicPartition | None = None) -> str:
-    """The text of a timer."""
+    """The name of a timer: its kind, then after a colon what it is about."""
     return str(timer) if about is None else f"{timer}:{about}"
 
 
 def timer_named(name: str) -> tuple[Timer, str]:
-    """The kind of a timer, and what it is about ("" where it is about nothing). ValueError for a text that is no timer's."""
+    """Split a timer's name into its kind and what it is about ("" if about nothing). ValueError for no timer's name."""
     kind, _, about = name.partition(":")
     return Timer(kind), about

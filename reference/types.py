@@ -43,10 +43,10 @@ def topic_partition(topic: str, index: int) -> TopicPartition:
 
 
 def topic_of(tp: TopicPartition) -> str:
-    """The topic in a partition name; topics may contain hyphens."""
+    """The topic in a partition name: "orders" in "orders-0"; topics may contain hyphens."""
     return tp.rpartition("-")[0]
 
 
 def index_of(tp: TopicPartition) -> int:
-    """The index in a partition name."""
+    """The partition's index in a partition name: 0 in "orders-0"."""
     return int(tp.rpartition("-")[2])

@@ -1,4 +1,4 @@
-"""The anomalies of a page: which are shown in full, and for each the rows, the story and the picture that explain it.
+"""The anomalies of a run's page: which are shown in full, and the rows, account and picture that explain each.
 
 A failed run has hundreds of anomalies of a few kinds. Every kind is counted and a few examples of each are shown, from different
 partitions first. Of several examples about the same offset only the first has the story.
@@ -29,7 +29,7 @@ _OFFSET = re.compile(r"\boffset (\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRow:
-    """One kind of anomaly: the claim of its checker, the number found, and the examples shown."""
+    """One kind of anomaly on a run's page: the claim of its checker, the number found, and the examples shown."""
 
     kind: str
     checker: str
@@ -40,7 +40,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyView:
-    """One anomaly with what a reader needs to believe and to understand it."""
+    """One anomaly on a run's page, with what a reader needs to believe and to understand it."""
 
     number: int
     anomaly: Anomaly
@@ -55,7 +55,7 @@ class AnomalyView:
 
 
 def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
-    """Return the kinds in the order of the registry, most important first, and the examples to show in full."""
+    """Return the kinds of anomalies, most important first as in the registry, and the examples to show in full."""
     claims = {checker.name: checker.claim for checker in ALL}
     order = {name: number for number, name in enumerate(claims)}
     by_kind: dict[tuple[str, str], list[Anomaly]] = {}
@@ -72,7 +72,7 @@ def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]
 
 
 def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story."""
+    # Choose the first anomaly of each partition before the second of any: ten losses in one partition have the same story.
     nth: Counter[str] = Counter()
     ranked = []
     for anomaly in found:
@@ -84,7 +84,7 @@ def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
 def views_of(
     history: History, shown: Sequence[Anomaly], tracks: Sequence[PartitionTrack], end_ns: int
 ) -> tuple[AnomalyView, ...]:
-    """The examples in full. Of several about one offset only the first has the story."""
+    """The anomalies to show in full. Of several about one offset only the first has the account of that offset."""
     views: list[AnomalyView] = []
     told: dict[Place, int] = {}
     kinds: set[str] = set()
@@ -104,7 +104,7 @@ def views_of(
 
 
 def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int) -> AnomalyView:
-    """The view without its story and its scale."""
+    # The view without its story and its scale.
     track = next((track for track in tracks if track.key == anomaly.key), None)
     place = _place(history, anomaly, track)
     if track is None and place is not None:
@@ -132,7 +132,7 @@ def _story(history: History, view: AnomalyView) -> tuple[Line, ...]:
 
 
 def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
-    """The time span of the witnesses with a margin."""
+    """The time span to draw around an anomaly: from its first witness to its last, with a margin."""
     if not witnesses:
         return None
     times = [line.time_ns for line in witnesses]
@@ -140,7 +140,7 @@ def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
 
 
 def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
-    """Cut a long story in its middle. The first and last lines stay, and so do the witnesses."""
+    """Shorten the account of an anomaly in its middle; the first and last lines stay, and so do its witnesses."""
     if len(story) <= STORY_MAX:
         return story
     head, tail = STORY_MAX * 2 // 3, STORY_MAX // 3
@@ -153,7 +153,7 @@ def _line(row: Operation | ClusterEvent) -> Line:
 
 
 def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
-    """The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses."""
+    # The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses.
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
         return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
@@ -165,7 +165,7 @@ def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> 
 
 
 def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
-    """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
+    # The story of an anomaly without an offset: its witnesses and the control events shortly before and between them.
     times = [line.time_ns for line in view.witnesses]
     first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
     pointed = frozenset(view.anomaly.witness)

@@ -1,4 +1,4 @@
-"""Calls: an invocation and its completion as one value with a start, an end and a latency.
+"""Client calls for the figures: an invocation and its completion as one value with a start, an end and a latency.
 
 A call without an answer has the type `info` and stays open to the end of the run, because its outcome is unknown.
 """
@@ -12,7 +12,7 @@ from history.op import OpType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One attempt of a client. `records` counts what a produce carried or a poll returned."""
+    """One client operation, from invocation to completion. `records` counts what a produce carried or a poll returned."""
 
     index: int  # of the invocation
     completed: int | None  # index of the completion
@@ -30,12 +30,12 @@ class Call:
 
     @property
     def latency_ns(self) -> int | None:
-        """From the invocation to the completion; None for a call without an answer."""
+        """The time from a client's invocation to its completion; None for a call without an answer."""
         return None if self.end_ns is None else self.end_ns - self.start_ns
 
 
 def calls_of(attempts: Iterable[Attempt]) -> tuple[Call, ...]:
-    """The calls of `History.attempts`, in the same order."""
+    """The client calls of a history, in the order of its operations."""
     return tuple(_call(attempt) for attempt in attempts)
 
 

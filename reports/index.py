@@ -1,10 +1,11 @@
 """The data of a campaign's index page: one row for each run, totals, anomalies by kind of fault, faults begun and acted.
 
-Rows are made from stored verdicts and manifests alone, so an index of ten thousand runs needs no history.
+Rows are made from stored verdicts and manifests alone, so an index of ten thousand runs needs no history. They are read once and
+counted; the page lists all failures, but of the other runs only the first `PASSED_SHOWN`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -12,9 +13,11 @@ from msgspec import Struct
 from checkers.verdict import Validity
 from history.manifest import FaultCount
 
+PASSED_SHOWN = 1000  # valid and live runs that a page lists
+
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """One run of a campaign. `validity` is None if the harness failed; `error` then holds the reason."""
+    """One run on a campaign's index page. `validity` is None if the harness failed; `error` then holds the reason."""
 
     name: str
     seed: int | None
@@ -35,7 +38,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 class GoalRow(Struct, frozen=True, kw_only=True):
-    """How often all runs together reached a goal. `wanted` marks the goals that the campaign had to reach."""
+    """How often all runs of a campaign together reached a goal. `wanted` marks the goals that it had to reach."""
 
     name: str
     count: int
@@ -44,7 +47,7 @@ class GoalRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTotal:
-    """One kind of fault over all runs."""
+    """One kind of fault, counted over all runs of a campaign."""
 
     kind: str
     runs: int
@@ -57,27 +60,47 @@ class FaultTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPage:
-    """The view model of the index page."""
+    """The view model of a campaign's index page."""
 
     title: str
     repeat: str
     rows: tuple[RunRow, ...]
+    left_out: int  # valid and live runs that are not among the rows
     totals: tuple[tuple[str, str], ...]
     anomalies: tuple[tuple[str, int, int], ...]  # kind, runs, anomalies
     faults: tuple[FaultTotal, ...]
     goals: tuple[GoalRow, ...]
 
 
-def campaign_of(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> CampaignPage:
-    """Make the index page of many runs, worst runs first."""
-    anomalies = _anomalies(rows)
+class Shown:
+    """Choose the runs that a page lists: all failures, and the first `PASSED_SHOWN` that passed."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._passed = 0
+
+    def of(self, rows: Iterable[RunRow]) -> Iterator[RunRow]:
+        """The rows that are listed, in their order; the others are counted."""
+        for row in rows:
+            self._passed += (passed := row.validity is Validity.VALID and row.live is not False)
+            if passed and self._passed > PASSED_SHOWN:
+                self.left_out += 1
+            else:
+                yield row
+
+
+def campaign_of(rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> CampaignPage:
+    """Make the index page of many runs, worst runs first. The rows are read once."""
+    sums, shown = _Sums(), Shown()
+    listed = sorted(shown.of(map(sums.add, rows)), key=_worst_first)
     return CampaignPage(
         title=title,
         repeat=repeat,
-        rows=tuple(sorted(rows, key=_worst_first)),
-        totals=_totals(rows),
-        anomalies=anomalies,
-        faults=_faults(rows, [kind for kind, _, _ in anomalies]),
+        rows=tuple(listed),
+        left_out=shown.left_out,
+        totals=sums.totals(),
+        anomalies=tuple((kind, sums.found_in[kind], sums.found[kind]) for kind in sorted(sums.found)),
+        faults=sums.faults(),
         goals=tuple(goals),
     )
 
@@ -87,49 +110,68 @@ def _worst_first(row: RunRow) -> tuple[int, bool, str, int, str]:
     return (-severity, row.live is not False, row.protocol, -1 if row.seed is None else row.seed, row.name)
 
 
-def _totals(rows: Sequence[RunRow]) -> tuple[tuple[str, str], ...]:
-    validity = Counter(row.validity for row in rows)
-    played, wall = sum(row.sim_seconds for row in rows), sum(row.wall_seconds for row in rows)
-    return (
-        ("runs", str(len(rows))),
-        ("valid", str(validity[Validity.VALID])),
-        ("invalid", str(validity[Validity.INVALID])),
-        ("unknown", str(validity[Validity.UNKNOWN])),
-        ("harness failed", str(validity[None])),
-        ("not live", str(sum(row.live is False for row in rows))),
-        ("excused losses", str(sum(row.excused for row in rows))),
-        ("acknowledged", str(sum(row.acked for row in rows))),
-        ("leader changes", str(sum(row.leader_changes for row in rows))),
-        ("total length of runs", f"{played:.0f} s"),
-        ("run seconds per worker second", f"{played / wall:.1f} s" if wall else "none"),
-    )
+class _Sums:
+    """The numbers of all runs."""
 
+    def __init__(self) -> None:
+        self.found: Counter[str] = Counter()  # anomalies, by kind
+        self.found_in: Counter[str] = Counter()  # runs, by kind of anomaly
+        self._validity: Counter[Validity | None] = Counter()
+        self._numbers: Counter[str] = Counter()
+        self._played = self._wall = 0.0
+        self._faults: dict[str, Counter[str]] = {}  # by kind of fault: runs, begun, acted, ...
+        self._together: Counter[tuple[str, str]] = Counter()  # runs, by kinds of fault that acted and anomaly
 
-def _anomalies(rows: Sequence[RunRow]) -> tuple[tuple[str, int, int], ...]:
-    runs: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    for row in rows:
+    def add(self, row: RunRow) -> RunRow:
+        """Count a run; return it."""
+        self._validity[row.validity] += 1
+        self._numbers["not live"] += row.live is False
+        self._numbers["excused losses"] += row.excused
+        self._numbers["acknowledged"] += row.acked
+        self._numbers["leader changes"] += row.leader_changes
+        self._played += row.sim_seconds
+        self._wall += row.wall_seconds
         for kind, count in row.anomalies:
-            runs[kind] += 1
-            counts[kind] += count
-    return tuple((kind, runs[kind], counts[kind]) for kind in sorted(runs))
+            self.found_in[kind] += 1
+            self.found[kind] += count
+        for fault in row.faults:
+            self._add_fault(row, fault)
+        return row
 
+    def _add_fault(self, row: RunRow, fault: FaultCount) -> None:
+        counts = self._faults.setdefault(fault.kind, Counter())
+        if not fault.begun:
+            return
+        counts.update({"runs": 1, "begun": fault.begun, "acted": fault.acted})
+        if fault.acted:
+            counts.update({"runs_acted": 1, "invalid": int(row.validity is Validity.INVALID)})
+            self._together.update((fault.kind, anomaly) for anomaly, _ in row.anomalies)
 
-def _faults(rows: Sequence[RunRow], kinds: Sequence[str]) -> tuple[FaultTotal, ...]:
-    totals = []
-    for kind in sorted({fault.kind for row in rows for fault in row.faults}):
-        own = [(row, fault) for row in rows for fault in row.faults if fault.kind == kind and fault.begun]
-        acted = [row for row, fault in own if fault.acted]
-        together = Counter(anomaly for row in acted for anomaly, _ in row.anomalies)
-        totals.append(
+    def totals(self) -> tuple[tuple[str, str], ...]:
+        """The numbers of the page's head, with their names."""
+        names = ("not live", "excused losses", "acknowledged", "leader changes")
+        return (
+            ("runs", str(self._validity.total())),
+            ("valid", str(self._validity[Validity.VALID])),
+            ("invalid", str(self._validity[Validity.INVALID])),
+            ("unknown", str(self._validity[Validity.UNKNOWN])),
+            ("harness failed", str(self._validity[None])),
+            *((name, str(self._numbers[name])) for name in names),
+            ("total length of runs", f"{self._played:.0f} s"),
+            ("run seconds per worker second", f"{self._played / self._wall:.1f} s" if self._wall else "none"),
+        )
+
+    def faults(self) -> tuple[FaultTotal, ...]:
+        """Each kind of fault over all runs."""
+        return tuple(
             FaultTotal(
                 kind=kind,
-                runs=len(own),
-                begun=sum(fault.begun for _, fault in own),
-                acted=sum(fault.acted for _, fault in own),
-                runs_acted=len(acted),
-                invalid=sum(row.validity is Validity.INVALID for row in acted),
-                anomalies=tuple(together[kind] for kind in kinds),
+                runs=counts["runs"],
+                begun=counts["begun"],
+                acted=counts["acted"],
+                runs_acted=counts["runs_acted"],
+                invalid=counts["invalid"],
+                anomalies=tuple(self._together[kind, anomaly] for anomaly in sorted(self.found)),
             )
+            for kind, counts in sorted(self._faults.items())
         )
-    return tuple(totals)

@@ -47,7 +47,7 @@ def partition_figure(
     brokers: Sequence[str],
     pointers: Sequence[Pointer] = (),
 ) -> str:
-    """Draw the figure. `brokers` fixes the colour of each replica, so that it is the same in every figure."""
+    """Draw the figure of one partition's replicas over time. `brokers` fixes the colour of each replica in all figures."""
     colours = {node: f"r{brokers.index(node) % 8}" if node in brokers else "r7" for node in (r.node for r in track.replicas)}
     lanes_top = _TOP + strip_height(behind)
     lanes_end = lanes_top + _LANE * len(track.replicas)

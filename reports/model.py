@@ -1,4 +1,4 @@
-"""The view model of a run's page: what it shows, in which order and how much, made from a history and its verdict.
+"""The view model of a run's page: what it shows and in which order, made from a history and its verdict.
 
 This module knows neither HTML nor SVG and does not judge: the verdict is given. Bounds keep a page small, and the page states how
 many items a bound left out. No clock and no wall-clock duration is used, so a replayed run has the same page.
@@ -29,7 +29,7 @@ LOG_MAX = 1200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Banner:
-    """The verdict in words. `tone` is valid | unknown | invalid | not-live."""
+    """The verdict at the top of a run's page. `tone` is valid | unknown | invalid | not-live."""
 
     verdict: str
     live: str
@@ -39,7 +39,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One number of the summary."""
+    """One number in the summary on a run's page."""
 
     name: str
     value: str
@@ -64,7 +64,7 @@ class CallStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRow:
-    """One kind of fault: how often it was begun, how often it took effect, and for how long it was in force in total."""
+    """One kind of fault on a run's page: how often begun, how often it took effect, and how long it was active in total."""
 
     kind: str
     category: str
@@ -75,7 +75,7 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcusedView:
-    """Excused losses at consecutive offsets, and the wound (destroyed bytes) that excuses them; None if no row of it exists."""
+    """Excused losses at consecutive offsets, and the fault that destroyed the bytes; None if no row of it exists."""
 
     key: str
     first: int
@@ -234,7 +234,7 @@ def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
 
 
 def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
-    """The counts of the manifest, and of the events where the manifest has none."""
+    # The counts of the manifest, and of the events where the manifest has none.
     counts = {count.kind: (count.begun, count.acted) for count in manifest.faults}
     for kind in sorted({window.kind for window in windows} - counts.keys()):
         own = [window for window in windows if window.kind == kind]
@@ -249,7 +249,7 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
 
 
 def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
-    """Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive."""
+    # Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive.
     stretches: list[list[ExcusedLoss]] = []
     for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
         last = stretches[-1][-1] if stretches else None

@@ -14,7 +14,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTrack:
-    """One broker. Spans are (start_ns, end_ns); spans as controller begin with the controller epoch."""
+    """The states of one broker over time, as spans (start_ns, end_ns); spans as controller begin with the controller epoch."""
 
     node: str
     down: tuple[Span, ...]
@@ -70,7 +70,7 @@ class _Node:
 
 
 def nodes_of(events: Iterable[ClusterEvent], brokers: Sequence[str], end_ns: int) -> tuple[NodeTrack, ...]:
-    """One track for each broker of the manifest, in its order. Spans that are still open end at `end_ns`."""
+    """The states over time of each broker, in the manifest's order. Spans that are still open end at `end_ns`."""
     nodes = {broker: _Node() for broker in brokers}
     for event in events:
         if event.node in nodes and event.partition is None:

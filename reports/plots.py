@@ -1,4 +1,4 @@
-"""Latency and throughput over time, with the fault windows behind them: one pair of plots for each kind of call.
+"""Figures of latency and throughput over time, with the faults shaded behind them; one pair for each kind of call.
 
 Latency has a logarithmic axis over whole decades. Each pixel with a call gets a dot; lines show the median and the 99th
 percentile of each time bucket. Throughput counts completions.
@@ -39,7 +39,7 @@ _OUTCOMES = (OpType.OK, OpType.FAIL, OpType.INFO)
 
 
 def bucket_ns(span_ns: int) -> int:
-    """A round bucket size (at least 100 ms) that splits the span into at most 100 buckets."""
+    """A round bucket size (at least 100 ms) that splits the time span of a plot into at most 100 buckets."""
     size = NS_PER_S // 10
     for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000):
         size = NS_PER_S // 10 * factor
@@ -49,7 +49,7 @@ def bucket_ns(span_ns: int) -> int:
 
 
 def call_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, what: str) -> str:
-    """Draw latency above and throughput below for calls of one kind; `what` names the kind."""
+    """Draw latency above and throughput below for client calls of one kind; `what` names the kind."""
     top = _TOP + strip_height(behind) + 16  # px for the text above the axis
     rate_top = top + _LATENCY + _GAP
     bottom = rate_top + _RATE
@@ -85,7 +85,7 @@ def _latency(calls: Sequence[Call], scale: TimeScale, top: int) -> str:
 
 
 def quantile_points(calls: Sequence[Call], scale: TimeScale, per_mille: int) -> list[tuple[int, int | None]]:
-    """For each bucket: its pixel column and the quantile of its acknowledged latencies (ns; None without a call)."""
+    """For each time bucket: its pixel column and the quantile of its acknowledged latencies (ns; None without a call)."""
     size = bucket_ns(scale.end_ns - scale.start_ns)
     buckets: dict[int, list[int]] = {}
     for call in calls:

@@ -1,10 +1,10 @@
-"""HTML pages: render the view models of `model` and `index`, draw the figures, and return one self-contained string.
+"""Renders HTML pages of runs and campaigns: fills the templates and draws the figures into one self-contained string.
 
 Autoescape is on, undefined names are errors, styles and figures are inline, nothing is fetched and no clock is read. The same
 view model gives the same bytes.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from markupsafe import Markup
 
 from checkers.verdict import Verdict
 from history.history import History
+from reports.analytics import AnalyticsPage, DiffPage, side_words
 from reports.anomalies import AnomalyView
 from reports.index import CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.model import VALUES_MAX, RunPage, page_of
 from reports.plots import call_figure
-from reports.svg import Pointer, seconds
+from reports.svg import Pointer, latency_words, seconds
 from reports.timeline import nodes_figure, timeline_figure
 from reports.windows import CATEGORIES
 
@@ -28,13 +29,13 @@ def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> s
     return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
 
 
-def campaign_html(rows: Sequence[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
-    """Render the index page of many runs."""
+def campaign_html(rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
+    """Render the index page of a campaign."""
     return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals))
 
 
 def render_run(page: RunPage) -> str:
-    """Render the view model of a run."""
+    """Render the page of a run from its view model."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
     excused = {view.key for view in page.excused}
@@ -63,19 +64,29 @@ def render_run(page: RunPage) -> str:
 
 
 def render_campaign(page: CampaignPage) -> str:
-    """Render the view model of a campaign."""
+    """Render the index page of a campaign from its view model."""
     return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
 
 
+def render_analytics(page: AnalyticsPage) -> str:
+    """Render the view model of answers about a dataset."""
+    return _environment().get_template("analytics.html.j2").render(page=page, css=_css())
+
+
+def render_diff(page: DiffPage) -> str:
+    """Render the view model of two campaigns side by side."""
+    return _environment().get_template("diff.html.j2").render(page=page, css=_css())
+
+
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
-    """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
+    # Which part of the page says more about a partition; "" for one without anomalies and excused losses.
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
 
 
 def _flags(page: RunPage) -> list[Pointer]:
-    """The time at which each anomaly became apparent: that of its last witness."""
+    """The time to mark for each anomaly in a figure: that of its last witness."""
     return [
         Pointer(time_ns=max(line.time_ns for line in view.witnesses), words=f"anomaly {view.number}, {view.anomaly.kind}")
         for view in page.anomalies
@@ -100,6 +111,7 @@ def _environment() -> Environment:
     environment.filters["seconds"] = seconds
     environment.filters["latency"] = latency_words
     environment.filters["counted"] = counted
+    environment.filters["side"] = side_words
     return environment
 
 
@@ -109,16 +121,5 @@ def _css() -> Markup:
 
 
 def counted(number: int, noun: str) -> str:
-    """ "1 leader change", "2 leader changes"."""
+    """Format a number with its noun: "1 leader change", "2 leader changes"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def latency_words(latency_ns: int | None) -> str:
-    """Format a duration: "0.7 ms", "48 ms", "1.25 s"."""
-    if latency_ns is None:
-        return "none"
-    if latency_ns < 10_000_000:
-        return f"{latency_ns // 1_000_000}.{latency_ns // 100_000 % 10} ms"
-    if latency_ns < 1_000_000_000:
-        return f"{latency_ns // 1_000_000} ms"
-    return f"{seconds(latency_ns, 2)} s"

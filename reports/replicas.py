@@ -17,7 +17,7 @@ Point = tuple[int, int | None]  # time in ns; an offset, or None without a repli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpan:
-    """A node in one role under one leader epoch (None: unknown to the node)."""
+    """The time in which a replica had one role under one leader epoch (None: unknown to the node)."""
 
     role: Role
     leader_epoch: int | None
@@ -27,7 +27,7 @@ class RoleSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A truncation, wound (destroyed bytes) or deletion of the replica."""
+    """A truncation, a loss of bytes by a fault, or a deletion of the replica, to be marked in the figure."""
 
     kind: Literal["truncate", "wound", "deleted"]
     time_ns: int
@@ -37,7 +37,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTrack:
-    """One replica. `in_isr` are spans (start_ns, end_ns)."""
+    """The states of one replica over time. `in_isr` are spans (start_ns, end_ns)."""
 
     node: str
     leo: tuple[Point, ...]
@@ -49,7 +49,7 @@ class ReplicaTrack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTrack:
-    """One partition. `leader_changes` and `isr_changes` count the changes in ZooKeeper."""
+    """The replicas of one partition over time. `leader_changes` and `isr_changes` count the changes in ZooKeeper."""
 
     topic: str
     partition: int
@@ -66,7 +66,7 @@ class PartitionTrack:
 
 @dataclass(slots=True)
 class _Replica:
-    """The track of one replica while the events are read."""
+    """The states of one replica over time, collected while the events of a run are read."""
 
     node: str
     leo: list[Point] = field(default_factory=list)
@@ -99,7 +99,7 @@ class _Replica:
             self.isr_since = None
 
     def handle(self, event: ClusterEvent) -> None:
-        """Process an event of this node on this partition."""
+        """Apply an event of this broker on this partition to the replica's states over time."""
         now = event.time_ns
         leo = event.leo
         match event.kind:
@@ -171,7 +171,7 @@ class _Partition:
 
 
 def tracks_of(events: Iterable[ClusterEvent], assignments: Sequence[Assignment], end_ns: int) -> tuple[PartitionTrack, ...]:
-    """One track for each partition, sorted by topic and number; replicas in the order of the assignment."""
+    """The replicas' states over time for each partition, sorted by topic and number."""
     partitions = {(a.topic, a.partition): _Partition({node: _Replica(node) for node in a.replicas}) for a in assignments}
     for event in events:
         if event.topic is None or event.partition is None:

@@ -62,7 +62,7 @@ _BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED}) | _EN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One row as a line of a log. `where` is a partition or ""; `witness` marks the witnesses of an anomaly."""
+    """One row of a history as a line of a log. `where` is a partition or ""; `witness` marks the proof of an anomaly."""
 
     index: int
     time_ns: int
@@ -74,17 +74,17 @@ class Line:
 
 
 def is_control(event: ClusterEvent) -> bool:
-    """Whether an event helps to explain a run: an election, an ISR change, a start or stop, a truncation, a wound, a fault."""
+    """Whether an event helps to explain a run: an election, an ISR change, a start or stop, a truncation, a fault."""
     return event.kind not in _BULK
 
 
 def partition_key(row: Operation | ClusterEvent) -> str:
-    """ "orders-0", or "" for a row without a partition."""
+    """The partition of a row as "orders-0"; "" for a row without a partition."""
     return "" if row.topic is None or row.partition is None else f"{row.topic}-{row.partition}"
 
 
 def operation_line(row: Operation, *, witness: bool = False) -> Line:
-    """Format an operation as a line."""
+    """Format a client operation as a line of the log."""
     return Line(
         index=row.index,
         time_ns=row.time_ns,
@@ -97,7 +97,7 @@ def operation_line(row: Operation, *, witness: bool = False) -> Line:
 
 
 def event_line(row: ClusterEvent, *, witness: bool = False) -> Line:
-    """Format a cluster event as a line."""
+    """Format a cluster event as a line of the log."""
     return Line(
         index=row.index,
         time_ns=row.time_ns,
@@ -110,7 +110,7 @@ def event_line(row: ClusterEvent, *, witness: bool = False) -> Line:
 
 
 def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
-    """Join neighbouring lines with the same words and time of several nodes into one line that names the nodes."""
+    """Join neighbouring log lines with the same words and time of several nodes into one line that names the nodes."""
     out: list[Line] = []
     for line in lines:
         last = out[-1] if out else None
@@ -169,7 +169,6 @@ def _names(nodes: tuple[str, ...] | None) -> str:
 
 
 def _event_words(row: ClusterEvent) -> str:
-    """One sentence for an event. Three tables by theme hold the sentences."""
     return _node_words(row) or _state_words(row) or _replica_words(row) or _harness_words(row)
 
 

@@ -1,4 +1,4 @@
-"""The life of one offset: the appends at it, the HWs that passed it, the truncations that removed it, and the answers to clients.
+"""What happened to one offset: the appends at it, the HWs that passed it, the truncations, and the answers to clients.
 
 The story explains a loss. It uses the evidence rows of the nodes; without them it holds only the operations of clients.
 """
@@ -19,7 +19,7 @@ _OF_THE_NODE = frozenset({EventKind.NODE_STARTED, EventKind.NODE_STOPPED, EventK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One offset of one partition."""
+    """One offset of one partition, of which the page tells what happened to it."""
 
     topic: str
     partition: int
@@ -27,13 +27,13 @@ class Place:
 
     @property
     def words(self) -> str:
-        """ "orders-0, offset 17"."""
+        """The offset in words: "orders-0, offset 17"."""
         return f"{self.topic}-{self.partition}, offset {self.offset}"
 
 
 @dataclass(slots=True)
 class _Copies:
-    """The nodes that hold the offset, and those whose HW covers it, while the events are read in order."""
+    """The brokers that hold the record at one offset, and those whose HW covers it, while events are read in order."""
 
     offset: int
     births: list[int] = field(default_factory=list)  # indices of appends at times when no node held the offset
@@ -41,7 +41,7 @@ class _Copies:
     covered: set[str] = field(default_factory=set)
 
     def changed_by(self, event: ClusterEvent) -> bool:
-        """Whether this event of the partition changed the state of the offset."""
+        """Whether this event changed which brokers hold the record at the offset, or whose HW covers it."""
         node = event.node or ""
         match event.kind:
             case EventKind.APPEND if event.offset == self.offset:
@@ -71,7 +71,7 @@ class _Copies:
 
 
 def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> tuple[Line, ...]:
-    """The lines about the place, the witnesses, and the elections and stops between them.
+    """The lines that tell what happened to one offset: its rows, the witnesses, and the elections and stops between them.
 
     An offset may be written, lost and written again. The story covers the generation of the first witness: it begins with the
     first append of this generation and ends soon after the last witness.
@@ -98,7 +98,7 @@ def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> 
 
 
 def witness_rows(history: History, index: int, offset: int | None) -> tuple[Operation | ClusterEvent, ...]:
-    """The rows to show under an index. Of an operation with three or more records, those at the offset, else first and last."""
+    """The rows of an anomaly's witness to show: of an operation with many records those at the offset, else first and last."""
     rows = history.row(index)
     if rows is None:
         return ()
@@ -110,7 +110,7 @@ def witness_rows(history: History, index: int, offset: int | None) -> tuple[Oper
 
 
 def _speaks_of(row: Operation, place: Place) -> bool:
-    """Whether a client was told of the record at this place."""
+    """Whether an operation told a client of the record at this offset."""
     return row.type is OpType.OK and row.offset == place.offset and row.f != "latest" and _same_partition(row, place)
 
 
@@ -119,7 +119,7 @@ def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
 
 
 def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
-    """The state before the first line, then every election of the partition, and every start and stop of its replicas."""
+    # The state before the first line, then every election of the partition, and every start and stop of its replicas.
     # The writer of a partition's state need not hold a replica: the controller writes it too.
     replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
     found: list[ClusterEvent] = []

@@ -1,4 +1,4 @@
-"""SVG as strings: the elements shared by all figures. Pure, whole pixels, the same string for the same input.
+"""SVG elements as strings, shared by all figures. Pure, whole pixels, the same string for the same input.
 
 Colours are classes that `static/report.css` defines, so that figures follow the page into dark mode and print.
 """
@@ -20,7 +20,7 @@ _STRIP = 4  # px of one row of fault bars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeScale:
-    """Nanoseconds to pixels. Times outside are drawn at the edge."""
+    """Converts nanoseconds to pixels. Times outside of the scale are drawn at the edge."""
 
     start_ns: int
     end_ns: int
@@ -31,13 +31,13 @@ class TimeScale:
         return LEFT + min(max((time_ns - self.start_ns) * PLOT // span, 0), PLOT)
 
     def shows(self, start_ns: int, end_ns: int) -> bool:
-        """Whether a span overlaps the visible time."""
+        """Whether a time span overlaps the visible time of the figure."""
         return start_ns <= self.end_ns and end_ns >= self.start_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backdrop:
-    """The fault windows and milestones behind every figure over time."""
+    """The fault windows (from begin to end of each fault) and milestones drawn behind every figure over time."""
 
     windows: tuple[FaultWindow, ...]
     milestones: tuple[tuple[int, str], ...]  # time in ns, words
@@ -52,15 +52,26 @@ class Pointer:
 
 
 def seconds(time_ns: int, digits: int = 3) -> str:
-    """ "12.345": truncated, by integer arithmetic."""
+    """Format a time in seconds, "12.345": truncated, by integer arithmetic."""
     sign = "-" if time_ns < 0 else ""
     units = abs(time_ns) // 10 ** (9 - digits)
     whole, part = divmod(units, 10**digits)
     return f"{sign}{whole}.{part:0{digits}d}" if digits else f"{sign}{whole}"
 
 
+def latency_words(latency_ns: int | None) -> str:
+    """Format a duration: "0.7 ms", "48 ms", "1.25 s"."""
+    if latency_ns is None:
+        return "none"
+    if latency_ns < 10_000_000:
+        return f"{latency_ns // 1_000_000}.{latency_ns // 100_000 % 10} ms"
+    if latency_ns < 1_000_000_000:
+        return f"{latency_ns // 1_000_000} ms"
+    return f"{seconds(latency_ns, 2)} s"
+
+
 def from_to(start_ns: int, end_ns: int) -> str:
-    """ "1.200 to 3.450 s"."""
+    """Format a time span: "1.200 to 3.450 s"."""
     return f"{seconds(start_ns)} to {seconds(end_ns)} s"
 
 
@@ -95,7 +106,7 @@ def path(d: str, *, css: str, title: str = "") -> str:
 
 
 def nice_ticks(low: int, high: int, most: int) -> list[int]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) within low..high, at most `most` of them."""
+    """Round numbers for an axis (1, 2 or 5 times a power of ten apart) within low..high, at most `most` of them."""
     step = next(step for step in _steps() if high // step - -(-low // step) + 1 <= most)
     first = -(-low // step) * step
     return list(range(first, high + 1, step))
@@ -109,7 +120,7 @@ def _steps() -> Iterator[int]:
 
 
 def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
-    """Grid lines with their seconds below."""
+    """Draw the grid lines of the time axis with their seconds below."""
     ticks = nice_ticks(scale.start_ns, scale.end_ns, 12)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else NS_PER_S
     digits = next((d for d in range(9) if step % 10 ** (9 - d) == 0), 9)
@@ -119,7 +130,7 @@ def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
 
 
 def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
-    """Grey where any fault was in force, and dashed lines where the cluster was healed and the final reads began."""
+    """Shade the figure where any fault was active; dashed lines where all faults had ended and the final reads began."""
     held = [(scale.x(w.start_ns), scale.x(w.end_ns)) for w in behind.windows if scale.shows(w.start_ns, w.end_ns)]
     parts = [path(runs(held, top, bottom - top), css="shade")]
     for time_ns, words in behind.milestones:
@@ -129,19 +140,19 @@ def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
 
 
 def point(scale: TimeScale, pointers: Iterable[Pointer], top: int, bottom: int) -> str:
-    """A red vertical line at the time of each pointer."""
+    """Draw a red vertical line at each time at which a witness of an anomaly was recorded."""
     return "".join(
         path(f"M{scale.x(p.time_ns)} {top}V{bottom}", css="pointer", title=f"{seconds(p.time_ns)} s: {p.words}") for p in pointers
     )
 
 
 def strip_height(behind: Backdrop) -> int:
-    """The height in px that `strip` takes."""
+    """The height in px that the bars of `strip` take."""
     return _STRIP * len({window.category for window in behind.windows}) + 2
 
 
 def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
-    """A thin bar for each fault window, one row for each category of faults."""
+    """Draw a thin bar for each fault from begin to end, one row for each category of faults."""
     rows = [category for category in CATEGORIES if any(window.category == category for window in behind.windows)]
     return "".join(
         rect(
@@ -158,14 +169,14 @@ def strip(scale: TimeScale, behind: Backdrop, top: int) -> str:
 
 
 def window_words(window: FaultWindow) -> str:
-    """Describe one fault window in a line."""
+    """Describe one fault, its time and effect in a line."""
     nodes = ", ".join(window.nodes)
     of = f" on {nodes}" if nodes else ""
     return f"{window.id}: {window.kind}{of}, {from_to(window.start_ns, window.end_ns)}, acted {window.acted} times"
 
 
 def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
-    """A step line through pixels in order of x. None interrupts the line.
+    """Draw a step line through pixels in order of x. None interrupts the line.
 
     Of all points in one column only the lowest, the highest and the last are drawn: more would not be visible.
     """
@@ -192,7 +203,7 @@ def step_path(points: Iterable[tuple[int, int | None]], end_x: int) -> str:
 
 
 def _strokes(start: int, ys: Sequence[int]) -> list[int]:
-    """The moves within one column, so that the line covers all its points and ends at the last value."""
+    # The moves within one column, so that the line covers all its points and ends at the last value.
     low, high, last = min(ys), max(ys), ys[-1]
     stops = [y for y in (low, high) if not min(start, last) <= y <= max(start, last)]
     stops.append(last)
@@ -200,12 +211,12 @@ def _strokes(start: int, ys: Sequence[int]) -> list[int]:
 
 
 def dots(points: Iterable[tuple[int, int]]) -> str:
-    """One round dot for each different pixel (drawn by stroke-linecap: round)."""
+    """Draw one round dot for each different pixel (by stroke-linecap: round)."""
     return "".join(f"M{x} {y}h0" for x, y in sorted(set(points)))
 
 
 def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
-    """Boxes from spans of pixels (x1, x2); touching spans are joined into one box."""
+    """Draw boxes for spans of pixels (x1, x2); touching spans are joined into one box."""
     merged: list[list[int]] = []
     for x1, x2 in sorted(columns):
         if merged and x1 <= merged[-1][1]:
@@ -216,7 +227,7 @@ def runs(columns: Iterable[tuple[int, int]], y: int, height: int) -> str:
 
 
 def visible(points: Sequence[tuple[int, int | None]], scale: TimeScale) -> Iterator[tuple[int, int | None]]:
-    """The points of a curve within the time scale, preceded by the curve's value at its start."""
+    """The points of a curve within the figure's time, preceded by the curve's value at its start."""
     before: int | None = None
     begun = False
     for time_ns, value in points:

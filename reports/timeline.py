@@ -1,4 +1,4 @@
-"""Operations by process over time, below the fault windows.
+"""The figure of client operations by process over time, with the faults above them.
 
 Acknowledged calls are drawn as joined boxes, one path for each process. Failed calls, unknown calls and witnesses are drawn one
 by one with words on hover, up to a bound, so that the size of a page does not grow with the run.
@@ -42,7 +42,7 @@ _PX = 6  # px of a letter, roughly; a wrong guess only clips a label
 
 
 def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *, pointers: Sequence[Pointer] = ()) -> str:
-    """Draw the figure: one lane for each client (see `lane_count`), below the fault windows."""
+    """Draw client operations over time: one lane for each client, below bars for the faults."""
     rows = packed(behind.windows, scale)
     faults_top = _TOP + (_FAULT if behind.milestones else 0)
     lanes_top = faults_top + _FAULT * len(rows) + (8 if rows else 0)
@@ -120,7 +120,7 @@ def _span(scale: TimeScale, y: int, height: int, start_ns: int, end_ns: int, *, 
 
 
 def packed(windows: Sequence[FaultWindow], scale: TimeScale) -> list[list[FaultWindow]]:
-    """Place windows with their labels in as few rows as possible without overlap, earliest first."""
+    """Place the bars of faults with their labels in as few rows as possible without overlap, earliest first."""
     rows: list[list[FaultWindow]] = []
     ends: list[int] = []
     for window in sorted(windows, key=lambda w: (w.start_ns, w.end_ns, w.id)):
@@ -140,7 +140,7 @@ def _label(window: FaultWindow) -> str:
 
 
 def _label_end(window: FaultWindow, scale: TimeScale) -> int:
-    """The right end of the bar, or of the label beside a bar that is too short for it."""
+    # The right end of the bar, or of the label beside a bar that is too short for it.
     end = max(scale.x(window.end_ns), scale.x(window.start_ns) + 1)
     return end if _fits(window, scale) else end + _PX * len(_label(window)) + 8
 
@@ -150,14 +150,14 @@ def _fits(window: FaultWindow, scale: TimeScale) -> bool:
 
 
 def hover_words(calls: Sequence[Call]) -> Mapping[int, str]:
-    """Hover words by index for the calls that get them: unknown before failed, then the slowest acknowledged."""
+    """Hover texts by index for a few calls of the figure: of unknown outcome, then failed, then the slowest acknowledged."""
     rank = {OpType.INFO: 0, OpType.FAIL: 1}
     worth = sorted(calls, key=lambda call: (rank.get(call.type, 2), -(call.latency_ns or 0), call.index))
     return {call.index: call_words(call) for call in worth[:HOVER_MAX]}
 
 
 def call_words(call: Call) -> str:
-    """Describe one call in a line: function, partition, time, latency and outcome."""
+    """Describe one client call in a line: function, partition, time, latency and outcome."""
     where = "" if call.topic is None else f" {call.topic}-{call.partition}"
     end = "no answer" if call.latency_ns is None else f"{seconds(call.latency_ns, 4)} s"
     why = "" if call.error is None else f" {call.error}"

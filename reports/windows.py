@@ -1,4 +1,4 @@
-"""Fault windows: the time, nodes and effect of each fault.
+"""Fault windows, the time from a fault's begin to its end: their times, nodes and effects, read from a history.
 
 A window without an end lasts until the cluster was healed, else to the end of the run. Categories give colours; a kind without a
 category is shown as "other".
@@ -24,7 +24,7 @@ CATEGORIES: tuple[Category, ...] = ("network", "process", "disk", "clock", "zook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultWindow:
-    """One window. `acted` counts dropped messages, refused writes, killed processes; 0 means that it never took effect."""
+    """One fault from begin to end. `acted` counts dropped messages, refused writes, killed processes; 0: no effect."""
 
     id: str
     kind: str
@@ -45,7 +45,7 @@ class _Open:
 
 
 def category_of(kind: str) -> Category:
-    """The category of a kind of fault, by the words in its name."""
+    """The category (such as network or disk) of a kind of fault, found by the words in its name."""
     for category, words in _WORDS:
         if any(word in kind for word in words):
             return category
@@ -53,7 +53,7 @@ def category_of(kind: str) -> Category:
 
 
 def windows_of(events: Iterable[ClusterEvent], end_ns: int) -> tuple[FaultWindow, ...]:
-    """All windows in the order in which they opened. Windows that are still open end at `end_ns`."""
+    """All faults of a history with begin and end, in the order in which they began. Open ones end at `end_ns`."""
     windows: dict[str, _Open] = {}
     healed_ns = end_ns
     for event in events:

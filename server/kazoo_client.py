@@ -93,18 +93,17 @@ def _sleep(seconds: float) -> None:
 
 
 class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Put watches into the queue of the answers: with kazoo's two queues a watch may arrive after a later read.
-
-    `is_over` limits the client to one session. Otherwise kazoo would open a second session and perform in it the requests that
-    the owner handed in before it was told of the expiry.
-    """
+    # Put watches into the queue of the answers: with kazoo's two queues a watch may arrive after a later read.
+    #
+    # `is_over` limits the client to one session. Otherwise kazoo would open a second session and perform in it the requests that
+    # the owner handed in before it was told of the expiry.
 
     sleep_func = staticmethod(_sleep)
     is_over = False
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         if self.is_over:
-            raise ConnectionRefusedError("the session is over")
+            raise ConnectionRefusedError("the ZooKeeper session is over")
         return super().create_connection(*args, **options)
 
     def dispatch_callback(self, callback: Callback) -> None:
@@ -112,7 +111,7 @@ class _OneQueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kaz
 
 
 class _Request(Struct):
-    """A request that was handed in; `id` is None for a request of this module that sets watches again."""
+    """A request to ZooKeeper that waits for its answer; `id` is None for one of this module that sets watches again."""
 
     id: int | None
     ops: tuple[AnyOp, ...]
@@ -120,16 +119,16 @@ class _Request(Struct):
 
 
 class Listener(Protocol):
-    """Callbacks of `KazooCoordination`, on the thread that owns it."""
+    """Callbacks for answers, watches and session changes of ZooKeeper, on the thread that owns `KazooCoordination`."""
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """Request `request_id` was answered: one answer per operation."""
+        """ZooKeeper answered request `request_id`: one answer per operation."""
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """A watch fired and is no longer set."""
+        """A ZooKeeper watch fired and is no longer set."""
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """The state of the session changed; `session` is its id."""
+        """The state of the ZooKeeper session changed; `session` is its id."""
 
 
 class KazooCoordination:
@@ -155,7 +154,7 @@ class KazooCoordination:
         self._kazoo_watch: Callable[[WatchedEvent], None] = lambda _: None
 
     def connect(self) -> None:
-        """Open a session; answered by "connected".
+        """Open a ZooKeeper session; answered by "connected".
 
         Requires that no session is open: none yet, or the last one is known to be over.
         """
@@ -173,7 +172,7 @@ class KazooCoordination:
         client.start_async()
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-        """Perform operations; answered once, by `replied`. Without a session the answer is SessionExpired, at once."""
+        """Perform ZooKeeper operations; answered once, by `replied`. Without a session SessionExpired, at once."""
         if self._client is None:
             answers: tuple[AnyAnswer, ...] = tuple(SessionExpired() for _ in ops)
             self._run_soon(partial(self._listener.replied, request_id, answers))
@@ -182,7 +181,7 @@ class KazooCoordination:
         self._next()
 
     def close(self) -> None:
-        """Close the session, which deletes its ephemerals. The listener is not called afterwards."""
+        """Close the ZooKeeper session, which deletes its ephemerals. The listener is not called afterwards."""
         client, self._client = self._client, None
         self._give_up()
         self._waiting.clear()
@@ -318,10 +317,9 @@ class KazooCoordination:
             self._finish(tuple(a for a in self._answers if a is not None))
 
     def _exists(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
-        """Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
-
-        If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
-        """
+        # Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
+        #
+        # If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
         if index not in self._stats:
             self._stats[index] = outcome
             return None
@@ -351,7 +349,7 @@ class KazooCoordination:
             self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
 
     def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
-        """Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed."""
+        # Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed.
         missed: Change | None = None
         match op:
             case GetData(path=path, watch=True) if not isinstance(outcome, Exception):

@@ -1,4 +1,4 @@
-"""The watches that a session has set, and the last change that each has seen.
+"""The ZooKeeper watches that a session has set, and the zxid of the last change that each has seen.
 
 ZooKeeper's own client hands its watches to the server after a reconnect, and gets every missed change at once. A library that
 cannot do so (kazoo) reads each watched node again; this book compares zxids and finds the events that the watches missed.
@@ -8,7 +8,7 @@ from reference.coordination.api import Change
 
 
 class WatchBook:
-    """Watches by path. The zxid is that of the last change seen, None if the node did not exist."""
+    """ZooKeeper watches by path, each with the zxid of the last change seen; None if the znode did not exist."""
 
     def __init__(self) -> None:
         self._data: dict[str, int | None] = {}
@@ -16,37 +16,37 @@ class WatchBook:
 
     @property
     def data_paths(self) -> tuple[str, ...]:
-        """Nodes watched for their data or for their creation."""
+        """The znodes watched for their data or for their creation."""
         return tuple(self._data)
 
     @property
     def children_paths(self) -> tuple[str, ...]:
-        """Nodes watched for their children."""
+        """The znodes watched for their children."""
         return tuple(self._children)
 
     def set_data(self, path: str, zxid: int | None) -> None:
-        """A read set a watch on a node's data (`zxid` is its mzxid), or on its absence (None)."""
+        """A read set a watch on a znode's data (`zxid` is its mzxid), or on its absence (None)."""
         self._data[path] = zxid
 
     def set_children(self, path: str, zxid: int) -> None:
-        """A read set a watch on a node's children (`zxid` is its pzxid)."""
+        """A read set a watch on a znode's children (`zxid` is its pzxid)."""
         self._children[path] = zxid
 
     def data_missed(self, path: str, zxid: int | None) -> Change | None:
-        """The change that the data watch missed, given the zxid of a new read; None for no change or no watch."""
+        """The change that a data watch missed, given the zxid of a new read of the znode; None if none."""
         seen = self._data.get(path, zxid)
         if seen == zxid:
             return None
         return "created" if seen is None else "deleted" if zxid is None else "changed"
 
     def children_missed(self, path: str, zxid: int | None) -> Change | None:
-        """The change that the child watch missed, given the zxid of a new read; None for no change or no watch."""
+        """The change that a child watch missed, given the zxid of a new read of the znode; None if none."""
         if self._children.get(path, zxid) == zxid:
             return None
         return "deleted" if zxid is None else "children"
 
     def fired(self, path: str, change: Change) -> bool:
-        """Remove the watches that this change fires; False if there was none.
+        """Remove the watches that a change of a znode fires; False if there was none.
 
         A deletion fires the data watch and the child watch of a node, and is delivered once.
         """

@@ -49,14 +49,14 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Looker:
-    """A client that lists the pending admin requests in the final phase, again and again while ZooKeeper does not answer."""
+    """A client that lists the pending admin requests after the run's faults, again and again while ZooKeeper does not answer."""
 
     def __init__(self) -> None:
         self._left = LOOKS_MAX
         self._backing_off = False
 
     def next(self) -> Invocation | Sleep | Done:
-        """A request for the list, until it was answered or sent LOOKS_MAX times."""
+        """A request for the list of pending admin requests, until it was answered or sent LOOKS_MAX times."""
         if self._left == 0:
             return Done()
         if self._backing_off:
@@ -66,7 +66,7 @@ class Looker:
         return Invocation(f="admin-pending")
 
     def completed(self, completion: Completion) -> None:
-        """Stop after an answer; else ask again after a pause."""
+        """Stop after an answer; else ask again for the pending admin requests, after a pause."""
         self._backing_off = True
         if completion.type is OpType.OK:
             self._left = 0
@@ -93,7 +93,7 @@ class Administrator:
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next command at its due time."""
+        """The administrator's next command, at its due time."""
         match phase:
             case "faults":
                 if self._due_ms > now_ms:
@@ -150,13 +150,13 @@ class Administrator:
         return Invocation(f=f, topic=partition.topic, partition=partition.partition, assignment=(tuple(replicas),))
 
     def _request(self, partition: PartitionName, replicas: tuple[int, ...]) -> Invocation:
-        """R-247: to be able to cancel, the client records the replicas that the partition had."""
+        """R-247: request a reassignment; the client records the partition's replicas, to be able to cancel it."""
         self._moved = (partition, self._written_down[partition])
         self._written_down[partition] = replicas
         return Invocation(f="reassign-request", topic=partition.topic, partition=partition.partition, assignment=(replicas,))
 
     def _back(self) -> Invocation | None:
-        """The command that rolls moves back; None under proposal B before any request was made."""
+        """The admin command that rolls moves back; None under proposal B of KIP-236 before any request was made."""
         if self._parameters.by_requests:
             return None if self._moved is None else self._request(*self._moved)
         return self._allow() if self._cancelled else self._cancel()
@@ -169,7 +169,7 @@ class Administrator:
         return Invocation(f="allow-reassignments")
 
     def _end(self, now_ms: int) -> Invocation | Sleep | Done:
-        """End removals and cancellations, so that nothing waits for an administrator."""
+        """End the open partition removals and cancellations, so that nothing waits for an administrator at the end."""
         if self._removing is not None and self._due_ms <= now_ms:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
             return self._removing
@@ -191,7 +191,7 @@ class Administrator:
         return self._allow()
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Keep account of added partitions, removals and cancellations."""
+        """Keep account of partitions that this administrator added, and of its removals and cancellations."""
         done = completion.type is OpType.OK
         match invocation.f:
             case "admin-pending":

@@ -1,4 +1,4 @@
-"""The client port: the operations that a workload asks of a backend, and the results that a backend reports.
+"""The interface between workload and backend: the operations that clients ask for, and the results that come back.
 
 A workload process is sequential: it has one open invocation at a time, like Jepsen's. The backend performs the invocation,
 retries a produce up to `retries` times, and records the invocation and its completion.
@@ -31,7 +31,7 @@ AdminF = RequestF | Literal["admin-pending"]
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """One operation. `offset` is the position of a poll; `values`, `acks`, `retries`, `idempotent` and `misuse` are of a produce.
+    """One operation of a client: a poll (`offset` is its position), a produce (`values`, `acks`, `retries` …), an admin command.
 
     `assignment` is of a topic to be made, or of one partition to be added or moved: replicas by partition, preferred first.
     """
@@ -50,7 +50,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):
-    """One record that a poll returned."""
+    """One record that a consumer's poll returned, as the workload sees it."""
 
     offset: int
     value: str
@@ -58,7 +58,7 @@ class PolledRecord(Struct, frozen=True, kw_only=True):
 
 
 class Completion(Struct, frozen=True, kw_only=True):
-    """The result of an invocation; `type` is decided by workloads.completion alone."""
+    """The result of a client's operation; `type` (ok, fail, info) is decided by workloads.completion alone."""
 
     type: OpType  # ok | fail | info
     error: str | None = None
@@ -71,20 +71,20 @@ class Completion(Struct, frozen=True, kw_only=True):
 
 
 class Sleep(Struct, frozen=True):
-    """The process has nothing to do for `ms`."""
+    """The client process has nothing to do for `ms`."""
 
     ms: int
 
 
 class Done(Struct, frozen=True):
-    """This process has finished its part in this phase."""
+    """The client process has finished its part in this phase of the run."""
 
 
 class Process(Protocol):
     """One sequential client process of a workload. Times are milliseconds since the start of the workload."""
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next operation. After `Done` in phase "faults" or "quiet" the process is asked again in the next phase."""
+        """The client's next operation. After `Done` in phase "faults" or "quiet" it is asked again in the next phase."""
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Report the result; called once for each invocation, before the next call of `next`."""
+        """Report an operation's result to the client process; called once for each operation, before the next `next`."""

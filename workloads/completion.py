@@ -1,4 +1,4 @@
-"""Error -> ok, fail or info: the only place that decides between "certainly not" and "perhaps".
+"""Decides whether a client's operation is recorded as ok, fail (certainly not done) or info (perhaps done), by its error.
 
 A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
 table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.
@@ -82,7 +82,7 @@ ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "
 
 
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:
-    """The outcome to record. `error`: Kafka's name, None or "NONE" for success; `sent`: whether it was handed to the network.
+    """The outcome to record (ok, fail, info). `error`: Kafka's name, None for success; `sent`: whether it reached the network.
 
     `earlier` are the errors of attempts before the last one.
     """
@@ -96,7 +96,7 @@ def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str
 
 
 def number_after(number: int, completed: OpType, *, processes: int) -> int:
-    """The process number of a client's next operation; the `processes` clients began as 0 … processes - 1."""
+    """The process number of a client's next operation, a new one after info; the clients began as 0 … processes - 1."""
     assert number >= 0
     assert processes > 0
     return number + processes if completed is OpType.INFO else number

@@ -36,7 +36,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Administrator:
-    """A client that creates and deletes a topic in turn. `there` holds its partitions while it certainly exists."""
+    """A client that creates and deletes one topic in turn. `there` holds its partitions while it certainly exists."""
 
     def __init__(self, draws: Draws, topic: TopicShape, there: list[PartitionName]) -> None:
         self._draws = draws
@@ -47,7 +47,7 @@ class Administrator:
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next creation or deletion at its due time."""
+        """The next creation or deletion of the topic, at its due time."""
         if phase == "final":
             return self._looker.next()
         if phase == "quiet":
@@ -63,7 +63,7 @@ class Administrator:
         return Invocation(f="delete-topic", topic=self._topic.name)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Update `there` and the next command; unknown outcomes count as not done."""
+        """Record whether the topic exists now, and choose the next command; unknown outcomes count as not done."""
         match invocation.f:
             case "create-topic":
                 self._absent = False

@@ -1,4 +1,4 @@
-"""Makes the client processes of a run from the workload's name, the number for its draws and its parameters."""
+"""Makes the client processes of a run from the workload's name, its random number and its parameters."""
 
 from workloads import script
 from workloads.client import Process
@@ -7,7 +7,7 @@ from workloads.registry import WORKLOADS
 
 
 def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Make the processes, each for a client of its own. Final readers are idle before the final phase.
+    """Make the client processes of a workload. Final readers are idle before the final phase.
 
     Those of the workload, then those of the script.
 

@@ -26,7 +26,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Misfit:
-    """The client that breaks the rules: it sends GOOD_IN_A_ROW correct produce requests, then a wrong one, in turn."""
+    """The client that breaks the rules: GOOD_IN_A_ROW correct produce requests, then a wrong one, and so on."""
 
     def __init__(self, draws: Draws, parameters: Parameters) -> None:
         self._draws = draws
@@ -37,7 +37,7 @@ class Misfit:
         self._due_ms = 0
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next produce at its due time."""
+        """The next produce of the client that breaks the rules, at its due time."""
         if phase != "faults":
             return Done()
         if self._due_ms > now_ms:
@@ -71,4 +71,4 @@ class Misfit:
         )
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Take any result: the next produce does not depend on it."""
+        """Take any result of the client that breaks the rules: its next produce does not depend on it."""

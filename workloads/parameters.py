@@ -6,14 +6,14 @@ from workloads.client import RequestF
 
 
 class PartitionName(Struct, frozen=True, array_like=True, order=True):
-    """A partition by topic and index."""
+    """A partition, named by topic and index."""
 
     topic: str
     partition: int
 
 
 class TopicShape(Struct, frozen=True, array_like=True):
-    """A topic at the start; `replicas` has the brokers of its partitions and of those that may be added."""
+    """A topic as it is at the start of a run; `replicas` has the brokers of its partitions and of those that may be added."""
 
     name: str
     partitions: int
@@ -21,7 +21,7 @@ class TopicShape(Struct, frozen=True, array_like=True):
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One admin request of a script, `at_ms` after the start of the workload.
+    """One admin request of a plan's script, `at_ms` after the start of the workload.
 
     `replicas`, preferred first: of each partition of a topic that is made; of the one partition that is added or moved.
     """
@@ -60,7 +60,7 @@ class ParametersError(ValueError):
 
 
 def check_parameters(parameters: Parameters) -> None:
-    """Raise ParametersError for invalid parameters."""
+    """Raise ParametersError for invalid parameters of a workload."""
     at_least_one = ("producers", "final_readers", "produce_per_s", "records_per_produce", "poll_interval_ms")
     for name in at_least_one:
         if getattr(parameters, name) < 1:

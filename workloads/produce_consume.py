@@ -40,7 +40,7 @@ ACKS_ALL = -1
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Producers, then consumers, then final readers. `draws` is the number from which all draws are hashed."""
+    """Make the clients of produce-consume: producers, then consumers, then final readers. `draws` seeds their random choices."""
     shared = Draws(draws)
     readers = parameters.final_readers
     return (
@@ -68,7 +68,7 @@ class Producer:
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next produce at its due time."""
+        """The producer's next operation, at its due time."""
         assert self._open is None
         if phase == "final":
             return Done()
@@ -80,7 +80,7 @@ class Producer:
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Forget the invocation; its values are never sent again, whatever the result."""
+        """Forget the produce: its values are never sent again, whatever the result."""
         assert invocation is self._open
         self._open = None
 
@@ -130,7 +130,7 @@ class Consumer:
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next poll at its due time, or sometimes a `latest`."""
+        """The consumer's next poll at its due time, or sometimes a request for the end offset (`latest`)."""
         assert self._open is None
         if phase == "final":
             return Done()
@@ -146,7 +146,7 @@ class Consumer:
         return self._open
 
     def _read(self, partition: PartitionName) -> Invocation:
-        """A poll at the current position, or sometimes at a drawn one (R-036, R-136)."""
+        """A poll at the consumer's position, or sometimes at a randomly drawn offset (R-036, R-136)."""
         position = self._positions[self._turn]
         one_in = self._seek_one_in
         seeks = position is not None and one_in > 0 and self._draws.ratio(f"workload seek {self._name}", 1, one_in)
@@ -168,7 +168,7 @@ class Consumer:
         return _poll(partition, position)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Move the position; after a poll, turn to the next partition."""
+        """Move the consumer's position; after a poll, turn to the next partition."""
         assert invocation is self._open
         self._open = None
         if invocation.f != "poll":
@@ -184,7 +184,7 @@ class Consumer:
 
 
 class FinalReader:
-    """Reads its partitions from offset 0 to their latest offset; one that does not answer is queued behind the others."""
+    """A client that reads partitions from offset 0 to their end after the faults; silent partitions come last."""
 
     def __init__(self, partitions: Sequence[PartitionName]) -> None:
         self._partitions = partitions
@@ -193,7 +193,7 @@ class FinalReader:
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """A `latest` for the first partition in the queue, then polls up to it."""
+        """Ask for the end offset of the first partition in the queue, then poll up to it."""
         assert self._open is None
         if phase != "final":
             return Done()
@@ -209,7 +209,7 @@ class FinalReader:
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Continue with the partition, or retry it after the others.
+        """Go on reading the partition, or retry it after the others if it did not answer.
 
         A partition may have no leader until the end of the run (docs/promise.md SILENT-2). Each request to it times out, so
         retries in a row would use up the time for reading the others.

@@ -1,4 +1,4 @@
-"""All workloads by name."""
+"""The list of all workloads by name, with the function that makes each one's clients."""
 
 from collections.abc import Callable
 

@@ -20,7 +20,7 @@ from workloads.produce_consume import FinalReader, Producer
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """The producer and the reader of what the script creates, then the administrator; none without a script."""
+    """The producer and reader of what the plan's script creates, then its administrator; none without a script."""
     if not parameters.script:
         return ()
     there: list[PartitionName] = []
@@ -30,7 +30,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
 
 
 class Administrator:
-    """A client that sends the steps of a script in order. `there` holds the created partitions while they certainly exist."""
+    """A client that sends a script's requests in order. `there` holds created partitions while they certainly exist."""
 
     def __init__(self, script: tuple[Step, ...], there: list[PartitionName]) -> None:
         self._left = list(script)
@@ -39,7 +39,7 @@ class Administrator:
         self._looker = Looker()
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The next step at its due time."""
+        """The next admin request of the script, at its due time."""
         match phase:
             case "final":
                 return self._looker.next()
@@ -62,7 +62,7 @@ class Administrator:
         return Invocation(f=step.do, topic=step.topic, partition=step.partition, assignment=step.replicas)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Update `there` by the result of the step."""
+        """Record by a request's result which created partitions certainly exist."""
         done = completion.type is OpType.OK
         self._there.extend([] if done else self._going)  # a partition that may still exist must be read
         self._going = []

@@ -1,4 +1,4 @@
-"""Rules that a script of admin requests must meet before a run performs it (`workloads.script`).
+"""Rules that a plan's script of admin requests must meet before a run performs it (`workloads.script`).
 
 A script may delete only what it created, since clients of the workload use the topics of the start until the end.
 """
@@ -15,9 +15,7 @@ _OF_NOTHING = ("cancel-reassignments", "allow-reassignments")
 
 
 class Ground(Struct, frozen=True, kw_only=True):
-    """The cluster of a script: brokers from 1; `topics`: partitions of each; `later`: partitions and replicas of topics to
-    create.
-    """
+    """The cluster for which a script is checked: brokers from 1, the partitions of each topic, topics to be created later."""
 
     brokers: int
     topics: Mapping[str, int]
@@ -26,7 +24,7 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, str]]:
-    """The index of each invalid step of a script, and the reason."""
+    """The index of each invalid request of a script, and the reason."""
     before_ms = 0
     if len(script) > MAX_STEPS:
         yield MAX_STEPS, f"a script must have at most {MAX_STEPS} steps"
@@ -40,7 +38,7 @@ def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, 
 
 
 def _subject(step: Step, ground: Ground) -> Iterator[str]:
-    """Complaints about the topic and the partition of a step."""
+    """Errors in the topic and the partition that a step of an administrator's script names."""
     if step.do in _OF_NOTHING:
         if step.topic or step.partition:
             yield "it concerns all pending reassignments, so topic and partition must be left out"
@@ -56,7 +54,7 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
 
 
 def _replicas(step: Step, ground: Ground) -> Iterator[str]:
-    """Complaints about the replicas of a step."""
+    """Errors in the replicas that a step of an administrator's script names."""
     wanted = 1 if step.do in (*_MOVES, "add-partition") else 0
     copies = None
     if step.do == "create-topic":

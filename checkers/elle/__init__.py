@@ -1,1 +1,1 @@
-"""Are the transactions of a history isolated as promised? Elle's method: dependencies from values, cycles among them."""
+"""Judge whether transactions are isolated as promised, by Elle's method: dependencies from values, cycles among them."""

@@ -1,4 +1,4 @@
-"""Consistency models (isolation levels), and the anomalies that each of them forbids.
+"""Isolation levels (consistency models) of transactions, and the anomalies that each of them forbids.
 
 `strong-session-` adds the order within each process, `strong-` real time. Neither affects anomalies within one transaction.
 Sources: Adya's thesis (PL-1, PL-2, PL-2+, PL-2.99, PL-3); Cerone, Bernardi and Gotsman for read atomicity, parallel snapshot

@@ -33,7 +33,7 @@ _TRIES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One dependency of a cycle: source and target transaction, edge kind, and the key and value that prove it."""
+    """One dependency in a cycle of transactions: from which to which, its kind, and the key and value that prove it."""
 
     source: int
     target: int
@@ -43,7 +43,7 @@ class Step:
 
 
 def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
-    """For each kind of `wanted` that the graph contains, return a short cycle as its evidence."""
+    """Find for each kind of dependency cycle in `wanted` that the graph contains one short cycle as evidence."""
     used = found
     if not any(name.endswith("-realtime") for name in wanted):
         used = used.where(used.kind != REALTIME)
@@ -59,7 +59,7 @@ def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[s
 
 
 class _Graph:
-    """The edges within strongly connected components, with nodes renumbered from 0."""
+    # The edges within strongly connected components, with nodes renumbered from 0.
 
     def __init__(self, found: Edges) -> None:
         self.nodes, numbers = np.unique(np.concatenate([found.source, found.target]), return_inverse=True)
@@ -74,7 +74,7 @@ class _Graph:
             self.out[source].append(number)
 
     def within(self, kinds: int) -> Flags:
-        """Flag the edges of these kinds whose two ends lie in one component of a graph of these kinds alone."""
+        """Flag the edges of these kinds that lie within a strongly connected component of the edges of these kinds."""
         may = (self.kind & kinds) != 0
         labels = components(self.source[may], self.target[may], len(self.nodes))
         inside: Flags = may & (labels[self.source] == labels[self.target])
@@ -82,7 +82,7 @@ class _Graph:
 
 
 def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
-    """For each kind of cycle, return the edges that prove this kind and no stronger one."""
+    # For each kind of cycle, return the edges that prove this kind and no stronger one.
     # Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
     before: dict[str, Flags] = {kind: np.zeros(len(graph.kind), np.bool_) for kind in KINDS}
     last = JOIN
@@ -116,7 +116,7 @@ def _edges_of(graph: _Graph, kind: str, extra: int) -> Flags:
 
 
 def _closed_apart(graph: _Graph, extra: int) -> Flags:
-    """The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent."""
+    # The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent.
     size = len(graph.nodes)
     may = (graph.kind & (WW | WR | extra)) != 0
     join, other, rw = may & (graph.kind == JOIN), may & (graph.kind != JOIN), graph.kind == RW
@@ -129,7 +129,7 @@ def _closed_apart(graph: _Graph, extra: int) -> Flags:
 
 
 def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
-    """The rw edges whose source is reachable from their target without another rw edge: G-single."""
+    # The rw edges whose source is reachable from their target without another rw edge: G-single.
     inside = graph.within(WW | WR | RW | extra)
     rw = np.flatnonzero(inside & (graph.kind == RW))
     proven = np.zeros(len(graph.kind), np.bool_)
@@ -185,11 +185,10 @@ _State = tuple[int, int]  # a node, and the kind of step that led to it
 
 
 def _back(graph: _Graph, edge: int, may: int, *, apart: bool, longest: int) -> tuple[list[int], int, int]:
-    """The shortest path from an edge's target back to its source, its number of dependencies, and the number of edges visited.
-
-    With `apart` the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive steps of
-    one process count as one dependency.
-    """
+    # The shortest path from an edge's target back to its source, its number of dependencies, and the number of edges visited.
+    #
+    # With `apart` the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive steps of
+    # one process count as one dependency.
     goal, begin = int(graph.source[edge]), (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
     came: dict[_State, tuple[_State, int]] = {}
     far = {begin: 0}
@@ -241,7 +240,7 @@ def _walked(came: dict[_State, tuple[_State, int]], begin: _State, state: _State
 
 
 def _steps(graph: _Graph, way: list[int]) -> list[Step]:
-    """Turn a path into dependencies between transactions: an edge that leaves a junction belongs to the edge that led into it."""
+    # Turn a path into dependencies between transactions: an edge that leaves a junction belongs to the edge that led into it.
     # Begin the cycle at an edge that leaves a transaction, so that no dependency is cut in two.
     leading = next(i for i, n in enumerate(way) if graph.kinds[n] != JOIN)
     way = way[leading:] + way[:leading]

@@ -12,7 +12,7 @@ from checkers.elle.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An anomaly that needs no cycle, with the transactions that show it."""
+    """An anomaly of transactions that needs no dependency cycle, with the transactions that show it."""
 
     kind: str
     key: int
@@ -21,7 +21,7 @@ class Found:
 
 
 def sees_itself(table: Table, micros: Sequence[int], is_ambiguous: Callable[[int, int], bool]) -> Iterator[Found]:
-    """Check that one transaction's reads of one list key include its earlier appends and no later ones.
+    """Check that a transaction's reads of one list contain its own earlier appends and no later ones.
 
     `is_ambiguous(key, value)`: several transactions appended that value.
     """

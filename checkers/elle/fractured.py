@@ -15,12 +15,12 @@ Read = tuple[int, int, int]  # reader, key, and the writer of the value that it 
 
 
 def is_asked_for(forbidden: frozenset[str]) -> bool:
-    """True if fractured reads are forbidden and no other forbidden anomaly includes them."""
+    """True if the isolation level forbids fractured reads, and no other anomaly that it forbids includes them."""
     return "fractured-read" in forbidden and "G-single" not in forbidden
 
 
 def fractured(table: Table, reads: Iterable[Read], missed: Callable[[int, int, int], bool]) -> Iterator[Found]:
-    """Find the fractured reads among `reads`.
+    """Find the fractured reads: a transaction sees one write of another transaction and misses a second one.
 
     `missed(reader, key, writer)`: the writer wrote a later version of the key than the reader found.
     """

@@ -36,7 +36,7 @@ class Timed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Dependencies between transactions: source, target, kind, and the key and value that prove each."""
+    """Dependencies between transactions as arrays: source, target, kind, and the key and value that prove each."""
 
     source: Ints
     target: Ints
@@ -45,14 +45,14 @@ class Edges:
     value: Ints
 
     def where(self, kept: Flags | Ints) -> "Edges":
-        """Return the edges that these flags or indices select."""
+        """Return the dependencies that these flags or indices select."""
         return Edges(
             source=self.source[kept], target=self.target[kept], kind=self.kind[kept], key=self.key[kept], value=self.value[kept]
         )
 
 
 def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, value: Ints | None = None) -> Edges:
-    """Make edges of one kind; leaves out edges from a transaction to itself."""
+    """Make dependencies of one kind between transactions; leaves out those from a transaction to itself."""
     none = np.full(len(source), NOTHING, np.int64)
     found = Edges(
         source=source,
@@ -65,7 +65,7 @@ def edges(source: Ints, target: Ints, kind: int, *, key: Ints | None = None, val
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
-    """Concatenate several sets of edges."""
+    """Concatenate several sets of dependencies between transactions."""
     return Edges(
         source=np.concatenate([p.source for p in parts]),
         target=np.concatenate([p.target for p in parts]),
@@ -76,7 +76,7 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 
 def components(source: Ints, target: Ints, count: int) -> Ints:
-    """Return for each node the number of its strongly connected component."""
+    """Return for each node of the dependency graph the number of its strongly connected component."""
     if not len(source):
         return np.arange(count, dtype=np.int64)
     matrix = coo_array((np.ones(len(source), np.int8), (source, target)), shape=(count, count)).tocsr()
@@ -86,7 +86,7 @@ def components(source: Ints, target: Ints, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fan:
-    """Groups of transactions, with junction nodes so that one edge can lead to many members of a group.
+    """Groups of transactions with helper nodes in the graph, so that one edge can lead to many members of a group.
 
     The pairs of `group` and `transaction` are sorted and distinct.
     """
@@ -97,11 +97,11 @@ class Fan:
 
     @property
     def size(self) -> int:
-        """The number of junction nodes that this fan adds to the graph."""
+        """The number of helper nodes that these groups add to the dependency graph."""
         return 2 * len(self.group)
 
     def inside(self) -> Edges:
-        """Edges of two chains of junctions through each group.
+        """The edges along two chains of helper nodes through each group of transactions.
 
         Each member has two junctions: one leads to it and all members before it, the other to it and all members after it.
         """
@@ -113,7 +113,7 @@ class Fan:
         return edges(source, target, JOIN)
 
     def into(self, group: Ints, transaction: Ints, kind: int, *, key: Ints) -> Edges:
-        """Edges from each transaction to all members of its group except itself."""
+        """Edges from each transaction to all members of its group except itself, through helper nodes."""
         size = len(self.group)
         low, high = np.searchsorted(self.group, group), np.searchsorted(self.group, group, side="right")
         pairs = (self.group << 32) + self.transaction
@@ -132,13 +132,13 @@ class Fan:
 
 
 def fan(group: Ints, transaction: Ints, base: int) -> Fan:
-    """Make the fan of these pairs of group and transaction. All numbers must be below 2**31."""
+    """Make the helper nodes for these pairs of group and transaction. All numbers must be below 2**31."""
     pairs = np.unique((group << 32) + transaction)
     return Fan(group=pairs >> 32, transaction=pairs & ((1 << 32) - 1), base=base)
 
 
 def process_order(table: Table) -> Edges:
-    """Edges from each completed transaction to the next of its process.
+    """Dependencies by process: from each completed transaction to the next one of its process.
 
     A transaction that never completed gets no edge, because it may take effect at any time.
     """
@@ -154,7 +154,7 @@ def process_order(table: Table) -> Edges:
 
 
 def real_time(table: Timed, base: int) -> tuple[Edges, int]:
-    """Edges from each transaction to all that were invoked after it completed, through one junction for each completion."""
+    """Dependencies by time: from each transaction to all that were invoked after it completed."""
     done = np.flatnonzero(table.end < NEVER)
     done = done[np.argsort(table.end[done], kind="stable")]
     chain = base + np.arange(len(done))

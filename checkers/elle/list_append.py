@@ -48,7 +48,7 @@ class ListAppend:
         return f"key {key}: {value} is appended twice, so its versions cannot be told apart"
 
     def _choose_longest(self) -> None:
-        """Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values."""
+        # Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values.
         table, reads = self._table, self._reads
         order = np.lexsort((-reads, table.length[reads], table.key[reads]))
         by_key = reads[order]
@@ -71,7 +71,7 @@ class ListAppend:
         self._order_writer = np.where(at == _NOBODY, _NOBODY, table.transaction[at] if len(table.transaction) else _NOBODY)
 
     def _appended(self, key: Ints, value: Ints) -> Ints:
-        """The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did."""
+        # The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did.
         names = packed(key, value)
         if not len(self._names):
             return np.full(len(names), _NOBODY, np.int64)
@@ -79,7 +79,7 @@ class ListAppend:
         return np.where(self._names[at] == names, self._appends[at], _NOBODY)
 
     def _compare(self) -> None:
-        """Set `_odd`: the reads that are not a prefix of the longest read of their key."""
+        """Find the reads of a list that are not a prefix of the longest read of the same key."""
         table, reads = self._table, self._reads
         self._odd = np.zeros(len(table.transaction), np.bool_)
         ends = np.cumsum(table.length[reads])
@@ -99,7 +99,7 @@ class ListAppend:
             low = high
 
     def _group(self) -> None:
-        """Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each."""
+        # Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each.
         table = self._table
         name = table.transaction * (len(table.keys) + 1) + table.key
         self._order = np.argsort(name, kind="stable")
@@ -125,7 +125,7 @@ class ListAppend:
         self._goes_on[self._order] = total > self._appends_before + write
 
     def anomalies(self) -> Iterator[Found]:
-        """Find the anomalies that need no cycle: aborted, intermediate, internal, incompatible and lost reads and appends."""
+        """Find anomalies of lists that need no dependency cycle: aborted, intermediate, internal, incompatible and lost reads."""
         yield from self._of_orders()
         yield from self._of_odd_reads()
         yield from self._torn()
@@ -137,7 +137,7 @@ class ListAppend:
             self.notes.append(f"{strangers} values were read that no transaction of the history appended")
 
     def _failed_in_orders(self) -> list[tuple[int, int]]:
-        """Find values in the version orders that a failed transaction appended, each with that append (G1a)."""
+        """Find G1a: values that a failed transaction appended and that other transactions read."""
         nobody = np.flatnonzero(self._order_append == _NOBODY)
         names = packed(self._order_key[nobody], self._order_value[nobody]).tolist()
         return [(at, self._failed[name]) for at, name in zip(nobody.tolist(), names, strict=True) if name in self._failed]
@@ -188,14 +188,14 @@ class ListAppend:
             self._bad_keys[key] = True
 
     def _seats(self) -> Ints:
-        """The place of each append in the version order of its key; -1 for other micro-operations."""
+        # The place of each append in the version order of its key; -1 for other micro-operations.
         seat = np.full(len(self._table.transaction), -1, np.int64)
         known = self._order_append != _NOBODY
         seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
         return seat
 
     def _torn(self) -> Iterator[Found]:
-        """Find appends that were read without an earlier append of the same transaction to the same key."""
+        # Find appends that were read without an earlier append of the same transaction to the same key.
         table, seat = self._table, self._seats()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
         one, two = appends[:-1], appends[1:]
@@ -208,7 +208,7 @@ class ListAppend:
             yield Found("incompatible-order", key, words, (writer, reader))
 
     def _intermediate(self) -> Iterator[Found]:
-        """Find reads by another transaction that end between two appends of one transaction (G1b)."""
+        """Find G1b: reads by another transaction that end between two appends of one transaction."""
         table = self._table
         reads = self._reads[table.length[self._reads] > 0]
         last = table.elements[table.first[reads] + table.length[reads] - 1]
@@ -224,16 +224,15 @@ class ListAppend:
                 yield Found("G1b", int(table.key[read]), words, (writer, reader))
 
     def _internal(self) -> Iterator[Found]:
-        """Find transactions whose reads miss their own earlier appends or show their own later ones (`sees_itself`)."""
+        """Find transactions whose reads miss their own earlier appends or show their own later ones."""
         for place in self._suspects():
             group = self._order[place : int(np.searchsorted(self._head, place, side="right"))]
             yield from sees_itself(self._table, group.tolist(), self._bad_name)
 
     def _suspects(self) -> list[int]:
-        """Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
-
-        Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
-        """
+        # Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
+        #
+        # Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
         table, order = self._table, self._order
         read = ~table.write[order]
         size = len(order)
@@ -286,7 +285,7 @@ class ListAppend:
                 yield Found("lost-update", int(table.key[reads[at]]), words, (one, two))
 
     def edges(self) -> Iterator[Edges]:
-        """Make the dependency edges: ww between neighbouring versions, wr to their readers, rw from readers to the next version.
+        """Make the dependencies (ww, wr, rw) between transactions from the version order of each list.
 
         Call `anomalies` first: it finds the keys that have no order. Junctions are numbered from `Table.count` on.
         """
@@ -313,7 +312,7 @@ class ListAppend:
         yield from self._to_unread(reader[~more], key[~more], at)
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """Return the arguments for `checkers.elle.fractured`: reads with the writer of their last value, and `missed`."""
+        """Return the arguments for finding fractured reads: each read with the writer of its last value, and `missed`."""
         table = self._table
         place = dict.fromkeys(self._names_unread(), 1 << 62)
         for at in np.flatnonzero(self._order_writer != _NOBODY).tolist():
@@ -331,7 +330,7 @@ class ListAppend:
         return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
 
     def _of_others(self) -> Ints:
-        """The reads whose last value another transaction appended."""
+        # The reads whose last value another transaction appended.
         table = self._table
         reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
@@ -342,7 +341,7 @@ class ListAppend:
         return reads[~own]
 
     def _committed(self) -> Flags:
-        """Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a)."""
+        # Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a).
         committed = self._table.ok
         if "G1a" in self._forbidden:
             committed = committed.copy()
@@ -355,7 +354,7 @@ class ListAppend:
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
-        """Edges (ww, rw) to committed appends that were never read: these come after every version that was read."""
+        # Edges (ww, rw) to committed appends that were never read: these come after every version that was read.
         table = self._table
         appends = self._unread()
         appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]

@@ -1,4 +1,4 @@
-"""rw-register: `[:w k v]` and `[:r k v]`. Values are written once per key; nil is the first version.
+"""Elle's rw-register workload: `[:w k v]` and `[:r k v]`. Values are written once per key; nil is the first version.
 
 The version order is known in part only. Each inference depends on the promised level: if it were wrong, the history would show
 another forbidden anomaly.
@@ -92,7 +92,7 @@ class RwRegister:
         self._readers.setdefault((key, value), []).append(transaction)
 
     def anomalies(self) -> Iterator[Found]:
-        """Find the anomalies that need no cycle of transactions."""
+        """Find the anomalies of registers that need no dependency cycle of transactions."""
         table = self._table
         yield from self._within
         strangers = 0
@@ -129,7 +129,7 @@ class RwRegister:
                 yield Found("lost-update", key, words, (over[0], over[1]))
 
     def _order_versions(self) -> Iterator[Found]:
-        """Infer the order of versions; keys whose inferred order has a cycle are reported and have no order."""
+        """Infer the order of each key's versions; report keys whose inferred order has a cycle."""
         table = self._table
         pairs = {pair for pair in self._before() if pair[0] != pair[1]}
         versions = sorted({version for pair in pairs for version in pair})
@@ -162,10 +162,9 @@ class RwRegister:
             yield from self._in_time(one_process=True)
 
     def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
-        """Pairs of a version left by a transaction and a version found by one invoked after it returned.
-
-        Pairs that follow from others by transitivity are left out.
-        """
+        # Pairs of a version left by a transaction and a version found by one invoked after it returned.
+        #
+        # Pairs that follow from others by transitivity are left out.
         table = self._table
         start, end, process = table.start.tolist(), table.end.tolist(), table.process.tolist()
         points: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -192,14 +191,14 @@ class RwRegister:
                     frontier[transaction] = left
 
     def _found(self, transaction: int, key: int) -> _Version | None:
-        """The version that the transaction found; if that is not known, the version that it left."""
+        # The version that the transaction found; if that is not known, the version that it left.
         for value in (self._outer.get((transaction, key)), self._last.get((transaction, key))):
             if value is not None and (key, value) in self._left:
                 return key, value
         return None
 
     def shown(self) -> tuple[list[tuple[int, int, int]], Callable[[int, int, int], bool]]:
-        """The arguments of `checkers.elle.fractured`: reads with the writers of the values found, and `missed`.
+        """The arguments for finding fractured reads: each read with the writer of the value found, and `missed`.
 
         If a transaction sees two writers of a key and reads from one, that one is later (Biswas and Enea 2019, read atomic). A
         write is missed if this order, together with reads-from, has a cycle.
@@ -225,7 +224,7 @@ class RwRegister:
         return found, missed
 
     def edges(self) -> Iterator[Edges]:
-        """Make the dependency edges: wr to readers, ww and rw where the version order is known. Call `anomalies` first."""
+        """Make the dependencies (wr, ww, rw) between transactions, where the version order is known. Call `anomalies` first."""
         table = self._table
         wr = [
             (self._writer[key, value], reader, key, value)

@@ -24,7 +24,7 @@ _LARGEST = 1 << 62  # numpy integers have 64 bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The transactions of a history as arrays. Those that certainly failed come last, because they are no graph nodes."""
+    """The transactions of a history as arrays. Those that certainly failed come last, outside of the dependency graph."""
 
     calls: tuple[Call, ...]
     count: int  # transactions that may have committed
@@ -48,7 +48,7 @@ class Table:
         return self.end < NEVER
 
     def line(self, transaction: int) -> int:
-        """The line of the transaction's invocation."""
+        """The history's line of the transaction's invocation."""
         return self.calls[transaction].line
 
     def list_of(self, micro: int) -> tuple[int, ...]:
@@ -57,14 +57,14 @@ class Table:
         return tuple(self.elements[first : first + int(self.length[micro])].tolist())
 
     def shown(self, values: Sequence[int]) -> str:
-        """Format a list of values for messages; only the last 12 values if it is longer."""
+        """Format a read's list of values for messages; only the last 12 values if it is longer."""
         words = ", ".join(self.values.name(v) for v in values[-12:])
         return f"[{'… ' if len(values) > 12 else ''}{words}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Codes for the values of a history: small integers map to themselves minus a constant, others are numbered."""
+    """Numbers for the values of a history, so that arrays can hold them: one code for each value."""
 
     least: int
     names: tuple[Hashable, ...] | None
@@ -77,12 +77,12 @@ class Values:
 
 
 def packed(key: Ints, value: Ints) -> Ints:
-    """Key and value in one number: both are below 2**31, and nil is -1."""
+    """Pack the codes of a key and a value into one number: both are below 2**31, and nil is -1."""
     return (key << 32) + value + 1
 
 
 def table_of(paired: Paired, writes: str, *, lists: bool) -> Table:
-    """Turn a history into arrays. Raises HistoryError if a call is not a transaction."""
+    """Turn a history of transactions into arrays. Raises HistoryError if a call is not a transaction."""
     calls = (*paired.calls, *paired.failed)
     reader = _Reader(writes, lists=lists)
     reader.read(calls)
@@ -125,7 +125,7 @@ class _Reader:
         self.odd: list[str] = []
 
     def read(self, calls: Sequence[Call]) -> None:
-        """Fill the arrays from the history's calls. Hot loop: it uses local names only."""
+        """Fill the arrays from the history's transactions. Hot loop: it uses local names only."""
         writes, lists, keys, elements = self._writes, self._lists, self.keys, self.elements
         add_transaction, add_key, add_write = self.transaction.append, self.key.append, self.write.append
         add_value, add_first, add_length = self.value.append, self.first.append, self.length.append

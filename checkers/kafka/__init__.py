@@ -1,1 +1,1 @@
-"""Jepsen's view of a queue like Kafka: sends and polls of processes, judged by what clients saw and nothing else."""
+"""Jepsen's workload for queues like Kafka: sends and polls of processes, judged by what clients saw and nothing else."""

@@ -1,4 +1,4 @@
-"""Cycles of dependencies between operations, found with the graph of `checkers.elle`.
+"""Cycles of dependencies between operations of sends and polls, found with the graph of `checkers.elle`.
 
 Edges: ww, if one operation sent the record right before a record of the other; wr, if one sent a record that the other polled;
 and real time. Kafka's transactions may interleave their writes, so a cycle with a ww edge is only noted. A cycle of wr edges,
@@ -29,7 +29,7 @@ class _Times:
 
 
 def anomalies(logs: Logs) -> Iterator[Found]:
-    """Find one cycle of each kind. A cycle that needs a ww edge is only noted, because Kafka allows it."""
+    """Find one dependency cycle of each kind. A cycle that needs a ww edge is only noted, because Kafka allows it."""
     nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
     number = {op.number: node for node, op in enumerate(nodes)}
     wr, ww = _edges(_read(logs), number, WR), _edges(_followed(logs), number, WW)
@@ -64,10 +64,9 @@ def _read(logs: Logs) -> list[tuple[Op, Op]]:
 
 
 def _followed(logs: Logs) -> list[tuple[Op, Op]]:
-    """Pairs of operations that wrote neighbouring values of a log.
-
-    Values at several offsets, and offsets with several values, give no order.
-    """
+    # Pairs of operations that wrote neighbouring values of a log.
+    #
+    # Values at several offsets, and offsets with several values, give no order.
     found: list[tuple[Op, Op]] = []
     for log in logs.keys.values():
         before: Op | None = None

@@ -1,11 +1,11 @@
-"""One anomaly or note in a history of sends and polls."""
+"""The type of an anomaly, or a finding that Kafka allows, in a history of sends and polls."""
 
 from collections.abc import Hashable
 from typing import NamedTuple
 
 
 class Found(NamedTuple):
-    """One anomaly or note: `kind` is Jepsen's name, `lines` the lines of the fewest operations that show it."""
+    """An anomaly or an allowed finding: `kind` is Jepsen's name, `lines` the lines of the fewest operations that show it."""
 
     kind: str
     key: Hashable

@@ -14,7 +14,7 @@ from history.op import OpType
 
 
 class Log:
-    """The log of one key: the values observed at each offset, and who wrote and read each value."""
+    """The log of one key (partition) as clients saw it: the values at each offset, and who wrote and read each value."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
@@ -24,17 +24,17 @@ class Log:
 
     @cached_property
     def order(self) -> list[int]:
-        """The offsets that hold a value, sorted; the position in this list is an offset's index."""
+        """The offsets of the log that hold a value, sorted; the position in this list is an offset's index."""
         return sorted(self.offsets)
 
     @cached_property
     def index(self) -> dict[int, int]:
-        """The index of each offset among the offsets that hold a value."""
+        """The index of each offset of the log among the offsets that hold a value."""
         return {offset: index for index, offset in enumerate(self.order)}
 
     @cached_property
     def places(self) -> dict[Hashable, list[int]]:
-        """For each value, the indices at which it was observed, ascending."""
+        """For each value of the log, the indices at which it was observed, ascending."""
         found: dict[Hashable, list[int]] = {}
         for index, offset in enumerate(self.order):
             for value in self.offsets[offset]:
@@ -42,24 +42,24 @@ class Log:
         return found
 
     def place(self, offset: int | None, value: Hashable) -> int | None:
-        """Return the index of a record; None if unknown. A record without an offset needs a value observed at one index only."""
+        """Return the index of a record in the log; None if unknown, or if it has no offset and its value is at several."""
         if offset is not None and value in self.offsets.get(offset, ()):
             return self.index[offset]
         places = self.places.get(value, ())
         return places[0] if len(places) == 1 else None
 
     def between(self, first: int, last: int) -> list[Hashable]:
-        """Return the values between two indices, excluding both."""
+        """Return the values of the log between two indices, excluding both."""
         return [value for index in range(first + 1, last) for value in self.offsets[self.order[index]]]
 
     def writer(self, value: Hashable) -> Op | None:
-        """Return the operation that sent a value; None if none or several did."""
+        """Return the operation that sent this value; None if none or several did."""
         writers = self.writers.get(value, ())
         return writers[0] if len(writers) == 1 else None
 
 
 class Logs:
-    """The logs of all keys of a history."""
+    """The logs of all keys (partitions) of a history of sends and polls."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self.ops = ops
@@ -78,7 +78,7 @@ class Logs:
                     self.keys[key].offsets.setdefault(offset, {}).setdefault(value, op)
 
     def committed(self, op: Op) -> bool:
-        """True if the operation succeeded, or crashed and a successful operation read one of its values."""
+        """True if the operation succeeded, or its outcome is unknown and a successful operation read one of its values."""
         return op.number in self._committed
 
     def _log(self, key: Hashable) -> Log:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Name(NamedTuple):
-    """One row of the table of anomalies; several entries in `ours` are separated by semicolons."""
+    """One row of the table of Jepsen's anomalies; several names of ours in `ours` are separated by semicolons."""
 
     name: str
     means: str
@@ -99,7 +99,7 @@ A crashed operation counts only if one of its values was read, and records whose
 
 
 def section() -> str:
-    """Return the table of anomalies for docs/properties.md, as Markdown."""
+    """Return the table of Jepsen's anomalies of queues for docs/properties.md, as Markdown."""
     return "".join([_HEAD, "\n", *_lines()])
 
 

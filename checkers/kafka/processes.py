@@ -23,7 +23,7 @@ _ByKey = dict[Hashable, list[Record]]
 
 
 def anomalies(logs: Logs) -> Iterator[Found]:
-    """Find the order anomalies and notes of all operations, in the order of the operations."""
+    """Find the order anomalies, and the findings that Kafka allows, of all operations, in their order."""
     polled: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}  # process -> key -> its last record
     sent: dict[Hashable, dict[Hashable, tuple[Op, Record]]] = {}
     for op in logs.ops:
@@ -57,7 +57,7 @@ def _by_key(records: Sequence[Record]) -> _ByKey:
 
 
 def _own(op: Op) -> Iterator[Found]:
-    """Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each."""
+    # Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each.
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:

@@ -44,7 +44,7 @@ class Op(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def operations(steps: Iterable[Step]) -> list[Op]:
-    """Parse the operations, in order of completion. Raises HistoryError, with the line, for a step of another kind."""
+    """Parse the operations of sends and polls, in order of completion. HistoryError, with the line, for another kind."""
     told = list(steps)
     for why in pair(told).unsure:  # `pair` also rejects malformed histories: two completions of one call, steps out of order
         raise HistoryError(why)
@@ -129,7 +129,7 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
 
 
 def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    """Yield the records of a poll. A map inside a value is stored as a tuple of pairs (`history.foreign.edn`)."""
+    # Yield the records of a poll. A map inside a value is stored as a tuple of pairs (`history.foreign.edn`).
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):
@@ -148,5 +148,5 @@ def _may_be_offset(value: Hashable) -> bool:
 
 
 def key_of(key: Hashable) -> Hashable:
-    """Return a key; a text of digits becomes a number, because JSON turns the keys of an object into text."""
+    """Return the key (partition) of a micro-operation; text of digits becomes a number, because JSON keys are text."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key

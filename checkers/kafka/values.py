@@ -1,4 +1,4 @@
-"""Anomalies of single values: in the log of a key, among the values that were read, and among those never read.
+"""Anomalies of single values of sends and polls: in the log of a key, among the values read, and among those never read.
 
 For a value that several operations sent it is unknown whose was read. Such values are left out and reported as unchecked.
 """
@@ -13,7 +13,7 @@ from history.op import OpType
 
 
 def of_log(log: Log) -> Iterator[Found]:
-    """Find offsets that hold several values, and values that are at several offsets."""
+    """Find offsets of a log that hold several values, and values that are at several offsets."""
     for offset in log.order:
         said = log.offsets[offset]
         if len(said) > 1:

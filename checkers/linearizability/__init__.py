@@ -1,1 +1,1 @@
-"""Linearizability: does some order of all calls, each between its invocation and its return, explain every answer?"""
+"""Linearizability: whether some order of all calls, each between its invocation and its return, explains every answer."""

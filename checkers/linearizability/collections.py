@@ -1,4 +1,4 @@
-"""Objects that hold many values: mutex (one holder), set, FIFO queue, partition log."""
+"""Sequential models of objects that hold many values: mutex (one holder), set, FIFO queue, partition log."""
 
 from collections.abc import Hashable
 
@@ -10,13 +10,13 @@ _OFFSETS = 1 << 62  # exclusive bound of offsets, so that ranks fit into 64 bits
 
 
 class Mutex:
-    """A mutex with the functions `acquire` and `release`, by any process; its state is whether it is held."""
+    """The model of a mutex with the calls `acquire` and `release`, by any process; its state is whether it is held."""
 
     name = "mutex"
     claim = "held by one process at a time"
 
     def initial(self) -> State:
-        """The free mutex."""
+        """A mutex that nobody holds."""
         return _FREE
 
     def step(self, state: State, call: Call) -> State | Illegal:
@@ -25,45 +25,45 @@ class Mutex:
         return after if state == before else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """False: both functions change the state."""
+        """False: both calls of a mutex change its state."""
         return False
 
     def key(self, call: Call) -> Hashable:
-        """The call's own key."""
+        """The call's own key: each mutex is judged separately."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Allow `acquire` and `release`."""
+        """Allow the calls `acquire` and `release` on a mutex."""
         return None if call.f in ("acquire", "release") else f"{call.f} is not a function of a mutex"
 
     def says_nothing(self, call: Call) -> bool:
-        """False."""
+        """False: every answered call on a mutex says something about its state."""
         return False
 
 
 class GrowSet:
-    """A set that only grows: `add v`, and `read`, which answers all added values."""
+    """The model of a set that only grows: `add v`, and `read`, which answers all added values."""
 
     name = "set"
     claim = "read returns all added values"
 
     def initial(self) -> State:
-        """Empty."""
+        """The empty set."""
         return frozenset()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A read must return exactly the values of the state; an add adds its value."""
+        """A read of the set must return exactly its values; an add adds its value."""
         assert isinstance(state, frozenset)
         if call.f == "add":
             return state | {call.argument}
         return state if call.result is UNKNOWN or seen(call) == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """True for reads."""
+        """True for reads of the set, which do not change it."""
         return call.f == "read"
 
     def key(self, call: Call) -> Hashable:
-        """The call's own key."""
+        """The call's own key: each set is judged separately."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
@@ -77,7 +77,7 @@ class GrowSet:
         return None if len(seen(call)) == len(call.result) else "a read must not return a value twice"
 
     def says_nothing(self, call: Call) -> bool:
-        """False: the empty set is a value."""
+        """False: the empty set is an answer, too."""
         return False
 
 
@@ -88,17 +88,17 @@ def seen(call: Call) -> frozenset[Hashable]:
 
 
 class FifoQueue:
-    """A FIFO queue: `enqueue v`, and `dequeue`, which answers the oldest value, or nil if the queue is empty."""
+    """The model of a FIFO queue: `enqueue v`, and `dequeue`, which answers the oldest value, or nil if it is empty."""
 
     name = "fifo-queue"
     claim = "dequeue returns values in the order of enqueue; nil if the queue is empty"
 
     def initial(self) -> State:
-        """Empty."""
+        """The empty queue."""
         return ()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """The state holds the oldest value first."""
+        """A dequeue must answer the oldest value; the state holds it first."""
         assert isinstance(state, tuple)
         if call.f == "enqueue":
             return (*state, call.argument)
@@ -106,11 +106,11 @@ class FifoQueue:
         return state[1:] if call.result is UNKNOWN or call.result == head else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """True for a dequeue of nil."""
+        """True for a dequeue that answered nil, which does not change the queue."""
         return call.f == "dequeue" and call.result is None
 
     def key(self, call: Call) -> Hashable:
-        """The call's own key."""
+        """The call's own key: each queue is judged separately."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
@@ -120,12 +120,12 @@ class FifoQueue:
         return "nil must not be enqueued" if call.f == "enqueue" and call.argument is None else None
 
     def says_nothing(self, call: Call) -> bool:
-        """False."""
+        """False: every answered call on a queue says something about its state."""
         return False
 
 
 class PartitionLog:
-    """A log: `append v` answers its offset, `read offset` the value there or nil, `end` the end offset.
+    """The model of a partition log: `append v` answers its offset, `read offset` the value there or nil, `end` the end offset.
 
     Offsets grow and may have gaps, as in Kafka (transaction markers take some). The end offset is above all offsets appended
     before and not above any later one. An append of unknown outcome may be at any offset above earlier ones. The search cannot
@@ -137,11 +137,11 @@ class PartitionLog:
     claim = "append returns an offset above all earlier ones, read returns the value appended there"
 
     def initial(self) -> State:
-        """No records; the next may be at offset 0."""
+        """A log without records; the first may be at offset 0."""
         return ((), 0)
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Appends add records at the end only; reads must return what the state holds."""
+        """Appends add records at the log's end only; reads must return what the log holds."""
         assert isinstance(state, tuple), state
         records, end = state
         if call.f == "append":
@@ -180,5 +180,5 @@ class PartitionLog:
         )
 
     def says_nothing(self, call: Call) -> bool:
-        """False: nil says that the offset is empty."""
+        """False: a read of nil says that the log's offset is empty."""
         return False

@@ -53,7 +53,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 class _Part(Struct, frozen=True, kw_only=True):
-    """The calls of one object (one key), and the search for an order of them."""
+    """The calls on one object (one key), and the search for an order that explains their answers."""
 
     key: Hashable
     calls: list[Call]
@@ -61,7 +61,7 @@ class _Part(Struct, frozen=True, kw_only=True):
 
 
 def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
-    """Judge whether calls on objects of this model are linearizable. Raises HistoryError for a call that it does not have."""
+    """Judge whether calls on this kind of object are linearizable. HistoryError for a call that the object does not have."""
     parts, silent = _parts(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
@@ -114,7 +114,7 @@ def _parts(model: Model, calls: Sequence[Call]) -> tuple[dict[Hashable, list[Cal
 
 
 def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
-    """Continue each search until it has visited `budget` configurations in total; return anomalies and undecided parts."""
+    # Continue each search until it has visited `budget` configurations in total; return anomalies and undecided parts.
     anomalies: list[tuple[Anomaly, Stuck]] = []
     left: list[_Part] = []
     for part in searches:

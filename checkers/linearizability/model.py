@@ -1,4 +1,4 @@
-"""The interface of a sequential object: initial state, step function, and which calls only observe.
+"""The interface of a sequential object model: initial state, step function, and which calls only observe the state.
 
 States are hashable values. `step` returns the state after a call, or `ILLEGAL` if the object would have answered differently. A
 call of unknown outcome has the result `UNKNOWN`, which fits every answer. `observes` is true for calls that never change a state
@@ -36,7 +36,7 @@ class Model(Protocol):
         """Return the object's state after `call`, or `ILLEGAL` if it could not have given that answer."""
 
     def observes(self, call: Call) -> bool:
-        """Whether the call changes no state in which it is legal."""
+        """Whether the call leaves the object's state unchanged, like a read."""
 
     def key(self, call: Call) -> Hashable:
         """Return the key of the object that the call uses; None if there is only one object."""
@@ -45,15 +45,15 @@ class Model(Protocol):
         """Return why the object does not support the call; None if it does."""
 
     def says_nothing(self, call: Call) -> bool:
-        """Whether the call succeeded without recording an answer, like a read without a value in Knossos's histories."""
+        """Whether the call succeeded without a recorded answer, like a read without a value in Knossos's histories."""
 
 
 @runtime_checkable
 class Foresees(Model, Protocol):
-    """A model that detects early that no later state can make a read legal, so that the search gives up a path sooner."""
+    """A model that detects early that no later state can explain a read's answer, so that the search gives up sooner."""
 
     def leads(self, state: State, call: Call) -> bool:
-        """Whether the observing `call` is legal in `state`, or may become legal without a call that `helps` it."""
+        """Whether `state` explains the answer of the observing `call`, or may come to without a call that `helps` it."""
 
     def helps(self, other: Call, call: Call) -> bool:
-        """Whether `other` may make `call` legal, whatever the state before `other`."""
+        """Whether the call `other` may make the answer of `call` possible, whatever the state before `other`."""

@@ -1,4 +1,4 @@
-"""Objects with a current value:
+"""Sequential models of objects with a current value (register, compare-and-set, map of strings, znode):
 
 register, cas-register, multi-register, map of strings with append, ZooKeeper's versioned node.
 """
@@ -12,7 +12,9 @@ _YES = frozenset({"true", "ok"})
 
 
 class Register:
-    """`write v`, `read` → v. Without `nil_is_a_value`, a read of nil is a read whose value was not recorded."""
+    """The model of a register: `write v`, `read` → v. Without `nil_is_a_value`, a read of nil is one whose value was not
+    recorded.
+    """
 
     name = "register"
     claim = "read returns the value written last"
@@ -22,25 +24,25 @@ class Register:
         self.nil_is_a_value = nil_is_a_value
 
     def initial(self) -> State:
-        """The value before the first write."""
+        """The register's value before the first write."""
         return self._initial
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A write replaces the state, a read must return it."""
+        """A write replaces the register's value, a read must return it."""
         if call.f == "write":
             return call.argument
         return state if call.result is UNKNOWN or call.result == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
-        """True for reads."""
+        """True for reads of the register."""
         return call.f == "read"
 
     def key(self, call: Call) -> Hashable:
-        """The call's own key."""
+        """The call's own key: each register is judged separately."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Allow `read`, and `write` with a value."""
+        """Allow `read` of a register, and `write` with a value."""
         if call.f not in ("read", "write"):
             return f"{call.f} is not a function of a register"
         if call.f == "write" and call.argument is None:
@@ -48,11 +50,11 @@ class Register:
         return None
 
     def says_nothing(self, call: Call) -> bool:
-        """True for a read of nil, unless nil is a value."""
+        """True for a read of nil, unless nil is a value of this register."""
         return call.f == "read" and call.result is None and not self.nil_is_a_value
 
     def leads(self, state: State, call: Call) -> bool:
-        """A read becomes legal only by a write of its value."""
+        """A read's answer becomes possible only by a write of its value."""
         return call.f != "read" or call.result is UNKNOWN or call.result == state
 
     def helps(self, other: Call, call: Call) -> bool:
@@ -61,7 +63,7 @@ class Register:
 
 
 class CasRegister(Register):
-    """A register with `cas [from to]`, which answers "false" and changes nothing if the value is not `from`."""
+    """The model of a register with `cas [from to]`, which answers "false" and changes nothing if the value is not `from`."""
 
     name = "cas-register"
     claim = "a register with compare-and-set"
@@ -85,7 +87,7 @@ class CasRegister(Register):
         return (other.argument[1] if other.f == "cas" else other.argument) == call.result  # type: ignore[index]
 
     def refusal(self, call: Call) -> str | None:
-        """Allow the calls of a register, and `cas` with a pair."""
+        """Allow the calls of a register, and `cas` with a pair of values."""
         if call.f != "cas":
             return super().refusal(call)
         pair = call.argument
@@ -95,7 +97,7 @@ class CasRegister(Register):
 
 
 class MultiRegister:
-    """Several registers, read and written together by `txn [[:read k v] [:write k v] …]`. The state holds the written values."""
+    """The model of several registers, read and written together by `txn [[:read k v] [:write k v] …]`."""
 
     name = "multi-register"
     claim = "several registers that are read and written together"
@@ -106,11 +108,11 @@ class MultiRegister:
         self.nil_is_a_value = nil_is_a_value
 
     def initial(self) -> State:
-        """No written values."""
+        """All registers without a written value."""
         return Pairs()
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Each micro-operation sees the ones before it."""
+        """Each micro-operation of a transaction sees the ones before it."""
         values = dict(state)  # type: ignore[call-overload]  # states are tuples of pairs
         for f, key, value in _micro(call.argument if call.result is UNKNOWN else call.result):
             if f in ("write", "w"):
@@ -126,11 +128,11 @@ class MultiRegister:
         return all(f in ("read", "r") for f, _, _ in _micro(call.argument))
 
     def key(self, call: Call) -> Hashable:
-        """None: transactions connect the registers."""
+        """None: transactions connect the registers, so all are judged together."""
         return None
 
     def refusal(self, call: Call) -> str | None:
-        """Allow lists of `[f k v]`, answered with the same functions and keys."""
+        """Allow transactions: lists of `[f k v]`, answered with the same functions and keys."""
         for value in (call.argument, call.result):
             if value is UNKNOWN:
                 continue
@@ -154,7 +156,7 @@ def _micro(value: Hashable) -> tuple[tuple[str, Hashable, Hashable], ...]:
 
 
 class KeyValue:
-    """A map of strings: `put k v`, `append k v`, `get k` → the whole string. Each key is a separate object."""
+    """The model of a map of strings: `put k v`, `append k v`, `get k` → the whole string. Each key is a separate object."""
 
     name = "kv"
     claim = "a map of strings with get, put and append"
@@ -167,7 +169,7 @@ class KeyValue:
         return self._initial
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """A get must return the whole string."""
+        """A get must return the whole string of its key."""
         if call.f == "put":
             return call.argument
         if call.f == "append":
@@ -179,7 +181,7 @@ class KeyValue:
         return call.f == "get"
 
     def key(self, call: Call) -> Hashable:
-        """The call's own key."""
+        """The call's own key: each key is judged separately."""
         return call.key
 
     def refusal(self, call: Call) -> str | None:
@@ -196,7 +198,7 @@ class KeyValue:
         return False
 
     def leads(self, state: State, call: Call) -> bool:
-        """The state must be a prefix of the string that was read: appends only lengthen it."""
+        """A get's answer stays possible while the string is a prefix of it: appends only lengthen a string."""
         return call.result is UNKNOWN or str(call.result).startswith(str(state))
 
     def helps(self, other: Call, call: Call) -> bool:
@@ -205,7 +207,7 @@ class KeyValue:
 
 
 class VersionedNode:
-    """A node of ZooKeeper: `create v`, `set [v version]`, `delete version`, `read` → [v version].
+    """The model of a znode: `create v`, `set [v version]`, `delete version`, `read` → [v version].
 
     `set` answers the new version; version -1 matches any. "no-node", "node-exists" and "bad-version" are definite answers, too.
     The state is None for a node that does not exist, otherwise the value and the version.
@@ -215,11 +217,11 @@ class VersionedNode:
     claim = "one node of ZooKeeper, with versions, conditional writes and definite errors"
 
     def initial(self) -> State:
-        """None: the node does not exist."""
+        """None: the znode does not exist."""
         return None
 
     def step(self, state: State, call: Call) -> State | Illegal:
-        """Answer as ZooKeeper's data tree does."""
+        """Change or read the znode, and answer, as ZooKeeper's data tree does."""
         right, after = self._right(state, call)
         return after if call.result is UNKNOWN or call.result == right else ILLEGAL
 
@@ -238,7 +240,7 @@ class VersionedNode:
         return (version + 1, (call.argument[0], version + 1)) if call.f == "set" else ("ok", None)  # type: ignore[index]
 
     def observes(self, call: Call) -> bool:
-        """True for reads and for error answers."""
+        """True for reads of the znode and for calls that were answered with an error."""
         return call.f == "read" or call.result in ("no-node", "node-exists", "bad-version")
 
     def key(self, call: Call) -> Hashable:
@@ -246,7 +248,7 @@ class VersionedNode:
         return call.key
 
     def refusal(self, call: Call) -> str | None:
-        """Allow the four functions, `set` and `delete` with a version."""
+        """Allow `create`, `read`, and `set` and `delete` with a version."""
         match call.f, call.argument:
             case ("create" | "read", _) | ("delete", int()) | ("set", (_, int())):
                 return None
@@ -254,5 +256,5 @@ class VersionedNode:
                 return f"{call.f} {shown(call.argument)} is not a call of a versioned node"
 
     def says_nothing(self, call: Call) -> bool:
-        """False."""
+        """False: every answered call on a znode says something about its state."""
         return False

@@ -21,7 +21,7 @@ WITH_INITIAL = ("register", "cas-register", "multi-register", "kv")
 
 
 def model_named(name: str, *, initial: Hashable = None, nil_is_a_value: bool = True) -> Model:
-    """Return the model with this name. Raises KeyError for an unknown name.
+    """Return the object model with this name. Raises KeyError for an unknown name.
 
     `initial` is used by the models in `WITH_INITIAL` only.
     """

@@ -1,4 +1,4 @@
-"""Wing and Gong's search with Lowe's cache, over the calls of one object.
+"""Wing and Gong's search for an order of the calls on one object, with Lowe's cache of visited configurations.
 
 A configuration of the search is the set of placed calls and the object's state after them. A call may be placed next if no
 unplaced call returned before it was invoked. The search is deterministic and its budget counts steps, so that a history has the
@@ -25,7 +25,7 @@ _FOREVER = 1 << 62
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """Outcome of a search: the calls have an order, given as their indices."""
+    """Outcome of a search: an order of the calls explains all answers; holds it as their indices."""
 
     order: tuple[int, ...]
 
@@ -49,7 +49,7 @@ Outcome = Placed | Stuck | Undecided
 
 
 class _Frame:
-    """A configuration on the search's current path, and the calls that are still to be tried next."""
+    # A configuration on the search's current path, and the calls that are still to be tried next.
 
     __slots__ = ("base", "chain", "key", "mask", "moves", "spent", "state")
 
@@ -64,7 +64,7 @@ class _Frame:
 
 
 class Search:
-    """A search for an order of calls, which can be continued: each `run` spends a budget and returns the outcome so far."""
+    """A search for an order of calls that can be continued: each `run` spends a budget and returns the outcome so far."""
 
     def __init__(self, model: Model, calls: Sequence[Call]) -> None:
         required = sorted((c for c in calls if c.end is not None), key=lambda c: c.start)
@@ -91,11 +91,11 @@ class Search:
 
     @property
     def steps(self) -> int:
-        """The number of configurations visited so far."""
+        """The number of configurations (sets of placed calls with a state) that the search has visited so far."""
         return self._steps
 
     def run(self, steps: int) -> Outcome:
-        """Visit at most `steps` more configurations."""
+        """Continue the search: visit at most `steps` more configurations (sets of placed calls with a state)."""
         limit = self._steps + steps
         stack = self._stack
         while stack and self._done is None:
@@ -127,7 +127,7 @@ class Search:
             self._stack.append(frame)
 
     def _arrive(self, frame: _Frame) -> bool:
-        """Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed."""
+        # Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed.
         self._steps += 1
         table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
@@ -197,7 +197,7 @@ class Search:
 
 
 class _Hope:
-    """The calls that could still make a read legal: a configuration without any is dropped before its moves are tried."""
+    # The calls that could still make a read legal: a configuration without any is dropped before its moves are tried.
 
     def __init__(self, model: Foresees, required: Sequence[Call], crashed: Sequence[Call]) -> None:
         self._model = model
@@ -206,7 +206,7 @@ class _Hope:
         self._of: dict[int, tuple[list[int], int]] = {}
 
     def is_lost(self, read: int, state: Hashable, base: int, mask: int, spent: int) -> bool:
-        """Whether no order of the unplaced calls makes this read legal."""
+        """Whether no order of the calls not yet placed can explain this read's answer."""
         if self._model.leads(state, self._required[read]):
             return False
         required, crashed = self._of.get(read) or self._helpers(read)
@@ -222,7 +222,7 @@ class _Hope:
 
 
 def _with(base: int, mask: int, call: int) -> tuple[int, int]:
-    """Return the base and the mask of placed calls after placing one more call."""
+    # Return the base and the mask of placed calls after placing one more call.
     mask |= 1 << (call - base)
     if mask & 1:
         ones = (~mask & (mask + 1)).bit_length() - 1
@@ -248,18 +248,18 @@ class _Table:
         self._after: dict[tuple[int, int], int] = {}
 
     def number(self, state: Hashable) -> int:
-        """The number of a state."""
+        """The number under which the search caches an object's state."""
         number = self._numbers.setdefault(state, len(self._states))
         if number == len(self._states):
             self._states.append(state)
         return number
 
     def state(self, number: int) -> Hashable:
-        """The state with this number."""
+        """The object's state with this number in the cache."""
         return self._states[number]
 
     def after(self, state: int, kind: int, call: Call) -> int:
-        """The number of the state after a call of this kind; -1 if the call is illegal."""
+        """The number of the object's state after a call of this kind; -1 if the call is illegal."""
         key = (state, kind)
         found = self._after.get(key)
         if found is None:

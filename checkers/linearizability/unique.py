@@ -1,4 +1,4 @@
-"""Decide linearizability in n log n if the values determine where each call belongs.
+"""Decide linearizability in n log n where the values show where each call belongs, without a search.
 
 `decide` examines the calls of one object and returns None if its conditions do not hold.
 
@@ -41,7 +41,7 @@ class NotApplicable(Exception):  # noqa: N818 - no error: the search decides the
 
 
 def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
-    """Decide whether the calls of one object have an order; None if only a search can decide."""
+    """Decide whether the calls on one object have an order that explains them; None if only a search can decide."""
     find = _finder(model)
     if find is None or (len(calls) <= _SEARCHED_MAX and not isinstance(model, PartitionLog)):
         return None
@@ -65,7 +65,7 @@ def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
 
 
 def _first_stuck(find: Callable[[Sequence[Call]], Conflict | None], calls: Sequence[Call]) -> Stuck:
-    """The shortest prefix of the history without an order; its last returned call is the impossible one."""
+    # The shortest prefix of the history without an order; its last returned call is the impossible one.
 
     def has_order(prefix: Sequence[Call]) -> bool | None:
         try:
@@ -89,7 +89,7 @@ def _end(call: Call) -> int:
 
 
 def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | None:
-    """Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered."""
+    # Find a call that completed before a call of lower rank was invoked. Calls of equal rank are not ordered.
     if not calls:
         return None
     rank = np.asarray(ranks, dtype=np.int64)
@@ -112,7 +112,7 @@ def _rank_conflict(calls: Sequence[Call], ranks: Sequence[int]) -> Conflict | No
 
 
 def log_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict in a log: appends are in the order of offsets, a read is after its append, a read of nil before it.
+    """The conflict between calls on a log: appends must follow offsets; a read comes after its append, a read of nil before.
 
     A read constrains a single append, so each read is compared with the latest invocation up to the rank of its append.
     """
@@ -166,7 +166,7 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
 
 
 def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
-    """Map each rank to the latest invocation of the calls up to that rank."""
+    # Map each rank to the latest invocation of the calls up to that rank.
     found: dict[int, int] = {}
     latest = _BEFORE_ALL
     for at in sorted(range(len(chain)), key=ranks.__getitem__):
@@ -176,7 +176,7 @@ def _earliest(chain: Sequence[Call], ranks: Sequence[int]) -> dict[int, int]:
 
 
 def _appends(calls: Sequence[Call]) -> tuple[dict[int, Call], list[Call], Conflict | None]:
-    """Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any."""
+    # Appends by offset, as answered or as seen by reads; returned appends without a known offset; and a conflict, if any.
     appends: dict[int, Call] = {}
     lost: dict[Hashable, list[Call]] = {}  # appends without an answered offset, by value
     for call in calls:
@@ -206,7 +206,7 @@ def _saw(call: Call, appends: dict[int, Call]) -> bool:
 
 
 def set_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict in a growing set: reads are ordered by inclusion, an add is before the first read that saw its value."""
+    """The conflict between calls on a growing set: reads must include each other, an add precede the reads of its value."""
     adds: dict[Hashable, Call] = {}
     for call in calls:
         if call.f == "add" and adds.setdefault(call.argument, call) is not call:
@@ -242,7 +242,7 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | None:
-    """The conflict in a register whose values are unique: zones of values must not cross."""
+    """The conflict between calls on a register with unique values: the times in which it held two values must not cross."""
     writes = [call for call in calls if call.f == "write"]
     counted = Counter(call.argument for call in writes)
     if initial in counted or any(count > 1 for count in counted.values()):
@@ -275,10 +275,9 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
 def _zones(
     values: list[Hashable], first_end: dict[Hashable, int], last_start: dict[Hashable, int], speaker: dict[Hashable, Call]
 ) -> Conflict | None:
-    """Find zones of two values that overlap impossibly.
-
-    During a forward zone (first return to last invocation) the register holds the zone's value.
-    """
+    # Find zones of two values that overlap impossibly.
+    #
+    # During a forward zone (first return to last invocation) the register holds the zone's value.
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
@@ -299,7 +298,7 @@ def _zones(
 
 
 def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict in a FIFO queue whose values are unique."""
+    """The conflict between calls on a FIFO queue whose values are unique."""
     enqueued: dict[Hashable, Call] = {}
     # Check applicability first: with a value enqueued twice, a conflict would name the wrong call.
     for call in calls:
@@ -328,7 +327,7 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
 
 
 def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:
-    """Find a value that was certainly enqueued after another one and certainly dequeued before it."""
+    """Find in a queue a value that was certainly enqueued after another one and certainly dequeued before it."""
     by_end = sorted(enqueued, key=lambda v: _end(enqueued[v]))
     ends = np.asarray([_end(enqueued[v]) for v in by_end], dtype=np.int64)
     out = np.asarray([dequeued[v].start if v in dequeued else _FOREVER for v in by_end], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The smallest witness of a history without an order: its longest prefix that has one, and the next returned call.
+"""The smallest proof of a history without an order: its longest prefix that has one, and the next returned call.
 
 The prefix up to a return holds all calls invoked before it; those that had not returned by then become calls of unknown outcome.
 If a prefix has an order, each shorter prefix has one, too (drop the other calls). Hence there is a first return up to which no
@@ -17,12 +17,12 @@ HasOrder = Callable[[Sequence[Call]], bool | None]
 
 
 def cut(calls: Sequence[Call], end: int) -> list[Call]:
-    """Return the history up to a return; calls that returned later become calls without an answer."""
+    """Return the part of a history up to the given return; calls that returned later become calls without an answer."""
     return [c if c.end is not None and c.end <= end else opened(c) for c in calls if c.start < end]
 
 
 def opened(call: Call) -> Call:
-    """Return the call as it was before it returned: without an answer."""
+    """Return a call as it was before it returned: without an answer."""
     return Call(
         index=call.index, line=call.line, process=call.process, f=call.f, key=call.key,
         argument=call.argument, result=UNKNOWN, start=call.start, end=None,
@@ -30,7 +30,7 @@ def opened(call: Call) -> Call:
 
 
 def first_impossible(calls: Sequence[Call], has_order: HasOrder, *, known: int = 0) -> int:
-    """The position, among the sorted returns, of the first return up to which there is no order.
+    """The position, among the sorted returns of a history, of the first return up to which there is no order.
 
     The whole history has no order; the prefix of the first `known` returns has one. Steps double from `known` on, because the
     position is rarely far from it.
@@ -47,7 +47,7 @@ def first_impossible(calls: Sequence[Call], has_order: HasOrder, *, known: int =
 
 
 def of_search(model: Model, calls: Sequence[Call], steps_max: int) -> Stuck:
-    """For calls without an order: an order of the longest prefix that has one, and the call that cannot follow it."""
+    """For calls without an order that explains them: an order of the longest prefix, and the call that cannot follow it."""
 
     def has_order(prefix: Sequence[Call]) -> bool | None:
         outcome = Search(model, prefix).run(steps_max)

@@ -44,7 +44,7 @@ PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.ma
 
 
 class Ask(Struct, frozen=True):
-    """Operations that a command asks its caller to send to ZooKeeper; `atomic`: as one multi."""
+    """ZooKeeper operations that a command asks its caller to perform; `atomic`: as one multi."""
 
     ops: tuple[AnyOp, ...]
     atomic: bool = False
@@ -68,7 +68,7 @@ class _File(Struct):
 
 
 def entries_of(text: bytes, source: str) -> Reassignments:
-    """Parse the reassignment JSON file. UsageError with the first mistake."""
+    """Parse the JSON file with the reassignments. UsageError with the first mistake."""
     try:
         rows = msgspec.json.decode(text, type=_File).partitions
     except msgspec.DecodeError as error:
@@ -89,7 +89,7 @@ def entries_of(text: bytes, source: str) -> Reassignments:
 
 
 def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
-    """Propose replicas for these topics on these brokers; an empty tuple means all topics or all live brokers."""
+    """Propose replicas for the partitions of these topics on these brokers; an empty tuple means all topics or brokers."""
     names = topics or (yield from _children(paths.TOPICS))
     live = tuple(sorted(BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))))
     chosen = brokers or live
@@ -111,7 +111,7 @@ def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
 
 
 def _spread(index: int, count: int, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """R-132: replica j of partition i on broker (i + j) mod n."""
+    """R-132: place replica j of partition i on broker (i + j) mod n."""
     return tuple(brokers[(index + j) % len(brokers)] for j in range(count))
 
 
@@ -169,7 +169,7 @@ def _not_cancelled() -> Generator[Ask, tuple[AnyAnswer, ...], None]:
 
 
 def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    """The present replicas of these partitions, and the checks that they have not changed when the multi is written."""
+    # The present replicas of these partitions, and the checks that they have not changed when the multi is written.
     live = {BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))}
     unknown = sorted({b for entry in entries.values() for b in entry.replicas} - live)
     if unknown:
@@ -229,7 +229,7 @@ def remove_cancel() -> Command:
 
 
 def scala_map(entries: Reassignments) -> str:
-    """Format replicas like Kafka's tool (R-241): Map(t-0 -> Map(replicas -> Buffer(4, 5), original_replicas -> Buffer(1, 2)))."""
+    """Format replicas as Kafka's tool prints them (R-241): Map(t-0 -> Map(replicas -> Buffer(4, 5), …))."""
     rows = [
         f"{tp} -> Map(replicas -> Buffer({_row(entry.replicas)}), original_replicas -> Buffer({_row(entry.original)}))"
         for tp, entry in sorted(entries.items())
@@ -250,7 +250,7 @@ def _pending(path: str) -> Generator[Ask, tuple[AnyAnswer, ...], Reassignments]:
 def _assignments(
     topics: tuple[str, ...], *, missing_is_none: bool = False
 ) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    """AR of all partitions of these topics, and for each topic a check of its version."""
+    """The assigned replicas of all partitions of these topics, and for each topic a check of its znode's version."""
     found: Assignments = {}
     checks: list[AnyOp] = []
     answers = (yield Ask(tuple(GetData(paths.topic_path(topic)) for topic in topics))) if topics else ()
@@ -264,7 +264,7 @@ def _assignments(
 
 
 def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
-    """Write these operations as one multi; the path that the last of them created. `above`: parents to create first."""
+    # Write these operations as one multi; the path that the last of them created. `above`: parents to create first.
     yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # may exist already
     answers = yield Ask(ops, atomic=True)
     if not isinstance(answers[-1], Created):

@@ -1,1 +1,1 @@
-"""Where a plan is performed: `sim` in virtual time, `real` on processes or containers. Neither imports the other."""
+"""Where runs are performed: `sim` in virtual time, `real` on processes or containers. Neither imports the other."""

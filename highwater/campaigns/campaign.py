@@ -6,9 +6,10 @@ limit the finished runs are reported with the reason; a campaign with missing se
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -28,8 +29,13 @@ from nemesis.profiles import ProfileName
 from pipeline.ledger import Row
 from pipeline.work import Item, Job, perform
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+
+class Performer(Protocol):
+    """`pipeline.work.perform`, with the processes or the Spark session that it uses."""
+
+    def __call__(self, items: Iterable[Item], job: Job, *, seen: Callable[[Row], None]) -> None:
+        """Do the items that the job's ledger does not hold."""
+
 
 INTERRUPTED = "interrupted"  # why seeds are missing after Ctrl-C
 
@@ -174,7 +180,8 @@ def run_campaign(
         return done[row.key]
 
     with TemporaryDirectory(prefix="highwater-ledger-") as ledger:
-        stopped = perform_until(items(), Job(function=perform_encoded, ledger=ledger), finished, Watch(limits), jobs=jobs)
+        job = Job(function=perform_encoded, ledger=ledger)
+        stopped = perform_until(items(), job, finished, Watch(limits), performer=partial(perform, jobs=jobs))
     return Campaign(
         wanted=wanted,
         summaries=tuple(done[key] for key in sorted(done)),
@@ -192,13 +199,7 @@ def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: Ba
 
 
 def perform_until(
-    items: Iterable[Item],
-    job: Job,
-    finished: Callable[[Row], Summary],
-    watch: "Watch",
-    *,
-    jobs: int,
-    spark: "SparkSession | None" = None,
+    items: Iterable[Item], job: Job, finished: Callable[[Row], Summary], watch: "Watch", *, performer: Performer
 ) -> str | None:
     """Do the items until none is left, a limit is reached or Ctrl-C is pressed; returns why it ended early.
 
@@ -211,7 +212,7 @@ def perform_until(
             raise _LimitError
 
     try:
-        perform(items, job, spark=spark, jobs=jobs, seen=seen)
+        performer(items, job, seen=seen)
     except _LimitError:
         return watch.reached
     except KeyboardInterrupt:
@@ -245,60 +246,61 @@ class Watch:
 
 
 def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:
-    """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign."""
+    """Count the verdicts, faults, anomalies and reached goals of the runs of a campaign. The summaries are read twice."""
     verdicts: dict[ValidityName, int] = {"VALID": 0, "UNKNOWN": 0, "INVALID": 0}
+    sums: Counter[str] = Counter()
+    sim_seconds = 0.0
+    anomalies: dict[tuple[str, str], _Found] = {}
+    faults: dict[str, Counter[str]] = {}
     for summary in summaries:
         verdicts[summary.verdict] += 1
+        sums.update(live=summary.live is True, not_live=summary.live is False, failed=summary.outcome == "harness-fault")
+        sums.update({name: getattr(summary, name) for name in _SUMMED})
+        sim_seconds += summary.sim_seconds
+        for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
+            found = anomalies.setdefault(key, _Found(summary))
+            found.runs += 1
+            found.acting.update(f.kind for f in summary.faults if f.acted)
+        for fault in summary.faults:
+            counts = faults.setdefault(fault.kind, Counter())
+            counts.update(runs=fault.acted > 0, begun=fault.begun, acted=fault.acted)
     return Tally(
         runs=len(summaries),
         verdicts=verdicts,
-        live=sum(s.live is True for s in summaries),
-        not_live=sum(s.live is False for s in summaries),
-        laboratory_failed=sum(s.outcome == "harness-fault" for s in summaries),
-        excused=sum(s.excused for s in summaries),
-        acked=sum(s.acked for s in summaries),
-        leader_changes=sum(s.leader_changes for s in summaries),
-        recovery_elections=sum(s.recovery_elections for s in summaries),
-        elections_from_elr=sum(s.elections_from_elr for s in summaries),
-        wounds_counted_on=sum(s.wounds_counted_on for s in summaries),
-        sim_seconds=round(sum(s.sim_seconds for s in summaries), 1),
-        anomalies=_anomalies(summaries),
-        faults=_faults(summaries),
+        live=sums["live"],
+        not_live=sums["not_live"],
+        laboratory_failed=sums["failed"],
+        **{name: sums[name] for name in _SUMMED},
+        sim_seconds=round(sim_seconds, 1),
+        anomalies=tuple(
+            AnomalyTally(
+                kind=kind,
+                checker=checker,
+                runs=found.runs,
+                first_seed=found.first.seed,
+                repeat=found.first.repeat,
+                faults=dict(sorted(found.acting.items())),
+            )
+            for (kind, checker), found in sorted(anomalies.items())
+        ),
+        faults=tuple(
+            FaultTally(kind=kind, runs=counts["runs"], begun=counts["begun"], acted=counts["acted"])
+            for kind, counts in sorted(faults.items())
+        ),
         reached=table(summaries, goals),
     )
 
 
-def _anomalies(summaries: Iterable[Summary]) -> tuple[AnomalyTally, ...]:
-    by_kind: dict[tuple[str, str], list[Summary]] = {}
-    for summary in summaries:
-        for key in dict.fromkeys((a.kind, a.checker) for a in summary.anomalies):
-            by_kind.setdefault(key, []).append(summary)
-    tallies = []
-    for (kind, checker), runs in sorted(by_kind.items()):
-        acting = Counter(f.kind for run in runs for f in run.faults if f.acted)
-        first = runs[0]
-        tallies.append(
-            AnomalyTally(
-                kind=kind,
-                checker=checker,
-                runs=len(runs),
-                first_seed=first.seed,
-                repeat=first.repeat,
-                faults=dict(sorted(acting.items())),
-            )
-        )
-    return tuple(tallies)
+_SUMMED = ("excused", "acked", "leader_changes", "recovery_elections", "elections_from_elr", "wounds_counted_on")
 
 
-def _faults(summaries: Iterable[Summary]) -> tuple[FaultTally, ...]:
-    begun: Counter[str] = Counter()
-    acted: Counter[str] = Counter()
-    runs: Counter[str] = Counter()
-    for fault in (f for s in summaries for f in s.faults):
-        begun[fault.kind] += fault.begun
-        acted[fault.kind] += fault.acted
-        runs[fault.kind] += fault.acted > 0
-    return tuple(FaultTally(kind=k, runs=runs[k], begun=begun[k], acted=acted[k]) for k in sorted(begun))
+class _Found:
+    """The runs in which one kind of anomaly was found."""
+
+    def __init__(self, first: Summary) -> None:
+        self.first = first
+        self.runs = 0
+        self.acting: Counter[str] = Counter()  # runs, by kind of fault that acted
 
 
 def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
@@ -306,11 +308,11 @@ def exit_code(campaign: Campaign, *, unknown_allowed_percent: int) -> ExitCode:
 
     If no run is missing, a required goal that no run reached is a failure of the harness.
     """
-    codes = [s.exit_code for s in campaign.summaries]
-    unknown = sum(code is ExitCode.UNKNOWN for code in codes)
+    codes = Counter(s.exit_code for s in campaign.summaries)
+    runs = codes.total()
     reasons: list[ExitCode] = [code for code in codes if code is not ExitCode.UNKNOWN]
-    if 100 * unknown > unknown_allowed_percent * len(codes) or len(codes) < campaign.wanted or not codes:
+    if 100 * codes[ExitCode.UNKNOWN] > unknown_allowed_percent * runs or runs < campaign.wanted or not runs:
         reasons.append(ExitCode.UNKNOWN)
-    if len(codes) >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
+    if runs >= campaign.wanted and any(goal.missed for goal in table(campaign.summaries, campaign.goals)):
         reasons.append(ExitCode.LABORATORY_FAILED)
     return worst(reasons)

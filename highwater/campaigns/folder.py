@@ -2,7 +2,7 @@
 
     STORE/campaigns/<name>/request.json            the order and the build; written before the first run
                            ledger/<key>.json       the summary of a finished run (pipeline.ledger)
-                           records/<key>.parquet   its record for the dataset
+                           records/<key>.parquet   its record for the dataset (campaigns.records); not of runs without a result
                            runs.jsonl  index.html  junit.xml
     STORE/<plan>/<run id>/                         operations, events, verdict and page of a failed run; of all with keep_all
 
@@ -17,28 +17,27 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from highwater.campaigns.campaign import Campaign, Watch, perform_until, summary_of
+from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, summary_of
 from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.errors import UsageError
-from highwater.runs.provenance import Build
+from highwater.runs.provenance import Build, present_build
+from highwater.runs.records import performed_record
 from highwater.runs.run import REPEATABLE, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import attempt
 from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
+from pipeline.record import encode
+from pipeline.stamp import present_stamp
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Job
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REQUEST = "request.json"
 RECORDS = "records"
@@ -51,14 +50,12 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     order: Order
     build: Build
+    code: str = ""  # digest of all code, changes that are not committed included (pipeline.stamp)
 
 
-class Means(Struct, frozen=True, kw_only=True):
-    """With what a campaign is performed. `deadline_s` is for one run, by the clock."""
-
-    jobs: int
-    spark: "SparkSession | None" = None
-    deadline_s: float | None = None
+def present_asked(order: Order) -> Asked:
+    """The order with the code that runs now."""
+    return Asked(order=order, build=present_build(), code=present_stamp().code)
 
 
 class CampaignFolder:
@@ -92,10 +89,18 @@ class CampaignFolder:
             raise UsageError(f"{self.storage.path(name)}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
 
-    def perform(self, means: Means, watch: Watch, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()) -> Campaign:
+    def perform(
+        self,
+        performer: Performer,
+        watch: Watch,
+        seen: Callable[[Summary], None],
+        *,
+        deadline_s: float | None = None,
+        goals: tuple[str, ...] = (),
+    ) -> Campaign:
         """Do the runs that have no row, until all are done, a limit is reached or Ctrl-C is pressed; return all finished runs.
 
-        `seen` is called for each finished run, those of an earlier part of the campaign first.
+        `seen` is called for each finished run, those of an earlier part of the campaign first. `deadline_s` is for one run.
         """
         start = perf_counter()
         order = self.asked.order
@@ -106,13 +111,13 @@ class CampaignFolder:
             seen(summary)
             return summary
 
-        for key in sorted(self.ledger.keys() & trials.keys()):
-            watch.count(finished(self.ledger.read(key)))
+        for row in self.ledger.rows(sorted(self.ledger.keys() & trials.keys())):
+            watch.count(finished(row))
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)
-            job = Job(function=function, ledger=self.ledger.location, deadline_s=means.deadline_s)
-            stopped = perform_until(order.items(), job, finished, watch, jobs=means.jobs, spark=means.spark)
+            job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
+            stopped = perform_until(order.items(), job, finished, watch, performer=performer)
             self._tidy()
         runs = self._write_runs(trials)
         return Campaign(
@@ -131,9 +136,8 @@ class CampaignFolder:
         """Write runs.jsonl in the order of the trials; return its summaries."""
         held = self.ledger.keys()
         lines = (
-            msgspec.json.encode(self._summary(trial, self.ledger.read(key))).decode() + "\n"
-            for key, trial in trials.items()
-            if key in held
+            msgspec.json.encode(self._summary(trials[row.key], row)).decode() + "\n"
+            for row in self.ledger.rows(key for key in trials if key in held)
         )
         name = f"{self.under}/{RUNS}"
         if self.storage.folder is None:
@@ -177,7 +181,7 @@ def _difference(found: Asked, asked: Asked) -> str | None:
         return f"its {name} is {getattr(found.order, name)!r}, not {getattr(asked.order, name)!r}"
     if found.build != asked.build:
         return f"it was performed by {_words(found.build)}, not by {_words(asked.build)}"
-    return None
+    return "it was performed by code with other uncommitted changes" if found.code != asked.code else None
 
 
 def _words(build: Build) -> str:
@@ -194,11 +198,15 @@ def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
     storage, order = storage_at(location), asked.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, _ = attempt(order.request(trial).task(trial.seed, build=asked.build, keep=keep))
+        task = order.request(trial).task(trial.seed, build=asked.build, keep=keep)
+        summary, judged = attempt(task)
         if place != storage.folder:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
+    mix, commit = ",".join(trial.faults), asked.build.commit
+    record = performed_record(summary, judged, task.plan, mix=mix, workload=order.workload, commit=commit)
+    storage.write(f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet", encode(record))
     return msgspec.json.encode(summary)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Request
+from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
@@ -89,7 +90,9 @@ class Order(Struct, frozen=True, kw_only=True):
         return (Item(trial.key, msgspec.json.encode(trial)) for trial in self.trials())
 
     def check(self) -> None:
-        """Raise PlanError or UsageError if a run would be refused."""
+        """Raise PlanError or UsageError if a run would be refused, or if there is none."""
+        if not self.protocols:
+            raise UsageError("--protocol must name at least one protocol variant")
         for protocol in self.protocols:
             for mix in self.mixes:
                 self.request(Trial(seed=0, protocol=protocol, faults=mix)).check(self.seeds)

@@ -13,7 +13,7 @@ from highwater.runs.run import attempting
 from highwater.runs.summary import Summary
 from history.store import write_file
 from pipeline.storage import Storage
-from reports.index import GoalRow, RunRow
+from reports.index import GoalRow, RunRow, Shown
 from reports.junit import junit_xml
 from reports.render import campaign_html
 
@@ -38,15 +38,17 @@ def write_pages(
     `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of the store. `goals` are the names of the
     goals that the runs together had to reach.
     """
-    rows = [row_of(summary, under) for summary in summaries]
     lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
     with attempting(f"reporting {title}", repeat):
-        xml = junit_xml(rows if cases is None else cases, suite=title).encode()
+        shown = Shown()
+        listed = list(shown.of(row_of(summary, under) for summary in summaries)) if cases is None else cases
+        xml = junit_xml(listed, suite=title, left_out=shown.left_out).encode()
         if junit is None:
             storage.write(posixpath.join(under, JUNIT), xml)
         else:
             write_file(junit, xml)
-        storage.write(posixpath.join(under, INDEX), campaign_html(rows, title=title, repeat=repeat, goals=lines).encode())
+        page = campaign_html((row_of(run, under) for run in summaries), title=title, repeat=repeat, goals=lines)
+        storage.write(posixpath.join(under, INDEX), page.encode())
 
 
 def write_runs(storage: Storage, under: str, summaries: Iterable[Summary]) -> None:

@@ -89,19 +89,19 @@ INVARIANTS: dict[str, Invariant] = {
 
 
 def proven(checker: str, kind: str) -> tuple[str, ...]:
-    """The names of the invariants that are broken if this checker reports this kind."""
+    """The names of the protocol invariants that are broken if this checker reports this kind of anomaly."""
     if kind == NOT_LIVE:
         return tuple(name for name, invariant in INVARIANTS.items() if checker in invariant.not_live)
     return tuple(name for name, invariant in INVARIANTS.items() if kind in invariant.kinds)
 
 
 def named(variant: str) -> dict[str, tuple[str, ...]]:
-    """The known mistakes that a protocol variant has: id -> names of the invariants that the entry names."""
+    """The known mistakes that a protocol variant has: id -> the invariants that each mistake breaks."""
     return {id_: bug.raises for id_, bug in bugs().items() if variant in bug.variants}
 
 
 def table(caught: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
-    """Rows for docs/mutants.md from (variant, checker, kind): variant, mistake, its invariants, those shown broken."""
+    """Rows for docs/mutants.md: protocol variant, known mistake, its invariants, and those shown broken by anomalies."""
     rows = list(dict.fromkeys(caught))
     for variant in dict.fromkeys(protocol for protocol, _, _ in rows):
         said = [(checker, kind, proven(checker, kind)) for protocol, checker, kind in rows if protocol == variant]

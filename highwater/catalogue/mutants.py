@@ -87,7 +87,7 @@ def load_mutants(path: Path) -> Mutants:
 
 
 def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
-    """The plans that may catch a known-bad variant, seed `first` before the other seeds, each under the protocol of the row.
+    """The plans that may catch a known-bad protocol variant, that of seed `first` before the others.
 
     `folder` holds the file.
     """
@@ -102,7 +102,7 @@ def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
 
 
 def is_caught(row: Caught, verdict: Verdict) -> bool:
-    """Whether the verdict on a known-bad variant has the expected anomaly: this kind, reported by this checker."""
+    """Whether the verdict on a known-bad protocol variant has the expected anomaly, reported by the expected checker."""
     if row.kind == NOT_LIVE:
         return verdict.live is False
     if row.kind == UNKNOWN:

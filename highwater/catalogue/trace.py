@@ -1,4 +1,4 @@
-"""The trace: each statement of the documents and each rule of the promise, with the code and the tests that cite it.
+"""Traces each statement of the documents and each rule of the promise to the code and the tests that cite it.
 
 `requirements.yaml` holds the statements (R), and the contradictions and unsafe points (C, U) with their settlement. `bugs.yaml`
 holds the catalogue of known mistakes (B) with their switches. `promise.json` holds the rules of docs/promise.md (DUR, ORD, VIS,
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Point(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A contradiction (C) or an unsafe passage (U) of the documents, with the config switches or the decision that settle it."""
+    """A contradiction (C) or unsafe passage (U) in the documents, with the config switches or the decision that settle it."""
 
     text: str
     switches: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Cited(Struct, frozen=True):
-    """The places in code and in tests that cite each id."""
+    """The places in code and in tests that cite each statement, known mistake or rule."""
 
     code: dict[str, tuple[str, ...]] = {}
     tests: dict[str, tuple[str, ...]] = {}
@@ -107,7 +107,7 @@ def stored() -> Cited:
 
 
 def rows(cited: Cited) -> tuple[Row, ...]:
-    """All ids of the catalogue with their citations, in the order of requirements.yaml, bugs.yaml and docs/promise.md."""
+    """All statements, contradictions, known mistakes and rules with their citations, in the order of their documents."""
     found = []
     for document, texts in requirements().requirements.items():
         found += [_row(cited, id_, document, text, _status(cited, id_)) for id_, text in texts.items()]
@@ -137,7 +137,7 @@ def _exist(switches: tuple[str, ...]) -> bool:
 
 
 def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
-    """A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it."""
+    # A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it.
     if point.switches:
         return TESTED if _exist(point.switches) and cited.tests.get(id_) else MISSING
     return f"decided: {point.decided}" if cited.code.get(id_) or cited.tests.get(id_) else MISSING
@@ -151,10 +151,10 @@ def _status_of_bug(cited: Cited, id_: str, bug: Bug) -> str:
 
 
 def chosen(found: tuple[Row, ...], what: str) -> tuple[Row, ...]:
-    """The rows of the catalogue that `what` selects: an id, a list (R, C, U, B, DUR …) or a document (V3, promise …)."""
+    """The statements, mistakes or rules that `what` selects: an id, a list (R, C, U, B, DUR …) or a document (V3, promise …)."""
     return tuple(row for row in found if what in (row.id, row.id.partition("-")[0], row.document))
 
 
 def is_settled(row: Row) -> bool:
-    """Whether an id is traced: its status is not `missing`."""
+    """Whether a statement or rule is accounted for by code, tests or a decision: its status is not `missing`."""
     return row.status != MISSING

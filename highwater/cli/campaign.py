@@ -3,15 +3,16 @@
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec import Struct
 
 from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
-from highwater.campaigns.folder import Asked, CampaignFolder, Means
+from highwater.campaigns.folder import CampaignFolder, present_asked
 from highwater.campaigns.goals import STANDARD_FROM, chosen
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages
@@ -20,15 +21,13 @@ from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
-from highwater.runs.provenance import present_build
 from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
+from pipeline.session import session_if_asked
 from pipeline.storage import Storage, storage_at
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipeline.work import perform
 
 _FAILURES_SHOWN = 20
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
@@ -49,51 +48,56 @@ class Outcome(Struct, frozen=True, kw_only=True):
     junit: str
 
 
+_Protocols = Annotated[
+    str, typer.Option(help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.")
+]
+_Mixes = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if empty. "
+        "May be repeated: each seed then runs once with each value."
+    ),
+]
+_Resume = Annotated[bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")]
+_Deadline = Annotated[
+    float | None, typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given.")
+]
+_Store = Annotated[str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder.")]
+_KeepAll = Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")]
+_Junit = Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")]
+_StopAfter = Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")]
+_UnknownAllowed = Annotated[
+    int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
+]
+_Goals = Annotated[
+    str | None,
+    typer.Option(
+        help="Goals that the runs together must reach: standard, none, or a YAML file with a list of names. "
+        f"Default: standard for `safe` with all faults and at least {STANDARD_FROM} seeds, else none."
+    ),
+]
+
+
 def campaign(
     *,
     seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")],
-    protocol: Annotated[
-        str, typer.Option(help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.")
-    ] = "safe",
-    faults: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Fault kinds, families or mixes of `highwater faults`, separated by commas; "
-            "the profile's default kinds if empty. May be repeated: each seed then runs once with each value."
-        ),
-    ] = None,
+    protocol: _Protocols = "safe",
+    faults: _Mixes = None,
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
     backend: options.BackendOption = "sim",
     jobs: options.Jobs = None,
-    spark: Annotated[
-        str | None, typer.Option(metavar="MASTER", help="Run on Spark with this master, for example 'local[*]'.")
-    ] = None,
-    spark_conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")
-    ] = False,
-    deadline: Annotated[
-        float | None,
-        typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given."),
-    ] = None,
-    store: Annotated[str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder.")] = "store",
-    keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")] = False,
-    junit: Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")] = None,
-    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")] = None,
-    unknown_allowed: Annotated[
-        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
-    ] = 5,
-    goals: Annotated[
-        str | None,
-        typer.Option(
-            help="Goals that the runs together must reach: standard, none, or a YAML file with a list of names. "
-            f"Default: standard for `safe` with all faults and at least {STANDARD_FROM} seeds, else none."
-        ),
-    ] = None,
+    spark: options.Spark = None,
+    spark_conf: options.SparkConf = None,
+    resume: _Resume = False,
+    deadline: _Deadline = None,
+    store: _Store = "store",
+    keep_all: _KeepAll = False,
+    junit: _Junit = None,
+    stop_after: _StopAfter = None,
+    unknown_allowed: _UnknownAllowed = 5,
+    goals: _Goals = None,
     json: options.AsJson = False,
 ) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
@@ -109,47 +113,48 @@ def campaign(
         backend=backend,
         keep_all=keep_all,
     )
-    # Refuse bad input before writing anything.
-    order.check()
+    order.check()  # refuse bad input before writing anything
     must = chosen(goals, profile=profile, by_default=_is_wide(order))
     place = None if junit is None else options.file_of(junit)
-    storage = _storage_of(store, order, spark)
-    folder = CampaignFolder(storage, Asked(order=order, build=present_build()))
+    conf = options.conf_of(spark, spark_conf)
+    folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     again = resume and folder.is_resumable()
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
-    deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-    with progress(order.runs, quiet=json) as ticker, _session(spark, spark_conf or []) as session, _cleaned_up(backend):
+    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(backend):
         if not again:
             folder.begin()
-        found = folder.perform(
-            Means(jobs=jobs or cores(), spark=session, deadline_s=deadline_s),
-            Watch(Limits(invalid_runs=stop_after)),
-            lambda summary: ticker.tick(f"{summary.plan} {summary.verdict}"),
-            must,
-        )
-    write_pages(storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
-    shown = storage.path(folder.under) if storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
-    index, cases = f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}")
+        work = partial(perform, spark=started, jobs=jobs or cores())
+        watch = Watch(Limits(invalid_runs=stop_after))
+        deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
+        seen = ticker.tick
+        found = folder.perform(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
+    write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
+    shown = folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
+    pages = (f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}"))
     if json:
-        say_json(
-            Outcome(
-                protocol=",".join(order.protocols),
-                seeds=(order.first, order.last),
-                exit=code,
-                stopped=found.stopped,
-                tally=tally(found.summaries, must),
-                runs=tuple(found.summaries),
-                wall_seconds=found.wall_seconds,
-                index=index,
-                junit=cases,
-            )
-        )
+        _show_json(found, order, code, pages)
     else:
         show(found, code)
-        say(f"pages   {index}, {cases}")
+        say(f"pages   {pages[0]}, {pages[1]}")
     return code
+
+
+def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:
+    say_json(
+        Outcome(
+            protocol=",".join(order.protocols),
+            seeds=(order.first, order.last),
+            exit=code,
+            stopped=found.stopped,
+            tally=tally(found.summaries, found.goals),
+            runs=tuple(found.summaries),
+            wall_seconds=found.wall_seconds,
+            index=pages[0],
+            junit=pages[1],
+        )
+    )
 
 
 def _is_wide(order: Order) -> bool:
@@ -169,21 +174,6 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     if storage.folder is not None:
         options.folder_of(Path(store))
     return storage
-
-
-@contextmanager
-def _session(master: str | None, conf: list[str]) -> "Iterator[SparkSession | None]":
-    """A Spark session; None without a master."""
-    if master is None:
-        if conf:
-            raise UsageError("--spark-conf needs --spark MASTER")
-        yield None
-        return
-    # Imported here because Spark is slow to import and Java may be missing.
-    from pipeline.session import parse_conf, session
-
-    with session(master, conf=parse_conf(conf)) as started:
-        yield started
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def chaos(
 
 
 def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Part]]:
-    """The parts of the job in order, not yet started."""
+    """The parts of the `chaos` job (corpus, fresh seeds, known-bad protocols) in order, not yet started."""
     return [
         partial(replay_corpus, entries, means),
         partial(repeat_elsewhere, seeds[0]),
@@ -105,7 +105,7 @@ def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowe
 
 
 def _case(part: Part, check: Check) -> RunRow:
-    """One check as a test case of the JUnit file."""
+    """One check of the `chaos` job as a test case of the JUnit file."""
     failed = check.code is ExitCode.LABORATORY_FAILED
     return RunRow(
         name=check.name,

@@ -81,7 +81,7 @@ def _measured(began: float) -> dict[str, float]:
 
 
 def encoded(verdict: Verdict) -> dict[str, object]:
-    """A verdict as a JSON object, with the name of its validity under `verdict`."""
+    """Convert a verdict to a JSON object, with the name of its validity under `verdict`."""
     return {
         "verdict": VALIDITY_NAMES[verdict.validity],
         **{k: v for k, v in msgspec.structs.asdict(verdict).items() if k != "validity"},
@@ -89,7 +89,7 @@ def encoded(verdict: Verdict) -> dict[str, object]:
 
 
 def explained(verdict: Verdict) -> list[str]:
-    """The reasons for a verdict in a few lines; `--json` prints all of them."""
+    """Give the reasons for a verdict in a few lines; `--json` prints all of them."""
     excused = [
         f"excused: {e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused
     ]

@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from msgspec import Struct
@@ -20,9 +18,12 @@ from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked
 from highwater.runs.judging import Case
 from pipeline.ledger import Ledger
 from pipeline.local import cores
-from pipeline.session import session
+from pipeline.session import session_if_asked
 from pipeline.storage import storage_at
 from pipeline.work import Item, Job, perform
+
+if TYPE_CHECKING:
+    pass
 
 _LIVE = {True: "live", False: "not live", None: "-"}
 _ITEMS_OF_A_WORKER = 4  # fewer are judged before a worker process has started
@@ -57,9 +58,8 @@ def judge(
     consistency: Annotated[
         str, typer.Option(help="Consistency models that the histories must satisfy, separated by commas.")
     ] = CONSISTENCY,
-    spark: Annotated[
-        str | None, typer.Option(metavar="MASTER", help="Judge on Spark with this master, for example 'local[*]'.")
-    ] = None,
+    spark: options.Spark = None,
+    spark_conf: options.SparkConf = None,
     jobs: options.Jobs = None,
     ledger: Annotated[
         str | None,
@@ -67,17 +67,26 @@ def judge(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Judge all, also what the same checkers judged before.")] = False,
     deadline: Annotated[
-        float, typer.Option(min=1, help="Seconds after which the judging of one history is given up.")
+        float, typer.Option(min=0.001, help="Seconds by the clock after which the judging of one history is given up.")
     ] = judging.DEADLINE_S,
     json: options.AsJson = False,
 ) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
     asked = Asked(model=model, initial=initial, consistency=options.names_of(consistency))
     check_asked(asked)
+    conf = options.conf_of(spark, spark_conf)
     sources = judging.find(paths, asked)
     book = Ledger(storage_at(_writable(ledger or judging.ledger_beside(paths))))
     job = Job(function=judging.judge_item, ledger=book.location, deadline_s=deadline)
-    cases = judging.judge_all(sources, asked, book, again=again, perform=partial(_perform, job, spark, jobs, json))
+
+    def do(items: list[Item]) -> None:
+        if items:  # else no worker and no Spark is needed
+            with progress(len(items), quiet=json) as ticker, session_if_asked(spark, conf) as session:
+                book.forget({item.key for item in items})
+                workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
+                perform(items, job, spark=session, jobs=workers, seen=lambda row: ticker.tick(row.state))
+
+    cases = judging.judge_all(sources, asked, book, again=again, perform=do)
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:
@@ -97,14 +106,6 @@ def _writable(ledger: str) -> str:
         except UsageError as error:
             raise UsageError(f"{error}; say with --ledger where the verdicts are kept") from error
     return ledger
-
-
-def _perform(job: Job, spark: str | None, jobs: int | None, quiet: bool, items: Sequence[Item]) -> None:
-    if not items:
-        return
-    with progress(len(items), quiet=quiet) as ticker, nullcontext() if spark is None else session(spark) as started:
-        workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
-        perform(items, job, spark=started, jobs=workers, seen=lambda row: ticker.tick(row.state))
 
 
 def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The command line: registers the commands, runs one, and prints its errors.
+"""The command line `highwater`: registers the commands, runs one, and prints its errors.
 
 A command returns its exit code or raises an error of `errors.py`, `history.errors` or `pipeline.errors`. Bad input is one line on
 stderr and exit 2; nothing is written before all input has been read. `python -O` is refused because it switches off the
@@ -18,14 +18,18 @@ from highwater.cli.chaos import chaos
 from highwater.cli.check import check
 from highwater.cli.clean import clean
 from highwater.cli.describe import describe
+from highwater.cli.diff import diff
 from highwater.cli.explore import explore
 from highwater.cli.export import export
 from highwater.cli.judge import judge
 from highwater.cli.output import complain, say
+from highwater.cli.query import query, triage
 from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
+from highwater.cli.store import compact, ingest, verify
+from highwater.cli.watch import watch
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
@@ -38,6 +42,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     run,
     replay,
     campaign,
+    watch,
     chaos,
     explore,
     describe,
@@ -45,13 +50,19 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     export,
     judge,
     report,
+    query,
+    diff,
+    triage,
     protocols,
     protocol,
     faults,
     clean,
 )
-# Under `highwater admin`.
-ADMIN_COMMANDS: tuple[Callable[..., int], ...] = (reassign,)
+# Commands below one word, `highwater admin reassign`: the word, its help, the commands.
+GROUPS: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = (
+    ("admin", "Administration of a cluster through ZooKeeper.", (reassign,)),
+    ("store", "A dataset of runs as Parquet, for Spark, Polars and DuckDB.", (ingest, compact, verify)),
+)
 
 
 def build() -> typer.Typer:
@@ -67,10 +78,11 @@ def build() -> typer.Typer:
     app.callback()(_options)
     for command in COMMANDS:
         app.command()(command)
-    admin = typer.Typer(rich_markup_mode=None)
-    for command in ADMIN_COMMANDS:
-        admin.command()(command)
-    app.add_typer(admin, name="admin", help="Administration of a cluster through ZooKeeper.")
+    for name, words, commands in GROUPS:
+        group = typer.Typer(rich_markup_mode=None)
+        for command in commands:
+            group.command()(command)
+        app.add_typer(group, name=name, help=words)
     return app
 
 
@@ -114,6 +126,6 @@ def run_command_line(arguments: Sequence[str]) -> int:
 
 
 def interrupted() -> ExitCode:
-    """Report a Ctrl-C that the command itself did not handle."""
+    """Print one line for a Ctrl-C that the command itself did not handle; returns the exit code."""
     complain("interrupted")
     return ExitCode.UNKNOWN

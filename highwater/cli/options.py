@@ -12,6 +12,7 @@ from highwater.errors import UsageError
 from highwater.plans.plan import DRAWS_END
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
+from pipeline.session import full_master, parse_conf
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 Protocol = Annotated[str, typer.Option(help="Protocol variant, see `highwater protocols`.")]
@@ -28,7 +29,22 @@ Seconds = Annotated[
 Workload = Annotated[str, typer.Option(help="Workload of the clients; with `mixed` the seed chooses one (simulator only).")]
 BackendOption = Annotated[BackendName, typer.Option(help="Backend that performs the plan.")]
 Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
+Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/spark.md); may be repeated."),
+]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
+
+
+def conf_of(master: str | None, texts: list[str] | None) -> dict[str, str]:
+    """The settings of Spark. UsageError or PipelineError for invalid ones, or for an invalid master."""
+    if master is None:
+        if texts:
+            raise UsageError("--spark-conf needs --spark MASTER")
+        return {}
+    full_master(master)
+    return parse_conf(texts or ())
 
 
 def seed_of(text: str) -> int:

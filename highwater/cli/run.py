@@ -64,7 +64,6 @@ def _below(store: Path, name: str | None) -> str | None:
 
 
 def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
-    """The requested plan, and the command that repeats the run."""
     if (seed is None) == (path is None):
         raise UsageError("give either --seed S or --plan FILE")
     if seed is not None:
@@ -75,7 +74,7 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
         raise UsageError("only --protocol and --backend may be combined with --plan; remove the other options")
     plan = load_plan(path)
     if plan.path and request.backend != "sim":
-        raise UsageError(f"{path}: a plan with a path runs on backend sim only, not {request.backend}")
+        raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
     repeat = f"highwater run --plan {path}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))

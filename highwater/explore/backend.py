@@ -1,4 +1,4 @@
-"""The explorer as a backend: perform the path of a plan, a list of actions, on the explored cluster and record a history.
+"""The explorer as a backend: performs a plan's list of explorer actions on the explored cluster and records a history.
 
 Each action takes a millisecond. As in the simulator, events come from the notes of the machines, the writes of ZooKeeper, and the
 starts and stops of processes. Calls without a reply at the end complete as `info`.
@@ -34,7 +34,7 @@ _STEP_NS = 1_000_000
 
 
 class ExploreBackend:
-    """Performs plans that have a path, which lists every action of the run in order."""
+    """Performs plans that list every action of the run in order (a path of the explorer)."""
 
     name = "explore"
 
@@ -43,7 +43,7 @@ class ExploreBackend:
         return refusal(plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Perform the actions of the path. An impossible action ends the run as a failure of the harness."""
+        """Perform the plan's list of actions. An impossible action ends the run as a failure of the harness."""
         start = perf_counter()
         model = Model(variant_of(plan), bounds_of(plan), keep_versions=True)
         scribe = _Scribe(plan)
@@ -71,7 +71,7 @@ class ExploreBackend:
 
 
 class _Scribe:
-    """Records the history of an explored path."""
+    """Records the history of an explored schedule while its actions are performed."""
 
     def __init__(self, plan: Plan) -> None:
         self.now_ns = 0
@@ -92,7 +92,7 @@ class _Scribe:
             self._call(OpType.INVOKE, event.message, node=_node(index))
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
-        """Record notes, and the completion of a call when the client gets its reply."""
+        """Record what a broker reports, and the completion of a call when the client gets its reply."""
         if isinstance(effect, Note):
             self._notebooks[index].write(effect)
         elif isinstance(effect, Send) and effect.to == CLIENT and isinstance(effect.message, ProduceReply):
@@ -131,16 +131,16 @@ class _Scribe:
         self._evidence.committed(commits, writer=broker_address(BrokerId(index + 1)), life=life)
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
-        """Record the end of a registration."""
+        """Record the end of a broker's ZooKeeper registration."""
         self._evidence.committed((ended,))
 
     def started(self, index: int, life: int) -> None:
-        """Record the start of a process."""
+        """Record the start of a broker process."""
         self._notebooks[index].life = life
         self.recorder.event(EventKind.NODE_STARTED, node=_node(index), life=life)
 
     def stopped(self, index: int, life: int, why: str) -> None:
-        """Record the end of a process."""
+        """Record the end of a broker process."""
         self.recorder.event(EventKind.NODE_STOPPED, node=_node(index), life=life, detail=why)
 
     def asserted(self, index: int, life: int, words: str) -> None:
@@ -155,7 +155,7 @@ class _Scribe:
 
 
 def _faults(spent: Spent) -> tuple[FaultCount, ...]:
-    """The faults of the path, named as the kinds of nemesis."""
+    """The faults in an explored schedule, as fault kinds of the nemesis."""
     counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses))
     return tuple(FaultCount(kind=kind, begun=count, acted=count) for kind, count in counts if count)
 

@@ -18,7 +18,7 @@ from reference.messages import EpochEndReply, FetchReply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the states of one model share and their canonical form depends on: cached machines and settings."""
+    """What the canonical form of all states in one search depends on: cached machines and settings."""
 
     machines: Machines
     zookeepers: ZooKeepers
@@ -40,7 +40,7 @@ def canonical(rules: Rules, state: State) -> State:
 
 
 def bytes_of(flight: Flight) -> bytes:
-    """The encoded message, the sort key among messages of one kind on one link."""
+    """The encoded message: the sort key among messages of one kind from one broker to another."""
     return msgspec.msgpack.encode(flight.message)
 
 
@@ -49,7 +49,7 @@ def _order(flight: Flight) -> tuple[int, int, str, bytes]:
 
 
 def _flight(rules: Rules, flight: Flight, waiting: tuple[Waiting, ...], version: int) -> Flight | None:
-    """The message in canonical form; None for a reply that its receiver ignores."""
+    """A message in flight, in canonical form; None for a reply that its receiver ignores."""
     reply = isinstance(flight.message, FetchReply | EpochEndReply)
     message = renamed_message(flight.message, waiting[flight.to if reply else flight.source], version)
     if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not rules.epoch_end_recheck):

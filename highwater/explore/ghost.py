@@ -1,4 +1,4 @@
-"""The ghost state of the search: which records are promised, and the first broken promise (docs/promise.md §1, DUR-1).
+"""What the search knows and brokers do not: which records are promised, and the first broken promise (DUR-1).
 
 A record is promised once it is below the high watermark of a leader or acknowledged. A record promised in an epoch must be in the
 log of every leader of that epoch or a later one, in whichever order promise and election are observed. The explorer has no
@@ -14,7 +14,7 @@ from reference.messages import ProduceReply
 
 
 def see(ghost: Ghost, host: Host, index: int, note: Note) -> Ghost:
-    """Update the promised records after a note of the broker at `index`; `host` has its disk when it wrote the note."""
+    """Update the promised records after a broker reported something; `host` has its disk at that moment."""
     if note.kind == "hw" and note.detail == "leader" and note.hw is not None and note.leader_epoch is not None:
         return _promise(ghost, values_of(host)[: note.hw], note.leader_epoch)
     if note.kind == "became-leader" and note.leader_epoch is not None:

@@ -35,7 +35,7 @@ Waiting = tuple[int, ...]  # correlations of a node's pending requests, ascendin
 
 
 class Core(Struct):
-    """The state of a broker process without its configuration and disk image."""
+    """The encoded state of a broker process without its configuration and disk."""
 
     life: int
     session: int
@@ -114,7 +114,7 @@ class Machines:
         return Now(Millis(at), Millis(at))
 
     def view(self, core: bytes) -> View:
-        """Decode the facts about the partition from an encoded broker state."""
+        """Decode what an encoded broker state says about the partition."""
         found = self._views.get(core)
         if found is None:
             found = self._views[core] = _view(_decode(core))
@@ -141,7 +141,7 @@ class Machines:
 
 
 def renamed_message(message: AnyMessage, waiting: Waiting, version: int) -> AnyMessage:
-    """A request of a broker with these pending correlations, or a reply to it, in canonical form."""
+    """A broker's request with these pending correlation ids, or a reply to it, in canonical form."""
     message = replace(message, correlation=_new(message.correlation, waiting))
     if isinstance(message, LeaderAndIsr) and version != ANY_VERSION:
         message = replace(message, states=tuple(_at_version(state, version) for state in message.states))
@@ -189,7 +189,6 @@ def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...],
 
 
 def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
-    """None if the reply would be ignored."""
     correlation = _new(fetch.correlation, waiting[names[fetch.source]])
     return None if correlation == STALE else replace(fetch, correlation=correlation)
 
@@ -232,6 +231,6 @@ def _new_version(found: int, present: int) -> ZkVersion:
 
 
 def _disarm(core: Core) -> None:
-    """Arm the `park` timer for the first deadline of the parked fetches; parked produces never time out here."""
+    # Arm the `park` timer for the first deadline of the parked fetches; parked produces never time out here.
     deadlines = [fetch.deadline_ms for partition in core.broker.partitions.values() for fetch in partition.fetches]
     core.broker.park_armed_ms = min(deadlines, default=None)

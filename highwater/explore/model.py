@@ -43,13 +43,13 @@ _NOTHING = View()
 
 
 class Model:
-    """The transition system of one protocol variant within bounds.
+    """The transition system of one protocol variant within bounds on epochs and faults.
 
     Deterministic: equal states have equal successors in equal order.
     """
 
     def __init__(self, variant: Variant, bounds: Bounds, *, keep_versions: bool = False) -> None:
-        """`keep_versions`: do not renumber the versions of the state znode; for performing one path."""
+        """`keep_versions`: do not renumber the versions of the state znode, as when one schedule is performed again."""
         self.bounds = bounds
         brokers = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
         topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=bounds.brokers, min_insync_replicas=1, flush="none")
@@ -75,7 +75,7 @@ class Model:
     # --- the initial state ---------------------------------------------------------------------------------------------------
 
     def initial(self, witness: Witness | None = None) -> State:
-        """The state after the cluster has started up; `witness` is told of every step of the start-up."""
+        """The state after the cluster has started; `witness` is told of every step of the start."""
         cold = State(tuple(Host(False, 0, b"") for _ in self._brokers), empty(), (), Ghost(), Spent())
         transition = Transition(dataclasses.replace(self._rules, zk_async=False), cold, witness)
         for broker in self._brokers:
@@ -101,7 +101,7 @@ class Model:
                     yield fire, after
 
     def _actions(self, state: State) -> Iterator[AnyAction]:
-        """All possible actions except timers."""
+        """All possible actions but the firing of timers."""
         bounds, spent = self.bounds, state.spent
         seen: list[Flight] = []
         for position, flight in enumerate(state.network):
@@ -148,7 +148,7 @@ class Model:
         return after if self._changes(state, after) else None
 
     def _machine_stays(self, host: Host, index: int, timer: str) -> bool:
-        """Whether the machine only arms its timer again; a cheap check that decides most cases."""
+        # Whether the machine only arms its timer again; a cheap check that decides most cases.
         try:
             core, effects = self._machines.handle(index, host.core, TimerFired(timer))
         except AssertionError:
@@ -184,7 +184,7 @@ class Model:
         return f"b{index + 1}" in parked
 
     def _changes(self, state: State, after: State) -> bool:
-        """Whether the state differs after the messages of the timer have arrived."""
+        # Whether the state differs after the messages of the timer have arrived.
         for _ in range(_ROUND_TRIPS_MAX):
             if _same(after, state):
                 return False
@@ -200,7 +200,7 @@ class Model:
     # --- successors ------------------------------------------------------------------------------------------------------------
 
     def after(self, state: State, action: AnyAction, witness: Witness | None = None) -> State:
-        """The state after an action, in canonical form. Raises transition.Impossible."""
+        """The state after an action of the explorer, in canonical form. Raises transition.Impossible."""
         transition = Transition(self._rules, state, witness)
         transition.perform(action)
         return transition.state()
@@ -210,16 +210,16 @@ class Model:
         return self._zookeepers.standing(state.zk).leader_epoch < self.bounds.max_epochs
 
     def view(self, host: Host) -> View:
-        """Facts about the partition as one broker sees them; defaults if the broker is down."""
+        """What one broker knows of the partition in this state; defaults if the broker is down."""
         return self._machines.view(host.core) if host.up else _NOTHING
 
     def standing(self, state: State) -> Standing:
-        """Facts about the partition as ZooKeeper has them in this state."""
+        """What ZooKeeper holds of the partition in this state."""
         return self._zookeepers.standing(state.zk)
 
 
 def _deliver(network: tuple[Flight, ...] | list[Flight], position: int) -> Deliver:
-    """The action that delivers the message at this position."""
+    """The action that delivers the message at this position in the network."""
     flight = network[position]
     kind = type(flight.message).__name__
     alike = [f for f in network if f.source == flight.source and f.to == flight.to and type(f.message).__name__ == kind]

@@ -1,4 +1,4 @@
-"""Convert a path, the actions of one schedule, to a plan, and a plan with a path to the bounds that allow it."""
+"""Converts a schedule of the explorer, a list of actions, to a plan, and such a plan to the bounds that allow it."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ _MIN_ISR = 1
 
 
 def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Variant, brokers: int, path: Path) -> Plan:
-    """Make the plan that performs this path on a cluster with this number of brokers."""
+    """Make the plan that performs this list of actions on a cluster with this number of brokers."""
     topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=brokers, min_insync_replicas=_MIN_ISR, flush="none")
     cluster = ClusterShape(brokers=brokers, topics=(topic,))
     promise = Promise(
@@ -37,7 +37,7 @@ def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Varian
 
 
 def bounds_of(plan: Plan) -> Bounds:
-    """The bounds of the model on which the path of a plan can be performed.
+    """The bounds within which the explorer can perform a plan's list of actions.
 
     ZooKeeper is asynchronous if the path has an action of ZooKeeper.
     """

@@ -1,4 +1,4 @@
-"""Invariants that must hold in every explored state, and goals that some explored state should reach.
+"""Invariants that must hold in every state that the explorer reaches, and situations that some state should reach.
 
 `committed` is the promise (docs/promise.md DUR-1) as `ghost` tracks it. `weak-isr` and `strong-isr` are the invariants of the
 formal models (docs/oracles.md §7.1): the records below a leader's HW are in the log of every member of its own ISR, or of the ISR
@@ -15,14 +15,14 @@ from reference.types import BrokerId
 
 
 class Property(Struct, frozen=True):
-    """An invariant. `broken` describes the violation in a state; empty if the invariant holds."""
+    """An invariant of the explorer. `broken` describes the violation in a state; empty if the invariant holds."""
 
     name: str
     broken: Callable[[Model, State], str]
 
 
 class Goal(Struct, frozen=True):
-    """A condition that some state should satisfy, so that the search is not vacuous."""
+    """A situation that some explored state should reach, so that the search is not vacuous."""
 
     name: str
     holds: Callable[[Model, State], bool]

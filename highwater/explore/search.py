@@ -1,4 +1,4 @@
-"""Breadth-first search over all states within the bounds; the first violation found has a shortest path.
+"""Breadth-first search over all states within the bounds; the first violation found has the fewest actions.
 
 A state is stored completely, as a tuple with a number for each of its parts (six numbers for two brokers), so equality of states
 does not rely on hashes. The search is deterministic, except for where a budget of seconds ends it.
@@ -20,7 +20,7 @@ _PROGRESS_EVERY = 256  # states between two progress reports
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """Limits at which the search gives up; None means no limit."""
+    """Limits at which the explorer's search gives up; None means no limit."""
 
     depth: int | None = None
     states: int = 5_000_000
@@ -51,7 +51,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class _Parts:
-    """Numbers the parts of states in the order of their discovery."""
+    # Numbers the parts of states in the order of their discovery.
 
     def __init__(self) -> None:
         self._numbers: dict[object, int] = {}
@@ -75,7 +75,7 @@ class _Parts:
 
 
 class Search:
-    """One breadth-first search over the states of a model. `clock` gives seconds, for the budget and the result only."""
+    """One breadth-first search over the explored cluster's states. `clock` gives seconds, for the budget and the result only."""
 
     def __init__(
         self, model: Model, properties: tuple[Property, ...], goals: tuple[Goal, ...], clock: Callable[[], float]
@@ -93,7 +93,7 @@ class Search:
         self._start = 0.0
 
     def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Result:
-        """Search until a property is violated, all states are explored, the budget is used up or Ctrl-C is pressed.
+        """Search until an invariant is violated, all states are explored, the budget is used up or Ctrl-C is pressed.
 
         `progress` is called with (states, depth).
         """
@@ -126,7 +126,7 @@ class Search:
         return self._result("exhausted", depth, 0)
 
     def _expand(self, key: Key, following: list[Key]) -> str:
-        """Add all successors; the first violation, or an empty string."""
+        # Add all successors; the first violation, or an empty string.
         state = self._parts.state(key)
         parent = self._numbers[key]
         for action, after in self._model.successors(state):

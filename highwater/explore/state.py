@@ -17,7 +17,7 @@ CLIENT = "c1"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """The size of the explored cluster and the faults allowed in one schedule.
+    """The size of the explored cluster, and how many faults one schedule may have.
 
     Restarts, retries and the expiry of a dead broker's session are not counted.
     """
@@ -55,7 +55,7 @@ class Flight(Struct, frozen=True):
 
 
 class Ghost(Struct, frozen=True):
-    """The records promised to clients so far, for checking only: the brokers do not see it.
+    """The records promised to clients so far, known to the search only: the brokers do not see it.
 
     `committed`: for each offset, the value and the leader epoch that committed it. `top_log`: the log of the leader of the
     highest epoch at its election. `wrong`: a sentence on the first broken promise.
@@ -69,7 +69,7 @@ class Ghost(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """The number of faults that the schedule has used so far, to compare with `Bounds`."""
+    """How many faults the schedule has used so far, to compare with `Bounds`."""
 
     crashes: int = 0
     expiries: int = 0
@@ -77,7 +77,7 @@ class Spent(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """One state of the search; `network` is sorted in the canonical form."""
+    """One state of the search: the whole explored cluster. `network` is sorted in the canonical form."""
 
     hosts: tuple[Host, ...]
     zk: bytes
@@ -87,7 +87,7 @@ class State(Struct, frozen=True):
 
 
 def log_of(host: Host) -> tuple[Batch, ...]:
-    """The batches of the partition on this host's disk."""
+    """The batches of the partition on this broker's disk."""
     for image in host.logs:
         if image.tp == TP:
             return image.batches
@@ -95,5 +95,5 @@ def log_of(host: Host) -> tuple[Batch, ...]:
 
 
 def values_of(host: Host) -> tuple[str, ...]:
-    """The records of the partition on this host's disk, by offset."""
+    """The records of the partition on this broker's disk, by offset."""
     return tuple(value for batch in log_of(host) for value in in_the_clear(batch.values))

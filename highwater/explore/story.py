@@ -1,4 +1,4 @@
-"""Describe a path in sentences: each action and what the brokers did in response."""
+"""Describes a schedule of the explorer in sentences: each action and what the brokers did in response."""
 
 from highwater.explore.model import Model
 from highwater.explore.state import CLIENT
@@ -14,7 +14,7 @@ from reference.sealed import in_the_clear
 
 
 def tell(model: Model, path: Path) -> tuple[str, ...]:
-    """Describe a path: one sentence for each action from the initial state. Raises transition.Impossible."""
+    """Describe a schedule of the explorer: one sentence for each action. Raises transition.Impossible."""
     state = model.initial()
     sentences = []
     for action in path:
@@ -26,7 +26,7 @@ def tell(model: Model, path: Path) -> tuple[str, ...]:
 
 
 class _Listener:
-    """Collects the clauses for one action."""
+    # Collects the clauses for one action.
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -53,7 +53,7 @@ class _Listener:
             self._say("nobody is controller")
 
     def started(self, index: int, life: int) -> None:
-        """The words of the action cover it."""
+        """Add nothing: the sentence of the action "broker starts" says it."""
 
     def stopped(self, index: int, life: int, why: str) -> None:
         if why != "crash":

@@ -1,4 +1,4 @@
-"""Perform one action on a state of the explored cluster, with all its immediate consequences.
+"""Performs one action of the explorer on a state of the explored cluster, with all immediate consequences.
 
 These are part of the action, so nothing happens between them:
 
@@ -74,32 +74,32 @@ _PATIENCE_MS = Millis(10**12)
 
 
 class Witness(Protocol):
-    """Observer of the steps within one action; its methods are called in order."""
+    """Observer of what happens within one action of the explorer; its methods are called in order."""
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
-        """A broker handled an event; calls for its effects follow."""
+        """Called when a broker handled an event; calls for its effects follow."""
 
     def effect(self, index: int, life: int, effect: AnyEffect) -> None:
-        """An effect of a broker is about to be performed."""
+        """Called when an effect that a broker asked for is about to be performed."""
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
-        """ZooKeeper performed a request of this broker, which changed these znodes."""
+        """Called when ZooKeeper performed a request of this broker, which changed these znodes."""
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
-        """ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
+        """Called when ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
 
     def started(self, index: int, life: int) -> None:
-        """A broker process started."""
+        """Called when a broker process of the explored cluster started."""
 
     def stopped(self, index: int, life: int, why: str) -> None:
-        """A broker process ended."""
+        """Called when a broker process of the explored cluster ended."""
 
     def asserted(self, index: int, life: int, words: str) -> None:
-        """An assertion in the code of a broker failed; its process ends."""
+        """Called when an assertion in the code of a broker failed; its process ends."""
 
 
 class Impossible(Exception):  # noqa: N818 - not an error of the program
-    """The action is not possible in this state; the message says why."""
+    """The explorer's action is not possible in this state; the message says why."""
 
 
 class Transition:
@@ -120,7 +120,7 @@ class Transition:
     # --- actions --------------------------------------------------------------------------------------------------------------
 
     def perform(self, action: AnyAction) -> None:
-        """Perform an action and all its immediate consequences. Raises Impossible."""
+        """Perform an action of the explorer and all its immediate consequences. Raises Impossible."""
         match action:
             case Deliver():
                 flight = self._take(action)
@@ -155,7 +155,7 @@ class Transition:
         self._settle()
 
     def state(self) -> State:
-        """The resulting state in canonical form."""
+        """The explored cluster's state after the actions, in canonical form."""
         raw = State(tuple(self.hosts), self.zk, tuple(self.network), self.ghost, self.spent)
         return canonical(self._rules, raw)
 
@@ -238,7 +238,7 @@ class Transition:
         self._todo.append((index, event))
 
     def _settle(self) -> None:
-        """Deliver queued events to the brokers until no event is left."""
+        """Deliver the queued events to the brokers until no event is left."""
         for _ in range(STEP_EVENTS_MAX):
             if not self._todo:
                 return

@@ -19,7 +19,7 @@ _PRESENT = 1  # the canonical version of the state znode
 
 
 class Standing(Struct, frozen=True):
-    """Facts about the partition, decoded from a ZooKeeper tree. `version` and `leader_epoch` are -1 without a state znode."""
+    """What ZooKeeper holds of the partition. `version` and `leader_epoch` are -1 without a state znode."""
 
     version: int
     leader_epoch: int
@@ -41,7 +41,7 @@ class ZooKeepers:
     def submit(
         self, tree: bytes, session: int, ops: tuple[AnyOp, ...], *, atomic: bool
     ) -> tuple[bytes, tuple[AnyAnswer, ...], Fired]:
-        """Perform the ZooKeeper request of a session on an encoded tree."""
+        """Perform a session's ZooKeeper request on an encoded tree."""
         key = (tree, session, ops, atomic)
         found = self._answered.get(key)
         if found is None:
@@ -73,7 +73,7 @@ class ZooKeepers:
         return _encode(zk)
 
     def standing(self, tree: bytes) -> Standing:
-        """Decode the facts about the partition from an encoded tree."""
+        """Decode what an encoded ZooKeeper tree holds of the partition."""
         found = self._standings.get(tree)
         if found is None:
             found = self._standings[tree] = _standing(_decode(tree))
@@ -81,7 +81,7 @@ class ZooKeepers:
 
 
 def decode(tree: bytes) -> MemoryZooKeeper:
-    """Decode a ZooKeeper tree, so that what was written can be recorded."""
+    """Decode a ZooKeeper tree, so that its commits can be recorded."""
     return _decode(tree)
 
 
@@ -96,7 +96,7 @@ def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
 
 
 def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
-    """`zxid` counts registrations: `before` is the former count, and a node with a greater czxid is new."""
+    # `zxid` counts registrations: `before` is the former count, and a node with a greater czxid is new.
     fresh = [node for path, node in zk.nodes.items() if path.startswith(_REGISTRATIONS) and node.czxid > before]
     assert len(fresh) <= 1, "one request registers at most one broker"
     for path, node in zk.nodes.items():

@@ -1,4 +1,4 @@
-"""The actions of the explorer: one action is one step of a schedule, a tuple of actions is a path.
+"""The actions of the explorer: each is one step of a schedule, such as "a message arrives" or "a broker crashes".
 
 An action names a broker, a timer or the kind of a message, not a position in a state. So a path can be stored in a plan, read,
 and performed again on a new world.
@@ -10,11 +10,11 @@ from msgspec import Struct
 
 
 class Action(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """Base class of the actions, each one step of a schedule: a message arrives, a timer fires, a broker crashes."""
+    """Base class of the explorer's actions, each one step of a schedule: a message arrives, a timer fires, a broker crashes."""
 
 
 class Deliver(Action, frozen=True, kw_only=True, tag="deliver"):
-    """A message in flight arrives. `nth` selects among messages of this kind on this link, in the order of their bytes."""
+    """Explorer's action: a message in flight arrives. `nth` selects among messages of this kind on this link."""
 
     message: str
     source: str
@@ -23,7 +23,7 @@ class Deliver(Action, frozen=True, kw_only=True, tag="deliver"):
 
 
 class Lose(Action, frozen=True, kw_only=True, tag="lose"):
-    """A message in flight is lost."""
+    """Explorer's action: a message in flight is lost."""
 
     message: str
     source: str
@@ -32,50 +32,50 @@ class Lose(Action, frozen=True, kw_only=True, tag="lose"):
 
 
 class Produce(Action, frozen=True, kw_only=True, tag="produce"):
-    """A client sends the next record with acks=all to a broker that acts as leader."""
+    """Explorer's action: a client sends the next record with acks=all to a broker that acts as leader."""
 
     node: str
 
 
 class Fire(Action, frozen=True, kw_only=True, tag="fire"):
-    """An armed timer of a broker runs out."""
+    """Explorer's action: an armed timer of a broker runs out."""
 
     node: str
     timer: str
 
 
 class Crash(Action, frozen=True, kw_only=True, tag="crash"):
-    """A broker process ends; its page cache and its ZooKeeper session remain."""
+    """Explorer's action: a broker process ends; its page cache and its ZooKeeper session remain."""
 
     node: str
 
 
 class Restart(Action, frozen=True, kw_only=True, tag="restart"):
-    """A broker process starts again with the data on its disk."""
+    """Explorer's action: a broker process starts again with the data on its disk."""
 
     node: str
 
 
 class Expire(Action, frozen=True, kw_only=True, tag="expire"):
-    """ZooKeeper ends the session of a broker; the broker is not notified."""
+    """Explorer's action: ZooKeeper ends the session of a broker, which is not told."""
 
     node: str
 
 
 class Notice(Action, frozen=True, kw_only=True, tag="notice"):
-    """A broker reconnects to ZooKeeper and learns that its session has expired."""
+    """Explorer's action: a broker reconnects to ZooKeeper and learns that its session has expired."""
 
     node: str
 
 
 class ZkPerform(Action, frozen=True, kw_only=True, tag="zk-perform"):
-    """ZooKeeper performs the oldest pending request of a broker."""
+    """Explorer's action: ZooKeeper performs the oldest pending request of a broker."""
 
     node: str
 
 
 class ZkHear(Action, frozen=True, kw_only=True, tag="zk-hear"):
-    """A broker receives the oldest pending event from ZooKeeper."""
+    """Explorer's action: a broker receives the oldest pending event from ZooKeeper."""
 
     node: str
 
@@ -85,7 +85,7 @@ Path = tuple[AnyAction, ...]
 
 
 def words(action: AnyAction) -> str:
-    """Describe an action as a clause, for the printed steps of a counterexample."""
+    """Describe an action of the explorer as a clause, for the printed steps of a counterexample."""
     match action:
         case Deliver(message=message, source=source, to=to):
             return f"{to} gets {message} of {source}" if source != to else f"{to} gets its own {message}"

@@ -1,4 +1,4 @@
-"""Derive a plan from a seed. All parts of a run are drawn here; the plan runs without the seed.
+"""Derives a plan from a seed. Everything random about a run is drawn here; the plan runs without the seed.
 
 Each part has a random stream of its own name, so a new draw in one part does not change the other parts of old seeds. A value
 that the caller gives (faults, brokers, seconds) replaces a draw without shifting the others.
@@ -41,7 +41,7 @@ _MIN_ACKED = 5
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
-    """Values of a plan that the caller sets; None means that the value is drawn from the seed."""
+    """Values that the caller sets in a plan; None means that the value is drawn from the seed."""
 
     brokers: int | None = None
     produce_per_s: int | None = None
@@ -62,7 +62,7 @@ def derive(
     workload: str = PLAIN,
     wishes: Wishes = NO_WISHES,
 ) -> Plan:
-    """Derive the plan of a seed.
+    """Derive the plan of a seed: cluster, workload, fault schedule, promise.
 
     `faults` names kinds, families or mixes of nemesis.kinds; empty means the default kinds of the profile. `workload` is a name
     of workloads.registry, or MIXED to draw one. `seconds` is the time of workload and faults, without the quiet time. Raises
@@ -134,12 +134,12 @@ def standard_bench_plan() -> Plan:
 
 
 def _marks(schedule: tuple[Window, ...]) -> tuple[str, ...]:
-    """The marks that a run must reach: if the schedule has faults, at least one must act; otherwise the run is UNKNOWN."""
+    # The marks that a run must reach: if the schedule has faults, at least one must act; otherwise the run is UNKNOWN.
     return ("fault-acted",) if schedule else ()
 
 
 def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
-    """`spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy."""
+    # `spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy.
     drawn = rng.pick(sizes)
     brokers = drawn if wishes.brokers is None else wishes.brokers
     if brokers < 1:
@@ -164,7 +164,7 @@ def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bo
 
 
 def _legacy(rng: Rng, cluster: ClusterShape) -> tuple[int, ...]:
-    """R-205, R-206: in one plan of six, some or all brokers still use the inter-broker protocol before KIP-343."""
+    """R-205, R-206: in one plan of six, some or all brokers use the inter-broker protocol before KIP-343."""
     if not rng.ratio(1, 6):
         return ()
     return tuple(sorted(rng.shuffled(range(1, cluster.brokers + 1))[: rng.between(1, cluster.brokers)]))
@@ -183,7 +183,7 @@ def _topic(rng: Rng, name: str, brokers: int, flush: Sequence[Flush], *, spare_c
 
 
 def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:
-    """The topic that create-delete creates and deletes; its settings are those of the first topic."""
+    """The topic that workload create-delete creates and deletes; its settings are those of the first topic."""
     return replace(cluster.topics[0], name="scratch", partitions=rng.between(1, 2))
 
 
@@ -226,7 +226,7 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
 
 
 def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
-    """Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek."""
+    # Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek.
     idempotent = (workload.producers + rng.below(2)) // 2
     retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
     return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

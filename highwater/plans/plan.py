@@ -1,4 +1,4 @@
-"""A plan: everything a run needs; it runs without the seed that it was derived from.
+"""A plan: everything needed to perform and judge one run, without the seed that it was derived from.
 
 Plain data with a text form (YAML). Every draw of the run is hashed from `draws` and the purpose of the draw, so removing one
 fault does not change the other draws. `complaints` lists why a plan is invalid.
@@ -113,7 +113,7 @@ def plan_digest(plan: Plan) -> str:
 
 
 def shape_of(plan: Plan) -> Shape:
-    """The facts about a plan's cluster that the nemesis needs to choose its faults."""
+    """The facts about a plan's cluster on which its fault schedule depends."""
     return Shape(
         brokers=plan.cluster.brokers,
         log_dirs=plan.cluster.log_dirs,
@@ -129,7 +129,7 @@ def shape_of(plan: Plan) -> Shape:
 
 
 def topics_of(plan: Plan) -> tuple[TopicSpec, ...]:
-    """All topics of a plan: those that exist at the start and those created during the run."""
+    """All topics of a plan: those that exist at the start and those that its clients create."""
     scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
     return (*plan.cluster.topics, *plan.cluster.later, *scratch)
 
@@ -295,12 +295,12 @@ def _script(plan: Plan) -> Iterator[Complaint]:
 
 
 def kebab(name: str) -> str:
-    """Convert the name of a class to the name that plans use: FetchReply -> fetch-reply."""
+    """Convert a class name to the name that plans use: FetchReply -> fetch-reply."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("-")
 
 
 def _marks(plan: Plan) -> Iterator[Complaint]:
-    """Refuse marks that cannot occur, because they would make every run UNKNOWN."""
+    # Refuse marks that cannot occur, because they would make every run UNKNOWN.
     for index, mark in enumerate(plan.required_marks):
         known = [kind.value for kind in EventKind] + sorted({f"fault:{window.kind}" for window in plan.schedule})
         if mark not in known:

@@ -24,7 +24,7 @@ def plan_to_yaml(plan: Plan) -> str:
 
 
 def plan_from_yaml(text: str, source: str = "plan") -> Plan:
-    """Read a plan from YAML text and validate it.
+    """Read a plan from YAML text and check it.
 
     Raises PlanError with one line "source:line: sentence" for the first mistake.
     """

@@ -1,4 +1,4 @@
-"""Turn the invocations of a workload process into client calls, and both calls and answers into rows of the history."""
+"""Turns the operations of a workload process into client calls, and calls and answers into rows of the history."""
 
 from typing import get_args
 
@@ -32,7 +32,7 @@ _CLIENT_FS = frozenset(get_args(ClientF))
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """The result of a client call or admin command as the client saw it; `error` by name, None for success.
+    """The outcome of a call or admin command as the client saw it; `error` by name, None for success.
 
     `offset`: of the first value of a produce, or the bound that was asked for; `offsets`: of each value of a produce, where they
     are known one by one. The other columns are those of `Answered`.
@@ -53,7 +53,7 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 def heard(answered: Answered) -> Heard:
-    """Convert the answer of a client machine to `Heard`."""
+    """Convert the answer of the client machine to the outcome as the client saw it."""
     return Heard(
         id=answered.id,
         error=None if answered.error is ErrorCode.NONE else answered.error.name,
@@ -70,7 +70,7 @@ def heard(answered: Answered) -> Heard:
 
 
 class Attempts:
-    """Records the operations of one workload process, one open at a time; `processes` is the number of all processes."""
+    """Records the operations of one client, one open at a time; `processes` is the number of all clients."""
 
     __slots__ = ("_processes", "_recorder", "calls", "number", "open", "process")
 
@@ -83,7 +83,7 @@ class Attempts:
         self.open: Invocation | None = None
 
     def begin(self, invocation: Invocation) -> Call | Command:
-        """Record an invocation and return the call or command that performs it."""
+        """Record a client's invocation and return the call or command that performs it."""
         assert self.open is None
         self.open = invocation
         self.calls += 1
@@ -110,7 +110,7 @@ class Attempts:
             case "earliest":
                 return EarliestCall(id=self.calls, tp=tp)
             case _:
-                raise AssertionError(f"{invocation.f} is a command")
+                raise AssertionError(f"{invocation.f} is an admin command, not a call of a Kafka client")
 
     def _command(self, invocation: Invocation) -> Command | None:
         tp = topic_partition(invocation.topic, invocation.partition)
@@ -142,7 +142,7 @@ class Attempts:
                 return None
 
     def end(self, answered: Heard) -> None:
-        """Record the completion of the open operation and pass it to the workload process."""
+        """Record the completion of the client's open operation, and tell its workload."""
         invocation = self.open
         assert invocation is not None
         assert answered.id == self.calls

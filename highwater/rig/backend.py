@@ -1,4 +1,4 @@
-"""The interface of all backends: a backend performs a plan and returns its history.
+"""The interface of all backends: a backend performs a plan and returns the history of the run.
 
 A backend plays the plan's cluster, workload and schedule, and records rows. It never judges. It refuses a plan that it cannot
 perform before anything starts (`refuse`), so that no fault is silently skipped.
@@ -13,7 +13,7 @@ from history.history import History
 
 
 class Provenance(Struct, frozen=True, kw_only=True):
-    """Facts about a run that the caller knows and the backend copies into the manifest."""
+    """Facts about a run that the caller knows (such as the commit), which the backend copies into the manifest."""
 
     run_id: str
     plan_digest: str
@@ -23,7 +23,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """The result of performing a plan.
+    """The result of performing a plan: the history, or why the harness failed.
 
     `history.manifest.outcome` says how it ended; `failure` describes a failure of the harness.
     """

@@ -1,4 +1,4 @@
-"""Commits of ZooKeeper: one value for each change to a znode, the same from the model's tree and from a server's transaction log.
+"""Commits of ZooKeeper: one value for each change to a znode, the same for the in-memory model and a real transaction log.
 
 Evidence is derived from these alone (`highwater.rig.evidence`). A simulated server and the explorer make them with `commits_of`;
 `highwater.backends.real.zookeeper.transaction_log` reads them from the log of a real server.
@@ -23,7 +23,7 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class NodeCreated(Commit, frozen=True, kw_only=True):
-    """A znode was created, at version 0; its czxid is `zxid`."""
+    """ZooKeeper commit: a znode was created, at version 0; its czxid is `zxid`."""
 
     path: str
     data: bytes
@@ -31,7 +31,7 @@ class NodeCreated(Commit, frozen=True, kw_only=True):
 
 
 class NodeWritten(Commit, frozen=True, kw_only=True):
-    """The data of a znode was replaced; `version` is the one after the write."""
+    """ZooKeeper commit: the data of a znode was replaced; `version` is the one after the write."""
 
     path: str
     data: bytes
@@ -39,13 +39,13 @@ class NodeWritten(Commit, frozen=True, kw_only=True):
 
 
 class NodeDeleted(Commit, frozen=True, kw_only=True):
-    """A znode was deleted by a request, not by the end of its session."""
+    """ZooKeeper commit: a znode was deleted by a request, not by the end of its session."""
 
     path: str
 
 
 class SessionEnded(Commit, frozen=True, kw_only=True):
-    """A session expired or was closed; all its ephemerals are deleted with this transaction."""
+    """ZooKeeper commit: a session expired or was closed; all its ephemerals are deleted in this transaction."""
 
 
 AnyCommit = NodeCreated | NodeWritten | NodeDeleted | SessionEnded
@@ -54,7 +54,7 @@ AnyCommit = NodeCreated | NodeWritten | NodeDeleted | SessionEnded
 def commits_of(
     tree: MemoryZooKeeper, session: int, ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]
 ) -> tuple[AnyCommit, ...]:
-    """The changes that a request of this session made to the tree, which is given as it is after the request.
+    """The changes that a session's request made to ZooKeeper's tree, given the tree after the request.
 
     The zxid of a creation is the znode's czxid. Other commits, and creations that the same request undid, carry the tree's zxid.
     """

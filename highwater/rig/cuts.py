@@ -1,4 +1,4 @@
-"""Which links a network fault touches: directed pairs of addresses."""
+"""Which links a network fault touches, as directed pairs of addresses."""
 
 from typing import Literal, assert_never
 
@@ -24,7 +24,7 @@ class Geography:
     def links_of(
         self, broker: BrokerId, links: tuple[Links, ...], direction: Direction = "both", peer: int | None = None
     ) -> list[Pair]:
-        """The links of one broker to these kinds of others; `direction` is seen from the broker."""
+        """The links of one broker to these kinds of others (brokers, clients, ZooKeeper); `direction` as seen from it."""
         me = broker_address(broker)
         others: list[Address] = []
         if "peers" in links:
@@ -38,7 +38,7 @@ class Geography:
         return inbound + outbound
 
     def cut_by(self, fault: Partition, hit: tuple[BrokerId, ...], draws: Draws, *, purpose: str) -> list[Pair]:
-        """The links that a partition cuts."""
+        """The links that a network partition cuts."""
         match fault.shape:
             case "isolate":
                 pairs = [pair for broker in hit for pair in self.links_of(broker, fault.links, fault.direction)]

@@ -1,4 +1,4 @@
-"""Rows of the history from the notes of nodes (`Notebook`) and from the commits of ZooKeeper (`CommitRows`).
+"""Makes history rows from what brokers report (`Notebook`) and from the commits of ZooKeeper (`CommitRows`).
 
 Checkers excuse losses by the rows of commits: registrations and their end, assignments, state writes, deletions of topics, and
 unclean elections that an operator ordered. Every backend derives them here, from commits in ZooKeeper's order.
@@ -25,7 +25,7 @@ _FROM_ZOOKEEPER = frozenset({EventKind.REGISTERED, EventKind.SESSION_ENDED, Even
 
 
 class Notebook:
-    """Records the notes of one node as history rows; `life` is the number of its current process."""
+    """Records what one broker reports as history rows; `life` is the number of its current process."""
 
     __slots__ = ("_names", "_node", "_recorder", "life")
 
@@ -42,7 +42,7 @@ class Notebook:
         return name
 
     def write(self, note: Note) -> None:
-        """Record one note as a history row; for an append, one row for each value."""
+        """Record one report of a broker as a history row; for an append, one row for each value."""
         kind = _KINDS[note.kind]
         if kind in _FROM_ZOOKEEPER:
             return
@@ -97,7 +97,7 @@ Row = tuple[EventKind, EventColumns]
 
 
 class CommitRows:
-    """Derives history rows from ZooKeeper commits, which must be given once each and in order.
+    """Derives history rows from ZooKeeper's commits, which must be given once each and in order.
 
     `incarnations` has the czxid of the last registration of each node, also of one that has ended.
     """
@@ -105,7 +105,7 @@ class CommitRows:
     __slots__ = ("_assigned", "_ordered", "_partitions", "_registered", "_standing", "_topics", "incarnations")
 
     def __init__(self, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
-        """`topics`: the czxids of the topics that were created before the first commit."""
+        """`topics`: the czxids of the topics that existed before the first commit."""
         self._registered: dict[str, tuple[int, int]] = {}  # path -> (session, czxid), until it is deleted
         self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last recorded
         self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
@@ -117,7 +117,7 @@ class CommitRows:
         self.incarnations: dict[str, int] = {}
 
     def of(self, commit: AnyCommit, *, writer: Address | None, life: int | None) -> list[Row]:
-        """The history rows of one ZooKeeper commit: `writer` and `life` say which node made it, None where that is not known."""
+        """The history rows of one ZooKeeper commit; `writer` and `life`: the broker process that made it, if known."""
         match commit:
             case NodeCreated(path=path) if is_registration(path):
                 return [self._register(commit, life)]
@@ -160,7 +160,7 @@ class CommitRows:
             yield self._state_row(state, writer)
 
     def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
-        """A row for each partition whose replicas differ from those last recorded."""
+        """Rows for the partitions whose assigned replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
         self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
         for tp, replicas in listed.items():
@@ -169,7 +169,7 @@ class CommitRows:
                 yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
     def _carry_out_order(self, state: PartitionState) -> Iterator[Row]:
-        """Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation."""
+        # Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation.
         tp, leader = state.tp, state.leader
         before = self._standing.get(tp)
         self._standing[tp] = state
@@ -193,7 +193,7 @@ class CommitRows:
         }
 
     def _end_topics(self, path: str, data: bytes | None) -> Iterator[Row]:
-        """Rows for the partitions whose promises end with this commit; `data` is what was written, None for a deletion."""
+        """Rows for partitions that are deleted with this commit; `data` is what was written, None for a deleted znode."""
         taken = None if data is None else removed(path)
         if taken is not None and self._topics.of(taken) is not None:
             yield EventKind.TOPIC_DELETED, self._partition(taken)
@@ -207,12 +207,12 @@ class CommitRows:
 
 
 class ZkEvidence:
-    """Records the history rows of each commit when it is made: the simulator's and the explorer's witness of ZooKeeper."""
+    """Records the history rows of each ZooKeeper commit when it is made, in the simulator and the explorer."""
 
     __slots__ = ("_recorder", "_rows")
 
     def __init__(self, recorder: Recorder, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
-        """`topics`: the czxids of the topics that were created before the first commit."""
+        """`topics`: the czxids of the topics that existed before the first commit."""
         self._recorder = recorder
         self._rows = CommitRows(topics=topics)
 
@@ -222,7 +222,7 @@ class ZkEvidence:
         return self._rows.incarnations
 
     def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
-        """Record the rows that follow from these ZooKeeper commits of one node."""
+        """Record the history rows that follow from these ZooKeeper commits of one broker."""
         for commit in commits:
             for kind, columns in self._rows.of(commit, writer=writer, life=life):
                 self._recorder.event(kind, **columns)

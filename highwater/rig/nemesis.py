@@ -1,4 +1,4 @@
-"""The part of a nemesis that all backends share: open windows, targets, holds, rows of evidence, counts.
+"""What the nemeses of all backends share: active faults, their targets, rows of evidence, counts.
 
 A backend opens and closes the windows of the schedule at their times. It asks `begin` which brokers a window hits, does what the
 fault says to them, undoes it when `end` has closed the window, and calls `ended`. How a fault is done and undone is the
@@ -27,7 +27,7 @@ Wounds = Iterable[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first
 
 
 class Holds:
-    """How many open windows keep one process down, and how many pause it. Windows may overlap."""
+    """How many active faults keep one process down, and how many pause it. Faults may overlap."""
 
     __slots__ = ("down", "pauses")
 
@@ -36,18 +36,18 @@ class Holds:
         self.pauses = 0
 
     def release(self) -> bool:
-        """Remove one fault window that kept the process down; True if no other window keeps it down."""
+        """Remove one fault that kept the process down; True if no other fault keeps it down."""
         self.down = max(0, self.down - 1)  # a process that is healed early has no holds left to release
         return not self.down
 
     def unpause(self) -> bool:
-        """Remove one fault window that paused the process; True if no other window pauses it."""
+        """Remove one fault that paused the process; True if no other fault pauses it."""
         self.pauses = max(0, self.pauses - 1)
         return not self.pauses
 
 
 class Nemesis:
-    """Tracks the fault windows of one run: which are open, which brokers they hit, how often they took effect.
+    """Tracks the faults of one run: which are active, which brokers they hit, how often they took effect.
 
     `logs` lists the replicas in a log directory of a broker, `incarnation` gives the last registration of a node where the
     backend knows it at once.
@@ -75,7 +75,7 @@ class Nemesis:
     # --- windows -----------------------------------------------------------------------------------------------------------
 
     def begin(self, window: Window, tree: MemoryZooKeeper) -> tuple[BrokerId, ...]:
-        """Open a fault window and return the brokers that it hits.
+        """Begin a fault and return the brokers that it hits.
 
         ZooKeeper's present tree resolves the target; no broker may match.
         """
@@ -90,19 +90,19 @@ class Nemesis:
         return brokers
 
     def open_windows(self) -> tuple[str, ...]:
-        """The ids of the fault windows that are open, in the order in which they were opened."""
+        """The ids of the active faults, in the order in which they began."""
         return tuple(self._open)
 
     def end(self, window_id: str) -> tuple[Window, tuple[BrokerId, ...]] | None:
-        """Close a fault window; return it with the brokers that it hit, or None if it is not open."""
+        """End a fault; return it with the brokers that it hit, or None if it is not active."""
         return self._open.pop(window_id, None)
 
     def ended(self, window: Window, broker: BrokerId) -> None:
-        """Record that the backend has undone the fault of this window on this broker."""
+        """Record that the backend has undone this fault on this broker."""
         self._say(EventKind.FAULT_ENDED, window, broker)
 
     def healed(self) -> None:
-        """Record that every fault window is closed and every fault undone."""
+        """Record that every fault has ended and its effects are undone."""
         self.recorder.event(EventKind.HEALED)
 
     def _say(self, kind: EventKind, window: Window, broker: BrokerId) -> None:
@@ -119,13 +119,13 @@ class Nemesis:
     # --- what windows did --------------------------------------------------------------------------------------------------
 
     def acted(self, window: Window, node: Address, count: int) -> None:
-        """Record that the fault of a window took effect `count` times on this node; 0 writes no row."""
+        """Record that a fault took effect `count` times on this broker; 0 writes no row."""
         self._acted[window.kind] = self._acted.get(window.kind, 0) + count
         if count:
             self.recorder.event(EventKind.FAULT_ACTED, fault=window.id, node=node, detail=window.kind, count=count)
 
     def wounded(self, node: Address, dir_: int, wounds: Wounds, why: str) -> None:
-        """Record the wounds (records that a fault destroyed) of logs in a directory of this node."""
+        """Record which records a fault destroyed in the logs of one directory of this broker."""
         for tp, topic_id, offset in wounds:
             self.recorder.event(
                 EventKind.WOUND,
@@ -140,7 +140,7 @@ class Nemesis:
             )
 
     def swapped(self, node: Address, dir_: int, wounds: Wounds) -> None:
-        """Record that an empty directory replaced a log directory of this node.
+        """Record that an empty directory replaced a log directory of this broker.
 
         The row without a partition covers replicas that were counted on before the broker created them on its disk.
         """
@@ -148,5 +148,5 @@ class Nemesis:
         self.recorder.event(EventKind.WOUND, node=node, incarnation=self._incarnation(node), dir=dir_, detail="swapped")
 
     def counts(self) -> tuple[FaultCount, ...]:
-        """For each fault kind of the schedule, how many windows began and how often they took effect."""
+        """For each kind of fault in the schedule, how many were begun and how often they took effect."""
         return tuple(FaultCount(kind=kind, begun=self._begun[kind], acted=self._acted[kind]) for kind in sorted(self._begun))

@@ -1,4 +1,4 @@
-"""What every backend derives from a plan: assignments, broker configurations, workload processes, the manifest."""
+"""What every backend derives from a plan: replica assignments, broker settings, client processes, the manifest."""
 
 from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance
@@ -75,7 +75,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
 
 
 def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
-    """A topic for administrators; `replicas` also has the brokers of partitions that may be added."""
+    # A topic for administrators; `replicas` also has the brokers of partitions that may be added.
     count = topic.partitions + room
     return TopicShape(
         topic.name,

@@ -1,4 +1,4 @@
-"""Finds the brokers that a fault hits, such as the leader of a partition, in ZooKeeper's tree when the window opens."""
+"""Finds the brokers that a fault hits, such as the leader of a partition, in ZooKeeper's tree when the fault begins."""
 
 from typing import assert_never
 
@@ -20,7 +20,7 @@ def state_of(tree: MemoryZooKeeper, topic: str, partition: int) -> PartitionStat
 
 
 def resolve(target: AnyTarget, plan: Plan, tree: MemoryZooKeeper, draws: Draws, *, purpose: str) -> tuple[BrokerId, ...]:
-    """The brokers that a fault target selects, sorted; none if no broker has the role. `purpose` names the draws."""
+    """The brokers that a fault's target selects, sorted; none if no broker has the role. `purpose` names the random draws."""
     brokers = [BrokerId(number) for number in range(1, plan.cluster.brokers + 1)]
     match target:
         case Named(brokers=named):
@@ -51,7 +51,7 @@ def drawn(brokers: list[BrokerId], count: int, draws: Draws, purpose: str) -> tu
 
 
 def shuffled(brokers: list[BrokerId], draws: Draws, purpose: str) -> list[BrokerId]:
-    """Return a copy in random order."""
+    """Return these brokers in a randomly drawn order."""
     left, order = list(brokers), []
     while left:
         order.append(left.pop(draws.below(purpose, len(left))))

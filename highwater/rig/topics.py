@@ -30,7 +30,7 @@ class TopicIds:
         return written(self._ids.get(topic_of(tp)))
 
     def ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
-        """Topics and ids for which the promise ends with this commit: `data` was written, or None for a deleted znode."""
+        """The topics that a ZooKeeper commit ends: `data` is what was written, None for a deleted znode."""
         gone = topic_of_path(path) if data is None else None
         asked = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
         topics = asked if gone is None else (gone,)
@@ -41,7 +41,7 @@ class TopicIds:
 
 
 def topic_of_path(path: str) -> str | None:
-    """The topic whose znode this path is; None for other paths."""
+    """The topic to which this znode path belongs; None for other paths."""
     return path.removeprefix(_BELOW) if path.startswith(_BELOW) and path.count("/") == _BELOW.count("/") else None
 
 
@@ -53,5 +53,5 @@ def removed(path: str) -> TopicPartition | None:
 
 
 def written(topic_id: TopicId | None) -> str | None:
-    """A topic id as a string, as in history rows; None for no id."""
+    """Format a topic id as history rows hold it; None for no id."""
     return None if topic_id is None or topic_id == NO_TOPIC_ID else str(topic_id)

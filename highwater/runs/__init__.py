@@ -1,1 +1,1 @@
-"""Perform and judge one run (`run`) or many on all cores (`workers`); judge stored histories (`judging`), also foreign ones."""
+"""Perform and judge one run (`run`), also as an item of work (`workers`); judge stored and foreign histories (`judging`)."""

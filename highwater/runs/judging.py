@@ -237,8 +237,8 @@ def _ruling(task: Task) -> Ruling:
             except HistoryError as error:
                 # Without the place, which is elsewhere for each worker, refusals of equal histories are equal.
                 return Ruling(refused=str(error).removeprefix(str(path)).lstrip("/: "))
-    except OSError as error:
-        return Ruling(refused=f"cannot be read: {error.strerror or ' '.join(str(error).split())}")
+    except (OSError, PipelineError) as error:
+        return Ruling(refused=f"cannot be read: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}")
     except PanicException as error:  # no Exception: it would end the worker
         raise HarnessError(f"Polars failed: {error}") from error
     if digest_of(task.location) != task.digest:
@@ -313,12 +313,11 @@ def judge_all(
 ) -> list[Case]:
     """Judge these histories, in their order, except those whose verdict the ledger holds; with `again` all of them.
 
-    `perform` does items of work with `judge_item` and writes their rows. A history whose item has no row afterwards has failed.
+    `perform` does items with `judge_item` and replaces their rows. A history whose item has no row afterwards has failed.
     """
     items = [item_of(source, asked) for source in sources]
     wanted = {item.key: item for item in items}
     known = {} if again else _verdicts(ledger, wanted.keys() & ledger.keys())
-    ledger.forget(wanted.keys() - known.keys())
     perform([item for key, item in wanted.items() if key not in known])
     rulings = known | _rows(ledger, wanted.keys() - known.keys())
     return [_case(source, rulings.get(item.key), new=item.key not in known) for source, item in zip(sources, items, strict=True)]

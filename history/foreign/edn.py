@@ -146,7 +146,7 @@ class _Reader:
         if _CLOSES[opened] != bracket:
             raise HistoryError(f"line {self._text.line_at(at)}: {bracket} closes {opened}")
         if _DISCARD in items:
-            raise HistoryError(f"line {self._text.line_at(at)}: #_ without a form")
+            raise HistoryError(f"line {self._text.line_at(at)}: #_ (leave out the next form) without a form after it")
         if self._open:
             self._add(self._form(opened, items, at), at)
             return None

@@ -21,7 +21,7 @@ _REFUSED = Named("false")
 
 
 def steps(file: BinaryIO) -> Iterator[Step]:
-    """Yield the steps of clients; lines of other loggers are skipped. Raises HistoryError where no line is of jepsen.util."""
+    """Yield the invocations and completions of clients in a log of Jepsen's etcd test. HistoryError for a log without any."""
     told = False
     for number, raw in enumerate(file, 1):
         # The logger ends each line. Without the line end, the last number may be cut.
@@ -47,7 +47,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
         else:
             yield Step(number, _process(process, number), OpType(kind), f, value)
     if not told:
-        raise HistoryError("the file has no step")
+        raise HistoryError("the file has no invocation or completion of a client")
 
 
 def _process(text: str, line: int) -> int:

@@ -26,7 +26,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\
 
 
 def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
-    """Yield the steps, with a new process number after each call of unknown outcome. Calls `steps` twice to find free numbers."""
+    """Give a history's process a new number after each operation of unknown outcome, as Jepsen does. Calls `steps` twice."""
     fresh = 1 + max((step.process for step in steps() if isinstance(step.process, int)), default=-1)
     names: dict[Hashable, Hashable] = {}
     for step in steps():
@@ -68,7 +68,7 @@ def _line(index: int, step: Step, asked: Step) -> str:
 
 
 def _value(value: Hashable) -> str:
-    """Format the value of an operation. In a list of micro-operations the names become keywords."""
+    """The EDN of one operation's value. In a transaction the names of its micro-operations become keywords."""
     if type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
         return edn(tuple((Named(str(one[0])), *one[1:]) for one in value if isinstance(one, tuple)))
     return edn(value)

@@ -1,4 +1,4 @@
-"""The maps of a Jepsen history as steps, for both EDN and JSON.
+"""Turns the maps of a Jepsen history, read from EDN or JSON, into invocations and completions of operations.
 
 Only client processes are read, and these have numbers; `:nemesis` is skipped. Steps without a process all belong to one process,
 as in Elle's examples. Steps without a function have the function "txn".
@@ -15,7 +15,7 @@ _TYPES = {str(type): type for type in OpType}
 
 
 def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[Step]:
-    """Yield the steps of clients, in the order of the file. Raises HistoryError where the file has no step."""
+    """Yield the invocations and completions of clients in a Jepsen history, in its order. HistoryError if it has none."""
     line = 0
     for line, record in records:
         kind = record.get("type")
@@ -36,7 +36,7 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
             _rebalanced(record, line), record.get("seek-to-beginning?") == "true",
         )  # fmt: skip
     if not line:
-        raise HistoryError("the file has no step")
+        raise HistoryError("the file has no invocation or completion of a client")
 
 
 def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, ...]:

@@ -92,7 +92,7 @@ def _no_json(word: str) -> NoReturn:
 
 
 def frozen(value: object, depth: int = 0) -> Hashable:
-    """Convert a decoded JSON value to a hashable one. Raises RecursionError beyond the depth that EDN allows."""
+    """Make a decoded JSON value hashable: lists become tuples. Raises RecursionError beyond the depth that EDN allows."""
     if depth > DEPTH_MAX:
         raise RecursionError
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Highwater histories in the neutral form, for judging by models other than our checkers.
+"""Convert highwater's own histories to the form of foreign ones, so that models of other objects can judge them.
 
 Rows of `produce` and `poll` become calls of a partition log, or steps in the shape of Jepsen's queue workload. For any other
 function the value is JSON, as `history.op` says, and the topic, if any, is the key. The line of a step is the index of its rows.
@@ -43,9 +43,7 @@ _Rows = tuple[Operation, ...]
 
 
 def steps(history: History) -> Iterator[Step]:
-    """Yield the operations as steps with JSON values, as if Jepsen had recorded them. Produces and polls keep their rows as
-    values.
-    """
+    """Yield a highwater history as if Jepsen had recorded it, with JSON values. Produces and polls keep their rows as values."""
     for index, rows in by_index(history.operations):
         first = rows[0]
         if first.f not in _LEFT_OUT:
@@ -69,7 +67,7 @@ def holds_records(history: History) -> bool:
 
 
 def calls(history: History) -> Paired:
-    """The calls of a partition log: each record sent is an append, each record polled is a read.
+    """Turn the history of one partition into calls on a log object: a sent record is an append, a polled record a read.
 
     A poll that returned nothing is left out: it proves nothing, because records are returned only once they are committed.
     """
@@ -83,7 +81,7 @@ def calls(history: History) -> Paired:
 
 
 class _Keys:
-    """Names of partitions. Refuses a topic that was deleted and created again, since rows do not always hold the topic id."""
+    """Numbers partitions as Jepsen's keys. Refuses a topic that was deleted and created again: rows may lack its id."""
 
     def __init__(self, history: History) -> None:
         ids: dict[str | None, set[str]] = {}
@@ -154,7 +152,7 @@ def queue_steps(history: History) -> Iterator[Step]:
 
 
 def key_names(history: History) -> list[str]:
-    """The names of the partitions that the integer keys of `queue_steps` stand for: key k is the k-th name."""
+    """The partitions that the integer keys of `queue_steps` stand for: key k is the k-th name."""
     keys = _Keys(history)
     return sorted({keys.of(row) for row in history.operations if row.f in _RECORDS})
 

@@ -21,7 +21,7 @@ _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they wait
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The result of pairing: the calls in the order of invocation, and the calls that certainly did not happen.
+    """The calls of a history in the order of invocation, and apart from them those that certainly did not happen.
 
     `unsure` holds a line for each step whose time contradicts the order of indices.
     """

@@ -1,4 +1,4 @@
-"""The neutral form of a foreign history: a step for each line, and a call for each invocation with its completion.
+"""A foreign history in one neutral form: a `Step` for each line, and a `Call` for each invocation with its completion.
 
 The models of `checkers.linearizability` and `checkers.elle` see nothing else. Values are plain and hashable: numbers, text,
 tuples, frozen sets, None for nil, and `Named` for keywords and booleans. The order of steps is the real-time order: Jepsen writes
@@ -21,13 +21,13 @@ class Named(str):
 
 
 class Pairs(tuple[tuple[Hashable, Hashable], ...]):
-    """A map: pairs of key and value, equal to the plain tuple of them. Only the export must tell the two apart."""
+    """A map of a Jepsen history: pairs of key and value, equal to the plain tuple of them. Only the export tells them apart."""
 
     __slots__ = ()
 
 
 def shown(value: Hashable) -> str:
-    """Format a value for messages, much as EDN: the same text for every form of history and in every run."""
+    """Format a value of a foreign history for messages, much as EDN: the same text in every run."""
     match value:
         case None:
             return "nil"

@@ -12,7 +12,7 @@ RECORD_CHARS_MAX = 1 << 24  # a longer record is an error
 
 
 class Text:
-    """A window on a file. `rest` is the text that was read and not yet consumed; `more` appends the next piece."""
+    """A text file read in pieces: `rest` is what was read and not yet parsed, `more` appends the next piece."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -38,13 +38,13 @@ class Text:
         return True
 
     def keep_from(self, place: int) -> None:
-        """Drop the text before `place`."""
+        """Drop the part of the file before position `place`, which was parsed."""
         self._line = self.line_at(place)
         self.rest = self.rest[place:]
         self._counted, self._counted_line = 0, self._line
 
     def line_at(self, place: int) -> int:
-        """The line number of a position in `rest`. Cheap for growing positions."""
+        """The line number, in the whole file, of a position in `rest`. Cheap if called with growing positions."""
         if place < self._counted:
             return self._line + self.rest.count("\n", 0, place)
         self._counted_line += self.rest.count("\n", self._counted, place)
@@ -52,5 +52,5 @@ class Text:
         return self._counted_line
 
     def line_of_rest(self) -> int:
-        """The line number of the start of `rest`."""
+        """The line number, in the whole file, at which the unparsed `rest` begins."""
         return self._line

@@ -1,2 +1,1 @@
-"""The broker: its registration, its local replicas, the commands it obeys, its log directories. Of this package only
-`node` imports it; the harness reads its state."""
+"""The broker: its registration, its local replicas, the controller's commands that it obeys, its log directories."""

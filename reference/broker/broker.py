@@ -50,7 +50,7 @@ Registration = Literal["none", "creating", "reading", "learning-topics", "learni
 
 
 class Membership(Struct):
-    """The state of this broker in the cluster, as far as it knows (KIP-343)."""
+    """The broker's state in the cluster as it knows it: initial, inactive, active or stopping (KIP-343)."""
 
     state: BrokerState = BrokerState.INITIAL
     target: BrokerState = BrokerState.ACTIVE
@@ -60,7 +60,7 @@ class Membership(Struct):
 
 
 class DirFlush(Struct):
-    """The flushes of one directory. At most one is in flight; `dirty`: more was written since it began."""
+    """The flush state of one log directory: at most one flush in flight; `dirty`: more was written since it began."""
 
     dir: int
     in_flight: int = 0
@@ -76,7 +76,7 @@ class Assigned(Struct, frozen=True, array_like=True):
 
 
 class Settling(Struct):
-    """The answer to a StopReplica that waits until ZooKeeper has answered `request` (`commands.on_stop_replica`)."""
+    """A broker's answer to StopReplica that is sent once ZooKeeper has answered `request` (`commands.on_stop_replica`)."""
 
     source: Address
     reply: StopReplicaReply
@@ -87,14 +87,14 @@ Sent = tuple[ControllerEpoch, int]  # controller epoch and number of a command: 
 
 
 class Burial(Struct, frozen=True, array_like=True):
-    """The StopPartition that deleted a replica, and when it was sent: an overtaken command must not create the replica again."""
+    """The StopReplica that deleted a replica, and when it was sent: an older, late command must not create it again."""
 
     stop: StopPartition
     sent: Sent
 
 
 class Suspect(Struct, frozen=True, array_like=True):
-    """A replica that may no longer be assigned to this broker, as it was when ZooKeeper was asked."""
+    """A local replica that may no longer be assigned to this broker, as it was when ZooKeeper was asked."""
 
     tp: TopicPartition
     topic_id: TopicId
@@ -180,7 +180,7 @@ def on_epoch_end(turn: Turn, broker: Broker, source: Address, request: EpochEnd)
 
 
 def on_leader_reply(turn: Turn, broker: Broker, reply: FetchReply | EpochEndReply) -> None:
-    """Hand a leader's answer to the follower that asked: its fetch, or where an epoch ended."""
+    """Hand a leader's answer (to a fetch or OffsetForLeaderEpoch) to the local follower that asked."""
     partition = broker.partitions.get(reply.tp)
     if partition is None:
         return
@@ -191,7 +191,7 @@ def on_leader_reply(turn: Turn, broker: Broker, reply: FetchReply | EpochEndRepl
 
 
 def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) -> None:
-    """Handle a produce request: hand it to the leader, or refuse it."""
+    """Handle a produce request: hand it to the local replica if that leads the partition, else refuse it."""
     partition = broker.partitions.get(produce.tp)
     if partition is not None:
         leader.on_produce(turn, partition, source, produce)
@@ -200,7 +200,7 @@ def on_produce(turn: Turn, broker: Broker, source: Address, produce: Produce) ->
 
 
 def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOffsets) -> None:
-    """The HW, once it covers every record committed in earlier epochs (KIP-207); or the earliest offset."""
+    """Answer ListOffsets: the HW, once it covers every record of earlier epochs (KIP-207), or the earliest offset."""
     partition = broker.partitions.get(request.tp)
     variant = turn.config.variant
     error, offset, epoch = ErrorCode.NONE, None, None
@@ -227,7 +227,7 @@ def on_list_offsets(turn: Turn, broker: Broker, source: Address, request: ListOf
 
 
 def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
-    """Hand the answer to the leader whose ISR change sent `request`, if there is one."""
+    """Hand ZooKeeper's answer to the leader whose ISR change sent `request`, if there is one."""
     for partition in broker.partitions.values():
         role = partition.role
         if not isinstance(role, Leader) or role.change is None:
@@ -238,7 +238,7 @@ def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -
 
 
 def on_reconnected(turn: Turn, broker: Broker) -> None:
-    """The connection to ZooKeeper is back in the same session: read back writes whose answer was lost."""
+    """The connection to ZooKeeper is back in the same session: read back ISR writes whose answer was lost."""
     for partition in broker.partitions.values():
         isr.resume(turn, partition)
 
@@ -247,7 +247,7 @@ def on_reconnected(turn: Turn, broker: Broker) -> None:
 
 
 def start_timers(turn: Turn) -> None:
-    """Arm the periodic timers `isr` and `checkpoint`."""
+    """Arm the broker's periodic timers: `isr` (check for lagging followers) and `checkpoint` (write HWs to disk)."""
     turn.arm("isr", turn.config.replica_lag_time_max_ms // 2)
     if turn.config.variant.hw_checkpoint != "missing":
         turn.arm("checkpoint", turn.config.checkpoint_interval_ms)
@@ -295,7 +295,7 @@ def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:
-    """Answer the parked requests whose deadline has passed."""
+    """Answer the parked fetches and produces (Kafka's purgatory) whose deadline has passed."""
     broker.park_armed_ms = None
     for partition in broker.partitions.values():
         if partition.fetches or partition.produces:
@@ -309,7 +309,7 @@ def on_connection_lost(broker: Broker, peer: Address) -> None:
 
 
 def on_flushed(turn: Turn, broker: Broker, dir_: int, id_: int) -> None:
-    """A flush ended: everything in the page cache of the directory when flush `id_` began is durable."""
+    """A flush ended: all that was in the page cache of the directory when flush `id_` began is durable now."""
     flush = _flush_of(broker, dir_)
     if flush.in_flight != id_:
         return
@@ -335,7 +335,7 @@ def _flush_of(broker: Broker, dir_: int) -> DirFlush:
 
 
 def end_of_turn(turn: Turn, broker: Broker) -> None:
-    """Ask for the due flushes, at most one in flight per directory, and arm the timer of parked requests."""
+    """After each event: ask for the due flushes, at most one in flight per directory; arm the timer of parked requests."""
     for dir_ in turn.flush_dirs:
         if dir_ in broker.offline_dirs:
             continue

@@ -35,7 +35,7 @@ from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, Address, TopicId, 
 
 
 def command_error(turn: Turn, broker: Broker, command: Command) -> ErrorCode:
-    """NONE if the command may be obeyed. Remembers the greatest controller epoch."""
+    """NONE if the controller's command may be obeyed; an older controller epoch than the greatest seen is refused."""
     variant, epoch = turn.config.variant, command.controller_epoch
     if variant.broker_incarnation and command.broker_incarnation != turn.incarnation:
         # KIP-380, U-09, B-48, B-50: the command is for another life of this broker. It is also refused where the controller
@@ -121,7 +121,7 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
 
 
 def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:
-    """True for a greater epoch (R-080), or the same while idle (restart, lost session); never below that of the last record."""
+    """True if a command's leader epoch must be obeyed: greater than ours (R-080), or equal while the replica has no role."""
     if turn.config.variant.startup_epoch_floor and state.leader_epoch < last_record_epoch(partition.log):
         return False
     if isinstance(partition.role, Idle) and not turn.config.variant.epoch_before_transition:
@@ -161,7 +161,7 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
 
 
 def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
-    """Answer the deletion that waited for `request`, if one did. If the answer was lost, the controller asks again."""
+    """ZooKeeper answered `request`: send the StopReplica answer that waited for it. If lost, the controller asks again."""
     found = next((s for s in broker.settling if s.request == request), None)
     if found is None:
         return
@@ -214,7 +214,7 @@ def delete_replica(turn: Turn, broker: Broker, tp: TopicPartition) -> None:
 
 
 def _bury(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> None:
-    """Remember a deletion. It overtakes commands of earlier epochs (R-237), and all commands for a deleted topic (R-149)."""
+    """Remember that a replica was deleted, so that late commands of earlier epochs (R-237) or topics (R-149) are refused."""
     broker.buried.pop(stop.tp, None)
     if turn.config.variant.stop_replica_epoch:
         broker.buried = dict(sorted([*broker.buried.items(), (stop.tp, Burial(stop, sent))]))
@@ -242,7 +242,7 @@ def _is_buried(broker: Broker, state: PartitionState, sent: Sent | None) -> bool
 
 
 def on_log_info(turn: Turn, broker: Broker, source: Address, request: LogInfo) -> None:
-    """Answer with the ends of the local logs: the controller asks before it elects among replicas that have all been away.
+    """Answer the controller with the ends of the local logs: it asks before an election among replicas that were all away.
 
     A log in a bad directory still exists and must be waited for (docs/promise.md SILENT-1).
     """

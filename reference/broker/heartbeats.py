@@ -50,13 +50,13 @@ def on_registered(turn: Turn, broker: Broker) -> None:
 
 
 def on_expired(turn: Turn, broker: Broker) -> None:
-    """Stop heartbeats until the next registration."""
+    """The ZooKeeper session expired: send no heartbeats until the broker registers again."""
     broker.membership.outstanding = 0
     turn.effects.append(CancelTimer("heartbeat"))
 
 
 def beat(turn: Turn, broker: Broker) -> None:
-    """R-185: send a heartbeat to the current controller, if one is known, and arm the timer of the next."""
+    """R-185: send a heartbeat to the current controller, if one is known, and arm the timer of the next heartbeat."""
     config, membership = turn.config, broker.membership
     if not sends_heartbeats(config) or broker.incarnation == NO_INCARNATION:
         return
@@ -74,7 +74,7 @@ def follow(turn: Turn, broker: Broker, controller: BrokerId) -> None:
 
 
 def on_reply(turn: Turn, broker: Broker, reply: MetadataHeartbeatReply) -> None:
-    """MetadataHeartbeatResponse: enter the state that the controller decided on (R-189)."""
+    """The controller answered a heartbeat: take the broker state that it decided on (R-189)."""
     membership = broker.membership
     if reply.correlation != membership.outstanding:
         return
@@ -104,7 +104,7 @@ def _enter(turn: Turn, broker: Broker, state: BrokerState) -> None:
 
 
 def is_fenced(broker: Broker) -> bool:
-    """R-186. A broker that has not contacted a controller yet is Initial, not fenced (R-193)."""
+    """R-186: whether the broker is fenced. Before its first contact with a controller it is Initial, not fenced (R-193)."""
     return broker.membership.state is BrokerState.INACTIVE
 
 

@@ -16,7 +16,7 @@ from reference.types import TopicPartition, broker_address
 
 
 def send_due(turn: Turn, broker: Broker) -> None:
-    """Send an IsrChangeRequest (R-197) with the changes that became due in this turn."""
+    """Send the controller an IsrChangeRequest (R-197) with all ISR changes that became due in this event."""
     if not turn.isr_due:
         return
     due = [broker.partitions[tp] for tp in sorted(turn.isr_due) if tp in broker.partitions]
@@ -40,13 +40,12 @@ def send_due(turn: Turn, broker: Broker) -> None:
 
 
 def _waits(broker: Broker, asked: IsrAsked) -> bool:
-    """True if a partition still waits for the answer to this request."""
     roles = (broker.partitions[tp].role for tp in asked.tps if tp in broker.partitions)
     return any(isinstance(r, Leader) and r.change is not None and r.change.request == asked.correlation for r in roles)
 
 
 def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
-    """IsrChangeResponse (R-198): results in the order of the request."""
+    """The controller answered an IsrChangeRequest (R-198): results in the order of the request."""
     asked = next((a for a in broker.asked if a.correlation == reply.correlation), None)
     if asked is None:
         return
@@ -69,7 +68,7 @@ def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
 
 
 def ask_again(turn: Turn, broker: Broker, tps: Iterable[TopicPartition]) -> None:
-    """Repeat changes in flight: a request got no result, or another controller was elected."""
+    """Repeat ISR changes in flight, because their request got no result or another controller was elected."""
     for tp in tps:
         partition = broker.partitions.get(tp)
         if partition is not None and isinstance(partition.role, Leader):

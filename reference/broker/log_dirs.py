@@ -45,19 +45,19 @@ def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
 
 
 def take_offline(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
-    """R-291: mark the directory as bad, with a note."""
+    """R-291: mark a log directory as failed, and record that in the history."""
     broker.offline_dirs = tuple(sorted((*broker.offline_dirs, dir_)))
     incarnation = None if broker.incarnation == NO_INCARNATION else broker.incarnation
     turn.note(Note(kind="dir-failed", dir=dir_, incarnation=incarnation, detail=error))
 
 
 def good(turn: Turn, broker: Broker) -> tuple[int, ...]:
-    """The indices of the directories in service."""
+    """The indices of the log directories that have not failed."""
     return tuple(dir_ for dir_ in range(turn.config.log_dirs) if dir_ not in broker.offline_dirs)
 
 
 def ends_the_process(turn: Turn, broker: Broker) -> bool:
-    """R-292: halt if all directories are bad; before KIP-112 if one is (C-23, V3 Discussion 4). True if the process ends.
+    """R-292: halt if all log directories failed; before KIP-112 if one did (R-073, C-23). True if it halts.
 
     A broker that is shutting down ends at once, without a clean-shutdown marker.
     """
@@ -70,7 +70,7 @@ def ends_the_process(turn: Turn, broker: Broker) -> bool:
 
 
 def _go_offline(turn: Turn, broker: Broker, partition: Partition) -> None:
-    """R-293, R-295: the replica resigns and its fetcher stops; other partitions have fetchers of their own."""
+    """R-293, R-295: the replica in a failed directory resigns its role, and its fetcher stops; other replicas go on."""
     follower.resign(turn, partition, ErrorCode.KAFKA_STORAGE_ERROR)
     del broker.partitions[partition.tp]
     _remember(broker, partition.tp, partition.log.topic_id)
@@ -85,7 +85,7 @@ def _remember(broker: Broker, tp: TopicPartition, topic_id: TopicId) -> None:
 
 
 def is_out_of_reach(turn: Turn, broker: Broker, state: PartitionState, *, new: bool) -> bool:
-    """True if the replica of a command is, or may be, in a bad directory; the answer is KAFKA_STORAGE_ERROR (R-301)."""
+    """True if the replica that a command names is, or may be, in a failed directory: KAFKA_STORAGE_ERROR (R-301)."""
     tp, variant = state.tp, turn.config.variant
     partition = broker.partitions.get(tp)
     if partition is not None:
@@ -109,7 +109,7 @@ def is_out_of_reach(turn: Turn, broker: Broker, state: PartitionState, *, new: b
 
 
 def is_offline(broker: Broker, tp: TopicPartition) -> bool:
-    """True if the replica is in a bad directory; an unknown replica may be in one if there is any."""
+    """True if the replica is in a failed directory; an unknown replica may be in one, if one has failed."""
     partition = broker.partitions.get(tp)
     return bool(broker.offline_dirs) and (partition is None or partition.log.dir in broker.offline_dirs)
 
@@ -144,7 +144,7 @@ def notify(turn: Turn, broker: Broker) -> None:
 
 
 def on_notified(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
-    """Write the notification again unless it was created: a second one only makes the controller ask once more."""
+    """ZooKeeper answered the creation of the failure notification: create it again unless it was created."""
     broker.dir_event_request = 0
     if isinstance(answers[0], Created):
         broker.dir_event = "none"

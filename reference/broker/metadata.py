@@ -10,7 +10,7 @@ from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
 
 
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
-    """Keep the newest state of each partition; drop partitions that a full update does not list (deleted topics)."""
+    """Keep the newest state of each partition; drop those that a full UpdateMetadata does not list (deleted topics)."""
     error = command_error(turn, broker, command)
     reign, _ = broker.metadata_order
     if error is ErrorCode.NONE and not _is_late(turn, broker, command):
@@ -32,7 +32,7 @@ def _age(state: PartitionState) -> tuple[TopicId, LeaderEpoch, ZkVersion]:
 
 
 def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
-    """True for a late copy: it would remove topics created since. Each controller numbers its requests."""
+    """True for a delayed copy of an UpdateMetadata, which would remove newer topics. Each controller numbers its requests."""
     variant = turn.config.variant
     order = (command.controller_epoch, command.number)
     if variant.controller_epoch and variant.controller_epoch_persist and order < broker.metadata_order:
@@ -42,6 +42,6 @@ def _is_late(turn: Turn, broker: Broker, command: UpdateMetadata) -> bool:
 
 
 def on_metadata(turn: Turn, broker: Broker, source: Address, request: Metadata) -> None:
-    """Answer a client with leaders and offline replicas (R-305), as the controller last pushed them."""
+    """Answer a client's Metadata request: leaders and offline replicas (R-305), as the controller last pushed them."""
     states = tuple(broker.metadata.values())
     turn.send(source, MetadataReply(request.correlation, broker.live_brokers, states, controller=broker.known_controller))

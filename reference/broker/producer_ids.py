@@ -39,7 +39,7 @@ class Waiting(Struct, frozen=True):
 
 
 class ProducerIds(Struct):
-    """This broker may give out next <= id < end. `wanted` is the start of the block that is being reserved."""
+    """The block of producer ids that this broker may give out: next <= id < end. `wanted`: the block being reserved."""
 
     next: ProducerId = ProducerId(0)
     end: ProducerId = ProducerId(0)
@@ -49,7 +49,7 @@ class ProducerIds(Struct):
 
 
 def on_request(turn: Turn, ids: ProducerIds, source: Address, request: InitProducerId) -> None:
-    """Answer with an id, or reserve a block first."""
+    """Answer InitProducerId with an id, or reserve a block of ids in ZooKeeper first."""
     ids.waiting.append(Waiting(source, request.correlation))
     if len(ids.waiting) > WAITING_MAX:
         _answer(turn, ids.waiting.pop(0), ErrorCode.BROKER_NOT_AVAILABLE)

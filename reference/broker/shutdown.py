@@ -1,4 +1,4 @@
-"""A broker ends in good order: leaderships move away first, then the logs are flushed and closed (R-048, R-158).
+"""Controlled shutdown of a broker: leaderships move away first, then the logs are flushed and closed (R-048, R-158).
 
 Controlled shutdown (KIP-343 stopping, R-184, R-191): a heartbeat tells the controller that this broker is stopping. The
 controller takes it out of every ISR that has another member, and elects one of those where it led. The broker goes on serving
@@ -39,7 +39,7 @@ def _attempt(turn: Turn, broker: Broker) -> None:
 
 
 def on_timer(turn: Turn, broker: Broker) -> None:
-    """This broker still leads partitions: try again, or close when the retries are used up (R-158)."""
+    """The broker still leads partitions during its shutdown: ask again, or close when the retries are used up (R-158)."""
     if broker.membership.attempts < turn.config.controlled_shutdown_max_retries:
         _attempt(turn, broker)
     else:
@@ -47,7 +47,7 @@ def on_timer(turn: Turn, broker: Broker) -> None:
 
 
 def end_of_turn(turn: Turn, broker: Broker) -> None:
-    """Close when the controller knows that this broker stops and no partition is led here any more."""
+    """Close the shutting-down broker once the controller knows that it stops and it leads no partition any more."""
     state, stopping = broker.membership.state, BrokerState.STOPPING
     if state is not stopping or broker.membership.target is not stopping or broker.closing is not None:
         return
@@ -67,12 +67,12 @@ def _close(turn: Turn, broker: Broker) -> None:
 
 
 def ignores(broker: Broker, event: AnyEvent) -> bool:
-    """True while the broker closes, for every event but those of its disks."""
+    """True while the broker closes, for every event except those of its disks."""
     return broker.closing is not None and not isinstance(event, (Flushed, DirFailed))
 
 
 def on_flushed(turn: Turn, broker: Broker) -> None:
-    """A flush is done. One that began before the roles were resigned is followed by another (`broker.end_of_turn`)."""
+    """A flush ended during shutdown. If it began before the replicas resigned, another one follows."""
     if broker.closing is None:
         return
     broker.closing = tuple(f.dir for f in broker.flushes if f.in_flight != 0 or f.dirty)

@@ -60,7 +60,7 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
 
 
 def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
-    """True if another directory holds a later log of the same partition: this one dates from before its directory was bad."""
+    """True if this log dates from before its directory failed: another directory holds a later log of the partition."""
     same = [(other.topic_id, other.born, -found.dir) for found in image for other in found.logs if other.tp == log.tp]
     return len(same) > 1 and (log.topic_id, log.born, -dir_) != max(same)
 
@@ -86,7 +86,7 @@ def _ask(turn: Turn, broker: Broker, ops: tuple[AnyOp, ...]) -> None:
 
 
 def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], session: int) -> bool:
-    """ZooKeeper answered the request of the step in progress. True when the broker has just registered."""
+    """ZooKeeper answered the startup step in progress. Returns True when the broker has just registered."""
     broker.registration_request = 0
     if any(isinstance(a, (Unknown, SessionExpired)) for a in answers):
         turn.retry("register")
@@ -111,7 +111,7 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
 
 
 def on_timer(turn: Turn, broker: Broker) -> None:
-    """Try again to register, or to read the assignments."""
+    """Try again to register the starting broker, or to read which replicas are assigned to it."""
     if broker.registration in ("creating", "reading"):
         register(turn, broker)
     elif broker.registration.startswith("learning"):
@@ -166,7 +166,7 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §E step 3.2, step 3.3 and step 4.
+    """V3 §E step 3.2, step 3.3 and step 4: a starting broker creates or deletes replicas by what it read in ZooKeeper.
 
     Step 3.2, becoming leader from the state read, needs `startup_leads`: a controller may have elected another leader since, and
     the log may be shorter than when the state was written.
@@ -195,7 +195,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
 
 
 def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[TopicPartition, TopicId]) -> bool:
-    """True if the replica is not assigned here, or is of an earlier topic of that name (KIP-516); V3 compares names (U-14)."""
+    """True for a log that is not assigned to this broker, or is of an earlier topic of that name (KIP-516; V3: U-14)."""
     partition = broker.partitions.get(tp)
     if tp not in assigned or partition is None:
         return partition is not None
@@ -203,7 +203,7 @@ def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[Top
 
 
 def on_expired(turn: Turn, broker: Broker) -> None:
-    """The session expired, and with it this incarnation. `safe` resigns every role and waits for commands."""
+    """The ZooKeeper session expired, and the broker's registration with it. `safe` resigns every role and waits for commands."""
     broker.registration = "none"
     broker.registration_request = 0
     broker.settling = []

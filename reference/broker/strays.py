@@ -26,7 +26,7 @@ def look(turn: Turn, broker: Broker, update: UpdateMetadata) -> None:
 
 
 def after_learning(turn: Turn, broker: Broker, remaining: tuple[TopicPartition, ...]) -> None:
-    """Check `remaining`: unassigned replicas that got a command meanwhile, perhaps from a deposed controller."""
+    """Check unassigned replicas that got a command while the broker started, perhaps from a deposed controller."""
     unlisted = {tp for tp in broker.partitions if tp not in broker.metadata} if broker.strays.late else set()
     _suspect(turn, broker, tuple(sorted(unlisted.union(remaining))))
 
@@ -43,7 +43,7 @@ def _as_it_is(broker: Broker, tp: TopicPartition) -> Suspect:
 
 
 def ask(turn: Turn, broker: Broker) -> None:
-    """Read the topic znodes of the suspects; again when the answer was lost."""
+    """Read the topic znodes of local replicas that may be strays; ask again if the answer was lost."""
     topics = _topics(broker.strays)
     if topics:
         broker.strays.request = turn.zk_id()
@@ -55,7 +55,7 @@ def _topics(strays: Strays) -> tuple[str, ...]:
 
 
 def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
-    """Delete suspects that are assigned to others or of an earlier topic, unless a command for them came meanwhile."""
+    """Delete local replicas that are assigned elsewhere or of an earlier topic, unless a command for them came meanwhile."""
     strays, broker.strays = broker.strays, Strays()
     if any(isinstance(answer, Unknown) for answer in answers):
         broker.strays = Strays(suspects=strays.suspects)

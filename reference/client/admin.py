@@ -51,7 +51,7 @@ Outputs = list[AnyEffect | Answered]
 
 
 class Admin(Machine):
-    """One administrator. `asked`: how often its request was sent; `doubtful`: the request may exist, but its answer was lost."""
+    """An administrator as a machine. `asked`: how often its request was sent; `doubtful`: it may exist, its answer was lost."""
 
     timeout_ms: Millis
     session: int = 0
@@ -66,7 +66,7 @@ class Admin(Machine):
     below: tuple[str, ...] = ()  # nodes of topics whose children are being listed
 
     def start(self, command: Command) -> Outputs:
-        """Begin a command; a later `handle` returns its `Answered`."""
+        """Begin an administrator's command; a later `handle` returns its `Answered`."""
         assert self.command is None, "one at a time"
         self.command, self.asked, self.doubtful, self.found = command, 0, False, ()
         self.step = "listing" if isinstance(command, ListPending) else "asking"
@@ -79,7 +79,7 @@ class Admin(Machine):
         return [timer, ZkConnect()]
 
     def handle(self, event: AnyEvent) -> Outputs:
-        """Handle one event; return effects and, at the end of a command, its `Answered`."""
+        """Let the administrator handle one event; returns effects and, when the command ends, its `Answered`."""
         match event:
             case ZkState():
                 return self._on_session(event)
@@ -107,7 +107,7 @@ class Admin(Machine):
         return []  # requests in flight are answered Unknown; new ones wait for the connection
 
     def _forget(self) -> Outputs:
-        """The session or the answer is lost: a request in flight may have been performed."""
+        # The session or the answer is lost: a request in flight may have been performed.
         if self.step == "asking" and self.asked:
             assert self.command is not None
             assert not isinstance(self.command, ListPending)
@@ -119,7 +119,7 @@ class Admin(Machine):
         return []
 
     def _go_on(self) -> Outputs:
-        """Send the request to ZooKeeper for the current step."""
+        """Send ZooKeeper the request for the next step of the administrator's command."""
         command = self.command
         assert command is not None
         if isinstance(command, ListPending):
@@ -176,7 +176,7 @@ class Admin(Machine):
             case NoNode():
                 return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
             case _:
-                raise AssertionError(f"{answer} answers none of these operations")
+                raise AssertionError(f"{answer} is not an answer to the ZooKeeper request of an admin command")
 
     def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
         if self.step == "listing":

@@ -44,18 +44,18 @@ class PollCall(_Call, frozen=True, kw_only=True, tag=True):
 
 
 class LatestCall(_Call, frozen=True, kw_only=True, tag=True):
-    """Ask for the end offset (exclusive) of `tp` for consumers."""
+    """Ask for the end offset (exclusive) of partition `tp`, up to which consumers may read."""
 
 
 class EarliestCall(_Call, frozen=True, kw_only=True, tag=True):
-    """Ask for the first offset of `tp`."""
+    """Ask for the first offset of partition `tp`."""
 
 
 Call = ProduceCall | PollCall | LatestCall | EarliestCall
 
 
 class Polled(Struct, frozen=True, array_like=True):
-    """One record that a poll returned."""
+    """One record that a consumer's poll returned."""
 
     offset: Offset
     value: str
@@ -63,7 +63,7 @@ class Polled(Struct, frozen=True, array_like=True):
 
 
 class Answered(Struct, frozen=True, kw_only=True, tag=True):
-    """The outcome of call `id`; `error` is NONE if it succeeded.
+    """The outcome of the client call `id`; `error` is NONE if it succeeded.
 
     `node` is the broker that answered or, if none did, the last one asked. `offset` is that of the first value (produce; None
     with acks=0), the end offset (latest) or the first one (earliest). `leader_epoch` and `hw` are those in the reply. `earlier`

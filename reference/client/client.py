@@ -84,7 +84,7 @@ class Client(Machine, kw_only=True):
         return Client(address=address, bootstrap=tuple(brokers), request_timeout_ms=request_timeout_ms)
 
     def start(self, call: Call, *, now: Now) -> Outputs:
-        """Begin a call; no call in flight may have its id. This method or a later `handle` returns its `Answered`."""
+        """Begin a client call; no call in flight may have its id. This method or a later `handle` returns its `Answered`."""
         assert str(call.id) not in self.pending
         assert not (is_idempotent(call) and any(is_idempotent(p.call) for p in self.pending.values())), "one at a time"
         pending = Pending(call, Millis(now.monotonic_ms + self.request_timeout_ms))
@@ -93,7 +93,7 @@ class Client(Machine, kw_only=True):
         return [timer, *self._go_on(pending, now)]
 
     def handle(self, event: AnyEvent, *, now: Now) -> Outputs:
-        """Handle one event; return effects and the `Answered` of calls that end."""
+        """Let the client handle one event; returns effects and the `Answered` of calls that end."""
         match event:
             case Received():
                 return self._receive(event.message, now)
@@ -179,7 +179,7 @@ class Client(Machine, kw_only=True):
     # --- an attempt -------------------------------------------------------------------------------------------------------
 
     def _go_on(self, pending: Pending, now: Now) -> Outputs:
-        """Send the next attempt, or ask for the producer id or the leader that it needs."""
+        """Send the call to the partition's leader, or ask first for the leader or the producer id that it needs."""
         pending.backing_off = False
         if self._wants_id(pending):
             return [] if self.session.asked is not None else self._ask_for_id()
@@ -189,7 +189,7 @@ class Client(Machine, kw_only=True):
         return [] if self.looking_at is not None else self._look_up()
 
     def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
-        """R-133: to the leader alone, however many replicas there are."""
+        """R-133: send the call to the partition's leader alone, however many replicas there are."""
         route = self.routes[pending.call.tp]
         if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
             # The topic of the first attempt is deleted: sent again, the records might be in both topics (docs/promise.md DUR-8).
@@ -243,7 +243,7 @@ class Client(Machine, kw_only=True):
     # --- another attempt --------------------------------------------------------------------------------------------------
 
     def _may_try_again(self, pending: Pending, now: Now) -> bool:
-        """R-130: True while retries and time are left."""
+        """R-130: True while the call has retries and time left."""
         call = pending.call
         in_time = now.monotonic_ms + RETRY_BACKOFF_MS < pending.deadline_ms
         return isinstance(call, ProduceCall) and pending.attempts <= call.retries and in_time
@@ -256,7 +256,7 @@ class Client(Machine, kw_only=True):
         return [SetTimer(f"{_ATTEMPT_TIMER}{pending.call.id}", RETRY_BACKOFF_MS, RETRY_BACKOFF_MS)]
 
     def _attempt_overdue(self, timer: str, now: Now) -> Outputs:
-        """The pause between two attempts is over, or an attempt got no answer in its time."""
+        # The pause between two attempts is over, or an attempt got no answer in its time.
         pending = self.pending.get(timer.removeprefix(_ATTEMPT_TIMER))
         if pending is None:
             return []

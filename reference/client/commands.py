@@ -62,7 +62,7 @@ class ElectUnclean(_Command, frozen=True, kw_only=True, tag=True):
 
 
 class Reassign(_Command, frozen=True, kw_only=True, tag=True):
-    """Move a partition to other replicas (R-148); `extra`: beside reassignments in flight (R-231)."""
+    """Move a partition to other replicas (R-148); `extra`: through the path for moves beside those in flight (R-231)."""
 
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
@@ -81,11 +81,11 @@ class CancelReassignments(_Command, frozen=True, kw_only=True, tag=True):
 
 
 class AllowReassignments(_Command, frozen=True, kw_only=True, tag=True):
-    """End the cancellation, so that reassignments are accepted again (R-239)."""
+    """Delete the cancel znode of KIP-236, so that the controller accepts reassignments again (R-239)."""
 
 
 class ListPending(_Command, frozen=True, kw_only=True, tag=True):
-    """List the requests under /admin."""
+    """List the admin requests that are still under /admin."""
 
 
 _Ask = (
@@ -128,7 +128,7 @@ NESTED = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE, admin_paths.REASSIGNMEN
 
 
 class Script(Struct, frozen=True):
-    """Create missing `parents`, then `path` with `data`. Done when it is created, or with `until_gone` when it is deleted again.
+    """How a command acts on ZooKeeper: create `parents`, then `path` with `data`; with `until_gone` wait for its deletion.
 
     `taken` is the error if another request exists at `path`. `beside`: create it only if this node exists, else
     NO_REASSIGNMENT_IN_PROGRESS. `gone`: delete `path` instead; this may be repeated. `sequential`: ZooKeeper appends a number, so
@@ -146,7 +146,7 @@ class Script(Struct, frozen=True):
 
 
 def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
-    """The operations for ZooKeeper; with `beside` they must be one multi."""
+    """The ZooKeeper operations that write a command's znode; with `beside` they must be one multi."""
     if wanted.gone:
         return (Delete(wanted.path),)
     if wanted.beside is not None:
@@ -156,7 +156,7 @@ def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
 
 
 def script(command: _Ask) -> Script:
-    """The znode of a command, and when the command is done."""
+    """The znode that an administrator's command writes, and when the command is done."""
     match command:
         case CreateTopic(topic=topic, assignment=assignment):
             data = paths.topic_payload(assignment)

@@ -14,7 +14,7 @@ from reference.types import NO_EPOCH, NO_INCARNATION, NO_TOPIC_ID, BrokerId, Lea
 
 
 class Pending(Struct):
-    """A call in flight. `leader` is None between attempts, while it waits for a leader, a producer id or its backoff."""
+    """A client's call in flight. `leader` is None before each send, while it waits for a leader, a producer id or its backoff."""
 
     call: Call
     deadline_ms: Millis  # monotonic
@@ -29,7 +29,7 @@ class Pending(Struct):
 
 
 def request_of(pending: Pending, session: Session, left_ms: Millis) -> Request:
-    """The request of the next attempt, with the known leader epoch and topic id (KIP-320, KIP-516)."""
+    """The request that a client sends next for a call, with the known leader epoch and topic id (KIP-320, KIP-516)."""
     epoch, topic_id = pending.leader_epoch, pending.topic_id
     match pending.call:
         case ProduceCall(tp=tp, acks=acks, values=values, idempotent=idempotent, misuse=misuse):
@@ -49,7 +49,7 @@ def request_of(pending: Pending, session: Session, left_ms: Millis) -> Request:
 
 
 def polled(batches: tuple[Batch, ...], start: Offset) -> tuple[Polled, ...]:
-    """The records from `start` on: the first batch is whole, so it may begin before `start`."""
+    """The records of a fetch's answer from offset `start` on; the first batch is whole, so it may begin before `start`."""
     return tuple(
         Polled(Offset(offset), value, batch.leader_epoch)
         for batch in batches

@@ -24,13 +24,13 @@ Routes = dict[TopicPartition, Route]
 
 
 def leader_of(routes: Routes, tp: TopicPartition) -> BrokerId | None:
-    """The leader, or None if it must be looked up first."""
+    """The leader of a partition as the client knows it; None if the client must look it up first."""
     route = routes.get(tp)
     return None if route is None or route.stale else route.leader
 
 
 def learn_states(routes: Routes, states: tuple[PartitionState, ...]) -> None:
-    """Take the states of a broker's metadata, except those older than known ones.
+    """Take leaders from a broker's metadata, except states older than those that the client knows.
 
     Of two topics of one name the later one has the greater id, whatever their leader epochs (KIP-516).
     """
@@ -41,21 +41,21 @@ def learn_states(routes: Routes, states: tuple[PartitionState, ...]) -> None:
 
 
 def learn_epoch(routes: Routes, tp: TopicPartition, leader: BrokerId, leader_epoch: LeaderEpoch, topic_id: TopicId) -> None:
-    """Take the leader epoch in the answer of a leader of that topic."""
+    """Take the leader epoch from the answer of a partition's leader."""
     known = routes.get(tp)
     if known is None or (known.topic_id == topic_id and leader_epoch > known.leader_epoch):
         routes[tp] = Route(leader, leader_epoch, topic_id=topic_id)
 
 
 def distrust(routes: Routes, tp: TopicPartition) -> None:
-    """Mark a route as stale after an error of REFRESH_METADATA."""
+    """Mark the known leader of a partition as stale after an error of REFRESH_METADATA, so that it is looked up again."""
     known = routes.get(tp)
     if known is not None:
         routes[tp] = replace(known, stale=True)
 
 
 def distrust_peer(routes: Routes, peer: Address) -> None:
-    """Mark the routes to a broker as stale after its connection broke: the only sign of a failed produce with acks=0."""
+    """Mark a broker's partitions as stale after its connection broke: the only sign of a failed produce with acks=0."""
     for tp, route in routes.items():
         if route.leader is not None and broker_address(route.leader) == peer:
             routes[tp] = replace(route, stale=True)

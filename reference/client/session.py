@@ -31,20 +31,20 @@ class Session(Struct):
 
 
 def begin(session: Session, producer_id: ProducerId, producer_epoch: int) -> None:
-    """Begin a session under a new id, with sequences from 0."""
+    """Begin a producer session under a new producer id, with sequences from 0."""
     session.producer_id, session.producer_epoch = producer_id, producer_epoch
     session.sequences = {}
     session.asked, session.correlation = None, 0
 
 
 def end(session: Session) -> None:
-    """End the session: the next idempotent produce asks for another id."""
+    """End the producer session: the next idempotent produce asks for another producer id."""
     session.producer_id = NO_PRODUCER_ID
     session.sequences = {}
 
 
 def told(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[ProducerId, int, int]:
-    """The producer id, its epoch and the sequence of the next batch; with `misuse`, wrong ones that no leader may accept."""
+    """The producer id, epoch and sequence for the next batch; with `misuse`, wrong ones that no leader may accept."""
     id_, epoch, sequence = session.producer_id, session.producer_epoch, session.sequences.get(tp, 0)
     match misuse:
         case "":
@@ -62,5 +62,5 @@ def told(session: Session, tp: TopicPartition, misuse: Misuse = "") -> tuple[Pro
 
 
 def acknowledged(session: Session, tp: TopicPartition, records: int) -> None:
-    """Advance the sequence of the partition by the acknowledged records."""
+    """Advance the producer's sequence of the partition by the acknowledged records."""
     session.sequences[tp] = session.sequences.get(tp, 0) + records

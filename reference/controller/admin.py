@@ -34,29 +34,29 @@ _PATHS: dict[AdminKind, str] = {
 
 
 def watches() -> tuple[AnyOp, ...]:
-    """Reads with the watches of a new controller; `on_listed` takes the answers."""
+    """The ZooKeeper reads with which a new controller watches the admin paths; `on_listed` takes the answers."""
     return tuple(Exists(_PATHS[kind], watch=True) for kind in ADMIN_KINDS)
 
 
 def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember which requests exist; `begin` starts them once this controller is active."""
+    """Remember which admin requests exist; `begin` starts them once this controller is active."""
     controller.admin = {k: AdminProcedure(again=isinstance(a, Data)) for k, a in zip(ADMIN_KINDS, answers, strict=True)}
 
 
 def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]]:
-    """In the order of V3 §D; the mapping has another order after a clone."""
+    # In the order of V3 §D; the mapping has another order after a clone.
     return [(kind, controller.admin[kind]) for kind in ADMIN_KINDS if kind in controller.admin]
 
 
 def begin(turn: Turn, controller: Controller) -> None:
-    """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); and the article's paths."""
+    """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); then the article's other requests."""
     for kind, procedure in _procedures(controller):
         if procedure.again:
             _start(turn, controller, kind)
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
-    """A watch at or below an admin path fired."""
+    """R-083: a watch at or below an admin path fired; read the requests there."""
     for kind, procedure in _procedures(controller):
         if path == _PATHS[kind] or path.startswith(f"{_PATHS[kind]}/"):
             if controller.step == "active" and procedure.step == "idle":
@@ -76,7 +76,7 @@ def _start(turn: Turn, controller: Controller, kind: AdminKind) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, kind: AdminKind, answers: tuple[AnyAnswer, ...]) -> None:
-    """Answers to the reads of a procedure, or to one of its writes."""
+    """ZooKeeper answered a read or a write of an administrator's request that the controller carries out."""
     if controller.admin[kind].step == "writing":
         _on_written(turn, controller, kind, answers)
         return
@@ -104,7 +104,7 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Take each procedure as far as it goes: what it waited for may have happened. Wait until this controller is active."""
+    """Take each admin request as far as it goes: what it waited for may have happened. Wait until this controller is active."""
     if controller.step != "active":
         return
     for kind, procedure in _procedures(controller):
@@ -123,7 +123,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """Start again by reading each procedure whose answer was lost or whose write failed."""
+    """Start again, by reading, each admin request whose ZooKeeper answer was lost or whose write failed."""
     for kind, procedure in _procedures(controller):
         at_rest = procedure.step in ("idle", "stopping", "electing", "ready")
         if not at_rest and not is_outstanding(controller, AdminPath(kind)):
@@ -131,7 +131,7 @@ def retry(turn: Turn, controller: Controller) -> None:
 
 
 def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answers: tuple[AnyAnswer, ...]) -> None:
-    """Start a change with this goal for each listed partition (R-147, docs/promise.md DUR-7).
+    """For each partition in an administrator's election request, start an election (R-147, docs/promise.md DUR-7).
 
     A preferred replica that is not live, or not in the ISR as stamped there, does not become leader: this is balance, not repair.
     An unclean election leaves a partition alone that has a leader or can elect one without loss, so it is safe to repeat.
@@ -150,7 +150,7 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
 
 
 def _wait_for_elections(controller: Controller, kind: str, procedure: AdminProcedure) -> None:
-    """Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced."""
+    # Go on when no change is left (R-147). A change that waits for logs has no leader that could be replaced.
     changes = [controller.changes[tp] for tp in procedure.partitions if tp in controller.changes]
     if all(change.step == "asking" and kind == "preferred" for change in changes):
         procedure.step = "ready"

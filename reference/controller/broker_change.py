@@ -1,4 +1,4 @@
-"""Brokers register and leave (V3 §A).
+"""The controller's reaction when brokers register or leave (V3 §A): find what changed, and elect leaders.
 
 A registration with another czxid counts as another broker, so that the controller sees a bounce (KIP-380).
 """
@@ -60,13 +60,13 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
 
 
 def revisit(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
-    """Tell every broker who is live; then `look_at` the partitions of the moved brokers."""
+    """Tell every broker which brokers are live; then elect for the partitions of brokers that came or went."""
     channel.tell_live_brokers(controller)
     look_at(turn, controller, moved)
 
 
 def look_at(turn: Turn, controller: Controller, moved: set[BrokerId]) -> None:
-    """Start a change of each partition that has a replica on a moved broker, or no leader."""
+    """Start a leader election for each partition that has a replica on a broker that came or went, or has no leader."""
     # V3 §A step 2: partitions whose leader is no longer live, or whose ISR changes because a broker is down; and partitions
     # without a leader
     for tp, replicas in sorted(controller.assignments.items()):

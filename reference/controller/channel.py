@@ -27,7 +27,7 @@ from reference.types import NO_TOPIC_ID, BrokerId, TopicPartition, broker_addres
 
 
 def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
-    """The channel of a broker; None where it is not live."""
+    """The queue of control requests to a broker; None if the broker is not live."""
     for channel in controller.channels:
         if channel.broker == broker:
             return channel
@@ -35,7 +35,7 @@ def channel_of(controller: Controller, broker: BrokerId) -> Channel | None:
 
 
 def open_channels(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> tuple[BrokerId, ...]:
-    """Keep the channels of registrations in `live`, open the missing ones and return their brokers."""
+    """Keep one queue of control requests for each live registration; return the brokers with a new one."""
     kept = []
     for channel in controller.channels:
         if LiveBroker(channel.broker, channel.incarnation) in live:
@@ -49,12 +49,12 @@ def open_channels(turn: Turn, controller: Controller, live: tuple[LiveBroker, ..
 
 
 def stamped(controller: Controller, state: PartitionState) -> PartitionState:
-    """The state with the id of its topic (KIP-516)."""
+    """The partition state with the id of its topic (KIP-516)."""
     return replace(state, topic_id=controller.topic_ids.get(topic_of(state.tp), NO_TOPIC_ID))
 
 
 def tell_state(controller: Controller, state: PartitionState, *, to: tuple[BrokerId, ...] | None = None) -> None:
-    """Queue the command for the replicas, or for `to`; queue the metadata for every broker (V3 §A step 4, R-238)."""
+    """Queue LeaderAndIsr for the replicas, or for `to`, and metadata for every broker (V3 §A step 4, R-238)."""
     state = stamped(controller, state)
     for channel in controller.channels:
         if channel.broker in (state.replicas if to is None else to):
@@ -63,7 +63,7 @@ def tell_state(controller: Controller, state: PartitionState, *, to: tuple[Broke
 
 
 def tell_metadata(controller: Controller, state: PartitionState) -> None:
-    """Queue the metadata of a state that its leader knows. A command that is still queued must not carry an older state."""
+    """Queue metadata of a partition whose leader knows the state. A queued LeaderAndIsr must not carry an older one."""
     state = stamped(controller, state)
     for channel in controller.channels:
         if state.tp in channel.states:
@@ -72,7 +72,7 @@ def tell_metadata(controller: Controller, state: PartitionState) -> None:
 
 
 def _queue_metadata(channel: Channel, state: PartitionState) -> None:
-    """Queue one state, unless a full update is due, which takes every state when it is sent."""
+    """Queue metadata of one partition for a broker, unless a full update, which has all partitions, is due anyway."""
     if not channel.metadata_full:
         channel.metadata[state.tp] = state
     channel.metadata_due = True
@@ -91,7 +91,7 @@ def tell_everything(controller: Controller, broker: BrokerId, *, init: bool) -> 
 
 
 def tell_what_is_gone(controller: Controller) -> None:
-    """Queue full metadata for every broker, because partitions are gone."""
+    """Queue full metadata for every broker, because partitions were deleted."""
     for channel in controller.channels:
         _tell_all_metadata(channel)
 
@@ -146,7 +146,7 @@ def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
 
 
 def stop_late(controller: Controller, stop: StopPartition, brokers: tuple[BrokerId, ...]) -> None:
-    """Queue StopReplica of a deleted topic. Keep queued commands: they belong to the next topic of that name."""
+    """Queue StopReplica of a deleted topic. Keep queued commands, which belong to the next topic of that name."""
     for channel in controller.channels:
         if channel.broker in brokers and stop.tp not in channel.stops:
             channel.stops[stop.tp] = stop
@@ -168,14 +168,14 @@ def _forget_command(channel: Channel, tp: TopicPartition) -> None:
 
 
 def ask_log(controller: Controller, broker: BrokerId, tp: TopicPartition) -> None:
-    """Queue a LogInfo: the end of this log is needed for an election."""
+    """Queue a LogInfo to a broker: the controller needs the end of this log for an election."""
     channel = channel_of(controller, broker)
     if channel is not None and tp not in channel.logs:
         channel.logs = (*channel.logs, tp)
 
 
 def pump(turn: Turn, controller: Controller) -> None:
-    """Send the next queued request to each broker that has none in flight (R-017, R-069, R-156, C-05)."""
+    """Send the next queued request to each broker that has none in flight (R-017, R-069, R-082, R-156, C-05)."""
     for channel in controller.channels:
         if channel.in_flight is None and not channel.backing_off:
             _send_next(turn, controller, channel)
@@ -210,13 +210,13 @@ def _send_next(turn: Turn, controller: Controller, channel: Channel) -> None:
 
 
 def _with_offline(controller: Controller, state: PartitionState) -> PartitionState:
-    """R-304, R-311: the offline replicas at the moment of sending."""
+    """R-304, R-311: add to a state the replicas that are offline at the moment of sending."""
     offline = offline_replicas(controller, state.tp, state.replicas)
     return state if offline == state.offline else replace(state, offline=offline)
 
 
 def _requeue(channel: Channel) -> None:
-    """Queue the request in flight again; newer queued states win."""
+    """Queue an unanswered control request again; newer queued states of a partition replace its own."""
     match channel.in_flight:
         case StopReplica(partitions=partitions):
             channel.stops = {stop.tp: stop for stop in partitions} | channel.stops
@@ -235,7 +235,7 @@ def _requeue(channel: Channel) -> None:
 
 
 def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """No answer in time (R-017, R-077): send again, with the changes since."""
+    """A broker did not answer a control request in time (R-017, R-077): send it again, with the changes since."""
     channel = channel_of(controller, broker)
     if channel is not None:
         if turn.config.variant.controller_send_retry or channel.backing_off:
@@ -246,7 +246,7 @@ def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
 
 
 def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: CommandReply) -> AnyCommand | None:
-    """The request that this answers; None if the answer is not awaited, or the request is to be sent again."""
+    """The request that a broker's reply answers; None if no answer is awaited, or the request is to be sent again."""
     channel = channel_of(controller, broker)
     if channel is None or channel.in_flight is None or channel.in_flight.correlation != reply.correlation:
         return None

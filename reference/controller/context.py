@@ -1,4 +1,4 @@
-"""The state of a controller: what it has read, and procedures of several round trips as data, one step at a time."""
+"""The state of a controller as data: what it has read from ZooKeeper, and how far each of its procedures has come."""
 
 from typing import Literal
 
@@ -22,42 +22,42 @@ from reference.types import (
 
 
 class LiveBroker(Struct, frozen=True, order=True):
-    """A registration under /brokers/ids."""
+    """A registered broker: its id and registration, as read from /brokers/ids."""
 
     broker: BrokerId
     incarnation: Incarnation
 
 
 class Goal(Struct, frozen=True, tag=True):
-    """Base class of the purposes for which a partition's state changes; `leader_election` has the table of what each leads to."""
+    """Base class of the reasons why the controller changes a partition's state; `leader_election` has the table of rules."""
 
 
 class Repair(Goal, frozen=True, tag=True):
-    """Goal: leader and ISR are live brokers. Every round of an election sees to this first."""
+    """Goal of a leader election: leader and ISR are live brokers. Every election sees to this first."""
 
 
 class NewEpoch(Goal, frozen=True, tag=True):
-    """Goal: begin a new leader epoch and tell all replicas, whatever else changes, because the assignment is another one."""
+    """Goal of a leader election: a new leader epoch that all replicas are told of, because the assignment changed."""
 
 
 class PreferredLeader(Goal, frozen=True, tag=True):
-    """Goal: the first replica of the assignment leads (R-147)."""
+    """Goal of a leader election: the first replica of the assignment leads (R-147)."""
 
 
 class UncleanLeader(Goal, frozen=True, tag=True):
-    """Goal: where no leader can be elected without loss, elect the one that an operator orders (docs/promise.md DUR-7)."""
+    """Goal of a leader election: if none is possible without loss, the one that an operator orders (docs/promise.md DUR-7)."""
 
 
 class LeaderInTarget(Goal, frozen=True, tag=True):
-    """Goal: while a partition moves, its leader is one of the replicas that it moves to (R-235)."""
+    """Goal of a leader election while a partition moves: the leader is one of the target replicas (R-235)."""
 
 
 class IsrInTarget(Goal, frozen=True, tag=True):
-    """Goal: while a partition moves, its ISR is among the replicas that it moves to (R-236)."""
+    """Goal of a leader election while a partition moves: the ISR is among the target replicas (R-236)."""
 
 
 class ProposedIsr(Goal, frozen=True, tag=True):
-    """The ISR that the leader proposed (KIP-343); proposals wait in `Controller.isr_requests` until a round takes one up."""
+    """Goal: the ISR that the leader proposed (KIP-343). Proposals wait in `Controller.isr_requests` for their turn."""
 
     proposal: IsrProposal
 
@@ -69,7 +69,7 @@ NEW_EPOCH = NewEpoch()
 
 
 class Standing(Struct):
-    """The state of a broker that sends heartbeats, and the registration that it holds under (R-182)."""
+    """What the controller thinks of a broker that sends heartbeats: its state, and the registration it holds for (R-182)."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -77,7 +77,7 @@ class Standing(Struct):
 
 
 class IsrRequest(Struct):
-    """An IsrChange that is not answered yet; `results` has one place for each proposal."""
+    """A leader's IsrChange that the controller has not answered yet; `results` has one place for each proposed ISR."""
 
     source: Address
     asked: IsrChange
@@ -85,7 +85,7 @@ class IsrRequest(Struct):
 
 
 class StateChange(Struct):
-    """V3 §A step 3 for one partition; `again` reads the state once more when this round is done.
+    """The leader election of one partition (V3 §A step 3); `again` reads the state once more when it is done.
 
     `goals` are still to be reached, besides Repair: NewEpoch, then one order. `serves` are the goals that the write under way
     reaches.
@@ -102,7 +102,7 @@ class StateChange(Struct):
 
 
 class Listing(Struct):
-    """Reading the children of a path and then each child; `again` if a watch fired meanwhile."""
+    """The read of a znode's children and then of each child's data; `again` if a watch fired meanwhile."""
 
     step: Literal["idle", "children", "data"] = "idle"
     names: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class Listing(Struct):
 
 
 class DirEvents(Struct):
-    """Reading and deleting notifications of failed log directories (R-300)."""
+    """The read and deletion of the notifications that log directories failed (R-300)."""
 
     step: Literal["idle", "listing", "reading", "deleting"] = "idle"
     names: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "u
 
 
 class Erased(Struct, frozen=True):
-    """A deleted partition, its replicas, and the brokers that were told to stop while it was being deleted."""
+    """A deleted partition, its replicas, and the brokers that were sent StopReplica while it was being deleted."""
 
     stop: StopPartition
     brokers: tuple[BrokerId, ...]
@@ -153,7 +153,7 @@ class Erased(Struct, frozen=True):
 
 
 class AdminProcedure(Struct):
-    """The requests under one admin path, while the controller carries them out."""
+    """The administrator's requests under one path of /admin, while the controller carries them out."""
 
     step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
     again: bool = False  # a watch fired meanwhile
@@ -171,7 +171,7 @@ MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "d
 
 
 class Move(Struct):
-    """One partition that is being moved: an entry of V3 §F's reassigned_partition_map."""
+    """A partition that is being reassigned: an entry of V3 §F's reassigned_partition_map."""
 
     target: tuple[BrokerId, ...]  # RAR; OAR where it is rolled back
     original: tuple[BrokerId, ...]  # OAR
@@ -206,46 +206,46 @@ class Agent(Struct):
 
 
 class Pending(Struct, frozen=True, tag=True):
-    """Base of the procedures that wait for answers of ZooKeeper."""
+    """Base class of what waits for an answer of ZooKeeper, so that the answer reaches the right procedure."""
 
 
 class OwnElection(Pending, frozen=True, tag=True):
-    """Becoming controller and taking over; `Controller.step` says which answer is meant."""
+    """Waits for ZooKeeper: this broker becomes controller and takes over; `Controller.step` says how far it is."""
 
 
 class BrokerList(Pending, frozen=True, tag=True):
-    """Reading /brokers/ids."""
+    """Waits for ZooKeeper: the list of registered brokers, /brokers/ids."""
 
 
 class TopicList(Pending, frozen=True, tag=True):
-    """Reading /brokers/topics."""
+    """Waits for ZooKeeper: the list of topics, /brokers/topics."""
 
 
 class LeaderElection(Pending, frozen=True, tag=True):
-    """Reading or writing the state znode of a partition."""
+    """Waits for ZooKeeper: a read or a write of a partition's state znode."""
 
     tp: TopicPartition
 
 
 class DirNotifications(Pending, frozen=True, tag=True):
-    """Reading or deleting notifications of failed log directories."""
+    """Waits for ZooKeeper: a read or deletion of notifications of failed log directories."""
 
 
 class AdminPath(Pending, frozen=True, tag=True):
-    """Reading an admin path, or carrying it out."""
+    """Waits for ZooKeeper: a read of an administrator's request, or a write that carries it out."""
 
     kind: AdminKind
 
 
 class Reassigning(Pending, frozen=True, tag=True):
-    """The reassignment agent reading or writing."""
+    """Waits for ZooKeeper: a read or a write of the reassignment agent."""
 
 
 AnyPending = OwnElection | BrokerList | TopicList | LeaderElection | DirNotifications | AdminPath | Reassigning
 
 
 class Outstanding(Struct, frozen=True):
-    """A request to ZooKeeper that is not answered yet. `guarded`: its first operation checks /controller_epoch."""
+    """A request of the controller to ZooKeeper without an answer yet. `guarded`: it first checks /controller_epoch."""
 
     request: int
     pending: AnyPending
@@ -253,7 +253,7 @@ class Outstanding(Struct, frozen=True):
 
 
 class Controller(Struct):
-    """The controller of one broker. `controller_election.resign` keeps the epochs, `elected` and `locked`, and nothing else."""
+    """The controller of one broker. When it resigns it keeps the epochs, `elected` and `locked`, and nothing else."""
 
     step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
     outstanding: list[Outstanding] = []  # in the order of their ids
@@ -279,7 +279,7 @@ class Controller(Struct):
 
 
 def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:
-    """Decide nothing more about a partition; a request in flight ends with its answer. Returns the last known state."""
+    """Make the controller forget a deleted partition; a request in flight ends with its answer. Returns its last state."""
     controller.assignments.pop(tp, None)
     change = controller.changes.get(tp)
     if change is not None and change.step == "asking":  # for logs that the brokers have deleted
@@ -302,7 +302,7 @@ def leaving(controller: Controller) -> tuple[BrokerId, ...]:
 
 
 def staying(controller: Controller, tp: TopicPartition) -> dict[BrokerId, Incarnation]:
-    """The electable brokers that are not in controlled shutdown."""
+    """The brokers that may lead or be in the ISR of a partition and are not in controlled shutdown."""
     stopping = leaving(controller)
     return {broker: incarnation for broker, incarnation in electable(controller, tp).items() if broker not in stopping}
 
@@ -322,11 +322,11 @@ def offline_replicas(controller: Controller, tp: TopicPartition, replicas: tuple
 
 
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
-    """The registered brokers, by id."""
+    """The ids of the registered brokers."""
     return tuple(live.broker for live in controller.live)
 
 
 def served_by(controller: Controller) -> tuple[BrokerId, ...]:
-    """The brokers that metadata lists: not the inactive ones (R-183)."""
+    """The brokers that the controller's metadata lists: registered ones without those it holds for inactive (R-183)."""
     inactive = _in_state(controller, BrokerState.INACTIVE)
     return tuple(live.broker for live in controller.live if live.broker not in inactive)

@@ -56,7 +56,7 @@ def on_registered(turn: Turn, controller: Controller) -> None:
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
-    """A watch fired (V3 §A, §B, §D)."""
+    """A ZooKeeper watch of the controller fired: brokers, topics or requests may have changed (V3 §A, §B, §D)."""
     if path == paths.CONTROLLER and controller.step != "off":
         controller_election.look(turn, controller)
     elif path == paths.BROKER_IDS:
@@ -70,7 +70,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, sent: Outstanding, answers: tuple[AnyAnswer, ...], session: int) -> None:
-    """Hand an answer of ZooKeeper to the procedure that waits for it."""
+    """Hand an answer of ZooKeeper to the controller's procedure that waits for it."""
     if isinstance(answers[0], SessionExpired):
         return  # ZkState("expired") follows
     controller.outstanding.remove(sent)
@@ -108,7 +108,7 @@ def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: 
 
 
 def _proceed(turn: Turn, controller: Controller) -> None:
-    """Take every procedure as far as it goes: what it waited for may have happened."""
+    """Let every procedure of the controller go on: what it waited for may have happened."""
     reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
@@ -133,7 +133,7 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 
 
 def on_timer(turn: Turn, controller: Controller) -> None:
-    """Repeat every step of a procedure whose answer was lost."""
+    """Repeat each step of the controller whose ZooKeeper answer was lost."""
     if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
     if controller.step == "active":
@@ -145,7 +145,7 @@ def on_timer(turn: Turn, controller: Controller) -> None:
 
 
 def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: CommandReply) -> None:
-    """A broker answered a control request."""
+    """A broker answered a control request: hand the answer to the procedures that wait for it."""
     request = channel.on_reply(turn, controller, broker, reply)
     if request is None:
         return
@@ -173,13 +173,13 @@ def on_request(turn: Turn, controller: Controller, source: Address, request: Met
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """A broker sent no heartbeat in time (KIP-343)."""
+    """A broker sent the controller no heartbeat in time (KIP-343)."""
     heartbeats.on_silence(turn, controller, broker)
     channel.pump(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:
-    """The session is over, and /controller with it if this broker created it."""
+    """The ZooKeeper session is over, and with it /controller if this broker created it."""
     if turn.config.variant.session_handler_lock and controller.step == "active":
         # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
         controller.locked = True

@@ -26,7 +26,7 @@ def look(turn: Turn, controller: Controller) -> None:
 
 
 def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
-    """Another broker is controller: watch. This broker is: go on. No broker is: claim /controller."""
+    """/controller was read: another broker is controller (watch), this one is (go on), or none is (claim it)."""
     found, epoch = answers
     if isinstance(found, Data):
         _seen(turn, controller, paths.decode_controller(found.data))
@@ -49,13 +49,13 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def _seen(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """Heartbeats and ISR changes go to this controller (R-185, R-192). An older protocol sends it nothing (R-205)."""
+    """Tell this broker who is controller: heartbeats and ISR changes go there (R-185, R-192); an older protocol: none (R-205)."""
     if sends_heartbeats(turn.config) or asks_controller(turn.config):
         controller.elected = broker
 
 
 def _ours_already(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    """An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet."""
+    # An earlier claim was done, but its answer was lost. Without the multi, /controller_epoch may not be raised yet.
     variant = turn.config.variant
     controller.epoch = ControllerEpoch(known if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
@@ -89,7 +89,7 @@ def _epoch_op(known: int, version: int) -> AnyOp:
 
 
 def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D step 2: if not successful, return. Look again, because the watch is on the znode that was there before."""
+    """V3 §D step 2: the creation of /controller was answered; if another broker was first, read it again and watch it."""
     variant = turn.config.variant
     if not isinstance(answers[0], Created):
         look(turn, controller)
@@ -108,7 +108,7 @@ def _raise_epoch(turn: Turn, controller: Controller, known: int, version: int) -
 
 
 def on_epoch_raised(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
-    """/controller_epoch was written: in the multi of the claim, or as the article's second step."""
+    """/controller_epoch was raised: in one multi with /controller, or as the article's second step."""
     match answer:
         case Written(version=version):
             controller.epoch_version = ZkVersion(version)
@@ -131,7 +131,7 @@ def _noted_epoch(turn: Turn, controller: Controller) -> ControllerEpoch | None:
 
 
 def resign(turn: Turn, controller: Controller) -> None:
-    """Another broker is controller, or the session is over (R-071 for controllers): forget the term, send nothing more."""
+    """Stop being controller: another one is, or the session is over (R-071 for controllers). Send nothing more."""
     if controller.step in ("active", "listing", "reading", "states"):
         turn.note(Note(kind="controller-resigned", controller_epoch=_noted_epoch(turn, controller)))
     channel.open_channels(turn, controller, live=())

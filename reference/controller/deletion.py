@@ -16,7 +16,7 @@ from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, LeaderEpoch, Topic
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Read the list of topics, then their assignments, then which of their znodes exist."""
+    """ZooKeeper answered a read for deletions: the list of topics, then assignments, then which state znodes exist."""
     procedure = controller.admin["delete"]
     ops: tuple[AnyOp, ...]
     match procedure.step:
@@ -66,7 +66,7 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
 
 
 def on_erased(turn: Turn, controller: Controller) -> None:
-    """The topics are deleted: a broker that registers from now on cannot read of them."""
+    """The znodes of the deleted topics are gone: a broker that registers from now on cannot learn of them."""
     procedure = controller.admin["delete"]
     for tp, brokers in procedure.partitions.items():
         topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
@@ -92,7 +92,7 @@ def tell_late(controller: Controller, procedure: AdminProcedure) -> None:
 
 
 def forget(controller: Controller, topics: tuple[str, ...]) -> None:
-    """Forget deleted topics: a topic of the same name is new, though the list of names may show no difference."""
+    """Forget deleted topics: the next topic of that name is new, though the list of names may look the same."""
     controller.topics = tuple(t for t in controller.topics if t not in topics)
     for tp in [tp for tp in controller.assignments if topic_of(tp) in topics]:
         forget_partition(controller, tp)
@@ -101,13 +101,13 @@ def forget(controller: Controller, topics: tuple[str, ...]) -> None:
 
 
 def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """Delete the state znode of each partition and its parent, where they exist (two answers for each partition)."""
+    """The ZooKeeper operations that delete each partition's state znode and its parent (two answers for each partition)."""
     nodes = [path for tp in tps for path in (paths.state_path(tp), paths.state_parents(tp)[1])]
     return tuple(Delete(path) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, Data))
 
 
 def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
-    """Whether the replicas of a partition are being stopped while the topic path still lists it."""
+    """Whether the replicas of a partition are being deleted while the topic's znode still lists it."""
     for procedure in (controller.admin[kind] for kind in ("delete", "remove") if kind in controller.admin):
         if procedure.step in ("stopping", "ready", "writing") and tp in procedure.partitions:
             path = paths.topic_path(topic_of(tp))
@@ -116,7 +116,7 @@ def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
 
 
 def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
-    """Decide nothing more about these partitions, and note the epochs that StopReplica is to carry."""
+    """Make no more decisions about partitions to be deleted, and note the epochs for their StopReplica."""
     procedure.told = ()
     procedure.step = "stopping"
     epochs = procedure.epochs

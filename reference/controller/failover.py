@@ -15,7 +15,7 @@ from reference.types import TopicId
 
 
 def begin(turn: Turn, controller: Controller) -> None:
-    """List brokers and topics, with watches."""
+    """A new controller lists brokers and topics, with watches."""
     controller.step = "listing"
     ops = (
         Exists(paths.CONTROLLER, watch=True),
@@ -29,7 +29,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Read each registration and each assignment."""
+    """A new controller has the lists of brokers and topics: read each registration and each assignment."""
     _, brokers, topics, *requests = answers
     count = len(reassignment.watches(turn))
     reassignment.on_listed(turn, controller, tuple(requests[:count]))
@@ -61,7 +61,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D steps 4 to 6: tell every broker everything (R-044)."""
+    """V3 §D steps 4 to 6: a new controller tells every broker all partition states (R-044)."""
     controller.states = {
         tp: paths.decode_state(tp, replicas, answer)
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)

@@ -14,7 +14,7 @@ from reference.types import Address, BrokerId, BrokerState
 
 
 def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: MetadataHeartbeat) -> None:
-    """MetadataHeartbeatRequest (R-194, R-195, R-196): the broker takes the state that it asks for (R-191)."""
+    """A broker's heartbeat (R-194, R-195, R-196): it gets the state that it asks for (R-191)."""
     error, words = _error(turn, controller, request)
     if error is not ErrorCode.NONE:
         turn.send(source, MetadataHeartbeatReply(request.correlation, error, words, BrokerState.INACTIVE))
@@ -53,7 +53,7 @@ def _error(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tu
 
 
 def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> None:
-    """R-190: adopt a higher registration in memory, as valid."""
+    """R-190: take over in memory, as valid, a registration newer than the one that the controller has read."""
     others = tuple(live for live in controller.live if live.broker != request.broker)
     adopted = LiveBroker(request.broker, request.incarnation)
     broker_change.on_broker_change(turn, controller, tuple(sorted((*others, adopted))))
@@ -61,7 +61,7 @@ def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> No
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """R-187: no heartbeat for controller.heartbeat.timeout.ms. For most purposes the broker is now absent (R-183)."""
+    """R-187: no heartbeat came for controller.heartbeat.timeout.ms: the broker counts as absent for most purposes (R-183)."""
     standing = standings.of(controller, broker)
     if controller.step == "active" and standing is not None and standing.state is not BrokerState.INACTIVE:
         standings.move(turn, controller, standing, BrokerState.INACTIVE)

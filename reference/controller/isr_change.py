@@ -13,7 +13,7 @@ from reference.types import Address
 
 
 def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: IsrChange) -> None:
-    """IsrChangeRequest (R-197)."""
+    """A leader's IsrChangeRequest (R-197): refuse it as a whole, or queue each proposed ISR for its partition."""
     error, words = _error(turn, controller, asked)
     if error is not ErrorCode.NONE:
         turn.send(source, IsrChangeReply(asked.correlation, error, words))
@@ -42,7 +42,7 @@ def _error(turn: Turn, controller: Controller, asked: IsrChange) -> tuple[ErrorC
 
 
 def _judge_from_memory(turn: Turn, controller: Controller, request: IsrRequest) -> None:
-    """B-55: refuse by the state in memory, which may be older than that of a later controller."""
+    """B-55: judge a proposed ISR by the state in memory, which may be older than that of a later controller."""
     for place, change in enumerate(request.asked.changes):
         known = controller.states.get(change.tp)
         if known is None:

@@ -78,11 +78,10 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal 
 
 
 def _add_goal(change: StateChange, goal: AnyGoal) -> None:
-    """A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
-
-    A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
-    replicas that were assigned before.
-    """
+    # A later order replaces an earlier one; NewEpoch stands beside an order, in front of it.
+    #
+    # A write that is under way does not serve a goal that came after it: it may be an ISR, which raises no epoch, or go to the
+    # replicas that were assigned before.
     match goal:
         case Repair():
             pass  # every round begins with it
@@ -105,14 +104,14 @@ def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateC
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """Read again where an answer was lost: a lost write may have been done."""
+    """Read the partition's state again if ZooKeeper's answer was lost: a lost write may have been done."""
     for tp, change in sorted(controller.changes.items()):
         if change.step != "asking" and not is_outstanding(controller, LeaderElection(tp)):
             _read(turn, controller, tp, change)
 
 
 def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: tuple[AnyAnswer, ...]) -> None:
-    """The state of the partition was read or written."""
+    """ZooKeeper answered the read or the write of the partition's state: go on with the election."""
     change = controller.changes[tp]
     if change.step == "reading":
         _choose(turn, controller, tp, change, answers[0])
@@ -121,7 +120,7 @@ def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: t
 
 
 def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, answer: AnyAnswer) -> None:
-    """V3 §A step 3.2, or V3 §B init_leaders step 1.1 where there is no state yet."""
+    """V3 §A step 3.2: choose leader and ISR; V3 §B init_leaders step 1.1 for a partition without a state yet."""
     replicas = controller.assignments.get(tp)
     live = electable(controller, tp)
     if replicas is None:
@@ -168,7 +167,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
-    """docs/promise.md DUR-7, SILENT-2: if no leader can be elected otherwise, ask for the ends of all live logs first."""
+    """docs/promise.md DUR-7, SILENT-2: no leader can be elected without loss: ask for the ends of all live logs first."""
     brokers = tuple(broker for broker in base.replicas if broker in live)
     led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
     return choice if led or not brokers else AskLogs(brokers)
@@ -181,7 +180,7 @@ def _order_of(change: StateChange) -> Order | None:
 def _ordered(
     turn: Turn, controller: Controller, order: PreferredLeader | LeaderInTarget | IsrInTarget, base: PartitionState
 ) -> Choice:
-    """Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184)."""
+    # Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184).
     variant, live = turn.config.variant, staying(controller, base.tp)
     enough = leader_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
     match order:
@@ -194,7 +193,7 @@ def _ordered(
 
 
 def _keep(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
-    """The leader stays, and may have the ISR that it proposed (R-065: leaders change only by the controller's own choice)."""
+    # The leader stays, and may have the ISR that it proposed (R-065: leaders change only by the controller's own choice).
     change.goals, change.serves = (), ()
     known = controller.states.get(base.tp)
     controller.states[base.tp] = base
@@ -235,13 +234,13 @@ def _bumps(variant: Variant, base: PartitionState, leader: BrokerId | None) -> b
 
 
 def _write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState) -> None:
-    """V3 §A step 3.3: conditional on the version read in step 3.1 (R-005, R-155)."""
+    """V3 §A step 3.3: write the new state, on condition that the version read in step 3.1 is unchanged (R-005, R-155)."""
     op = SetData(paths.state_path(wanted.tp), paths.state_payload(wanted), wanted.zk_version)
     _send_write(turn, controller, change, wanted, op)
 
 
 def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange, first: Elect) -> None:
-    """V3 §B init_leaders step 1.2."""
+    """V3 §B init_leaders step 1.2: create the state znode of a new partition with its first leader and ISR."""
     wanted = PartitionState(
         tp=tp,
         leader=first.leader.broker,
@@ -278,7 +277,7 @@ def _written(turn: Turn, controller: Controller, tp: TopicPartition, change: Sta
 
 
 def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
-    """V3 §A step 4: send the command to the affected brokers, now that ZooKeeper has it (R-076), if the topic still exists."""
+    """V3 §A step 4: the state is in ZooKeeper, so send the command to the affected brokers (R-076) if the topic still exists."""
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]
         proposals.refuse(turn, controller, state.tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -307,7 +306,7 @@ def _finish(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _is_meant(turn: Turn, controller: Controller, end: LogEnd) -> bool:
-    """Whether a log belongs to the present topic, not to an earlier one of the same name (KIP-516)."""
+    """Whether a reported log belongs to the present topic, not to an earlier one of the same name (KIP-516)."""
     return not turn.config.variant.topic_id or end.topic_id == controller.topic_ids.get(topic_of(end.tp), NO_TOPIC_ID)
 
 

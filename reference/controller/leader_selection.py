@@ -1,4 +1,4 @@
-"""Choose leader and ISR from a state as read, the live registrations and the switches (V3 §A step 3.2, R-144).
+"""Choose leader and ISR from the state in ZooKeeper, the live registrations and the config switches (V3 §A step 3.2, R-144).
 
 Pure functions; `leader_election` writes what they choose (docs/promise.md DUR-7).
 """
@@ -12,24 +12,24 @@ from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, 
 
 
 class Keep(Struct, frozen=True):
-    """Result of a selection: leader and ISR stay."""
+    """Result of choosing a leader: leader and ISR stay."""
 
 
 class Elect(Struct, frozen=True):
-    """Result of a selection: this broker leads, with this ISR."""
+    """Result of choosing a leader: this broker leads, with this ISR."""
 
     leader: IsrMember
     isr: tuple[IsrMember, ...]
 
 
 class Offline(Struct, frozen=True):
-    """Result of a selection: no broker may lead. `isr` is the ISR to wait for."""
+    """Result of choosing a leader: no broker may lead. `isr` is the ISR of which a member must return."""
 
     isr: tuple[IsrMember, ...]
 
 
 class AskLogs(Struct, frozen=True):
-    """All replicas that count are registered, none as stamped: the longest of their logs leads."""
+    """Result of choosing a leader: ask these brokers for the ends of their logs first; the longest log will lead."""
 
     brokers: tuple[BrokerId, ...]
 
@@ -65,14 +65,14 @@ def select(variant: Variant, state: PartitionState, live: Live, leaving: tuple[B
 
 
 def as_stamped(variant: Variant, member: IsrMember, live: Live) -> bool:
-    """Whether a member is live as stamped: under a later registration it may have lost records (KIP-380)."""
+    """Whether a member is live under the registration in the ISR: under a later one it may have lost records (KIP-380)."""
     if not variant.broker_incarnation:
         return member.broker in live
     return live.get(member.broker) == member.incarnation
 
 
 def _among(state: PartitionState, alive: tuple[IsrMember, ...]) -> Choice:
-    """The present leader if it is alive, else the first of `alive` in the order of the assignment."""
+    """Select the present leader if it is alive, else the first of the live replicas in the order of the assignment."""
     ids = {m.broker: m for m in alive}
     if state.leader is not None and state.leader in ids:
         member = ids[state.leader]
@@ -88,7 +88,7 @@ def prefer(variant: Variant, state: PartitionState, live: Live) -> Choice:
 
 
 def stay(state: PartitionState) -> Choice:
-    """The same leader and ISR in a new epoch; without a leader no new epoch is needed."""
+    """Result of choosing: the same leader and ISR in a new epoch; without a leader no new epoch is needed."""
     leader = next((m for m in state.isr if m.broker == state.leader), None)
     return Keep() if leader is None else Elect(leader, state.isr)
 
@@ -118,7 +118,7 @@ def longest(variant: Variant, state: PartitionState, live: Live, ends: Ends) -> 
 
 
 def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, topic: TopicId) -> Elect | None:
-    """An operator orders a leader (docs/promise.md DUR-7): the longest log of ISR and ELR if all answered, else of any replica.
+    """The leader that an operator orders (docs/promise.md DUR-7): the longest log of ISR and ELR, else of any replica.
 
     For a replica outside ISR and ELR no stamp says with which log it held the committed records. A log in a directory that is
     older than the topic was never emptied while it could hold records; any other log may have been, and DUR-6 has no exception.
@@ -133,7 +133,7 @@ def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, top
 
 
 def _greatest(live: Live, ends: Ends) -> Elect | None:
-    """The greatest (last epoch, log end offset); among equals the broker with the least id."""
+    """Select the log with the greatest (last epoch, log end offset); among equals the broker with the least id."""
     ranks = [(end.last_epoch, end.leo, -broker) for broker, end in ends if broker in live]
     if not ranks:
         return None
@@ -146,7 +146,7 @@ def _greatest(live: Live, ends: Ends) -> Elect | None:
 
 
 def members_wanted(config: BrokerConfig, state: PartitionState, move: Move | None) -> int:
-    """How many replicas of AR must be in the ISR before the others may leave it.
+    """How many of the target replicas must be in the ISR before the others may leave it.
 
     Forward: all of them (C-11: RAR is in the ISR). A rollback must be fast (R-244): min.insync.replicas, which hold all committed
     records if one fails. With `cancel_requires_isr` off, the letter of KIP-236: none (U-21). R-254: replicas that are dropped at
@@ -172,12 +172,12 @@ def newcomers(move: Move | None, state: PartitionState) -> tuple[BrokerId, ...]:
 
 
 def held_by(variant: Variant, state: PartitionState, replicas: tuple[BrokerId, ...], live: Live) -> tuple[IsrMember, ...]:
-    """The members of the ISR that are among `replicas` and live as stamped."""
+    """The ISR members that are among `replicas` and live under the registration recorded in the ISR."""
     return tuple(m for m in state.isr if m.broker in replicas and as_stamped(variant, m, live))
 
 
 def lead_from_target(variant: Variant, state: PartitionState, live: Live, enough: int) -> Choice:
-    """KIP-236 step 2 (R-235), also forward: the leader becomes one of AR; if it is one already, it gets a new epoch."""
+    """KIP-236 step 2 (R-235): elect one of the target replicas; if one leads already, it gets a new epoch."""
     held = {m.broker: m for m in held_by(variant, state, state.replicas, live)}
     if len(held) < enough:
         return Keep()

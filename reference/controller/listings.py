@@ -1,4 +1,4 @@
-"""Reading /brokers/ids and /brokers/topics: the children of the path, then each child (V3 §A, §B).
+"""The controller's reads of /brokers/ids and /brokers/topics: the list of names, then the data of each (V3 §A, §B).
 
 `broker_change` and `topics` take the answers. If a watch fires while a read is under way, one more read follows it.
 """
@@ -17,7 +17,7 @@ def _of(controller: Controller, pending: BrokerList | TopicList) -> tuple[Listin
 
 
 def on_watch(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -> None:
-    """The children may have changed: read them, once this controller is active."""
+    """The list of brokers or topics may have changed: read it again, once this controller is active."""
     listing, _ = _of(controller, pending)
     if controller.step == "active" and listing.step == "idle":
         _read(turn, controller, pending)
@@ -32,7 +32,7 @@ def _read(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -
 
 
 def resume(turn: Turn, controller: Controller, pending: BrokerList | TopicList) -> None:
-    """A read has ended, or this controller has taken over: read again if a watch fired meanwhile."""
+    """Read the list of brokers or topics again if a watch fired during the last read."""
     listing, _ = _of(controller, pending)
     listing.step = "idle"
     if listing.again:
@@ -40,7 +40,7 @@ def resume(turn: Turn, controller: Controller, pending: BrokerList | TopicList) 
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """Read again if an answer was lost."""
+    """Read the list of brokers or topics again if ZooKeeper's answer was lost."""
     for pending in (BrokerList(), TopicList()):
         listing, _ = _of(controller, pending)
         if listing.step != "idle" and not is_outstanding(controller, pending):

@@ -21,23 +21,23 @@ from reference.types import BrokerId, TopicPartition
 
 
 def watches(turn: Turn) -> tuple[AnyOp, ...]:
-    """Reads with the watches of a new controller; `on_listed` takes the answers. None before KIP-112."""
+    """The ZooKeeper reads with which a new controller watches for failed log directories. None before KIP-112."""
     return (GetChildren(paths.LOG_DIR_EVENTS, watch=True),) if turn.config.variant.log_dir_failure == "replicas" else ()
 
 
 def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember whether there are notifications; `begin` reads them once this controller is active."""
+    """Remember whether log directory failures were notified; `begin` reads them once this controller is active."""
     controller.dir_events = DirEvents(again=any(isinstance(a, Children) and a.names for a in answers))
 
 
 def begin(turn: Turn, controller: Controller) -> None:
-    """This controller is active: read the notifications, also those that came meanwhile."""
+    """The controller has become active: read the notifications of failed log directories, also new ones."""
     if controller.dir_events.again:
         _list(turn, controller)
 
 
 def on_watch(turn: Turn, controller: Controller) -> None:
-    """R-300: a notification was created or deleted."""
+    """R-300: a notification of a failed log directory was created or deleted."""
     if controller.step == "active" and controller.dir_events.step == "idle":
         _list(turn, controller)
     else:
@@ -51,7 +51,7 @@ def _list(turn: Turn, controller: Controller) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The names of the notifications, then their data, then their deletion."""
+    """ZooKeeper answered: the names of the log directory notifications, their data, or their deletion."""
     events = controller.dir_events
     if events.step == "listing":
         _read(turn, controller, answers[0])
@@ -83,14 +83,14 @@ def _broker_of(answer: AnyAnswer) -> BrokerId | None:
 
 
 def _query(turn: Turn, controller: Controller) -> None:
-    """R-300: LeaderAndIsr to that broker, to query the state of all partitions that it should hold."""
+    """R-300: send LeaderAndIsr to a broker whose directory failed; its answer says which of its replicas are offline."""
     if turn.config.variant.notification_requery:
         for broker in controller.dir_events.brokers:
             channel.tell_everything(controller, broker, init=False)
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """An answer was lost: begin again by listing."""
+    """ZooKeeper's answer was lost: list the notifications of failed log directories again."""
     if controller.dir_events.step != "idle" and not is_outstanding(controller, DirNotifications()):
         _query(turn, controller)  # the lost request may have deleted the notifications that were read
         _list(turn, controller)
@@ -100,7 +100,7 @@ def retry(turn: Turn, controller: Controller) -> None:
 
 
 def on_told(turn: Turn, controller: Controller, broker: BrokerId, request: LeaderAndIsr, reply: LeaderAndIsrReply) -> None:
-    """R-294, R-297, R-307: KAFKA_STORAGE_ERROR says that the replica is offline; any other code that it is not."""
+    """R-294, R-297, R-307: a broker answered KAFKA_STORAGE_ERROR for a replica: it is offline; after any other code it is not."""
     if request.init and not turn.config.variant.failover_query:
         return
     for tp, error in reply.errors:
@@ -108,7 +108,7 @@ def on_told(turn: Turn, controller: Controller, broker: BrokerId, request: Leade
 
 
 def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, reply: LogInfoReply) -> None:
-    """A log is in a bad directory: its partition waits until the log can be read (docs/promise.md SILENT-1)."""
+    """A log is in a failed directory: its partition waits until the log can be read (docs/promise.md SILENT-1)."""
     for tp in reply.offline:
         _learn(turn, controller, broker, tp, offline=True)
 

@@ -1,4 +1,4 @@
-"""Requests to ZooKeeper that wait for their answer. `controller.on_answer` dispatches on the procedure that asked.
+"""The controller's requests to ZooKeeper that are not answered yet, each with the procedure that waits for the answer.
 
 A procedure has at most one request outstanding. Where the answer is lost, the procedure keeps its step and has no request
 outstanding; the retry timer then takes it up again.
@@ -13,12 +13,12 @@ from reference.timers import Timer, name_of
 
 
 def ask(turn: Turn, controller: Controller, pending: AnyPending, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    """Send a request. The answer to an earlier one of the same procedure is ignored from now on."""
+    """Send ZooKeeper a request of a controller's procedure. An answer to its earlier request is ignored from now on."""
     _send(turn, controller, Outstanding(request=turn.zk_id(), pending=pending), ops, atomic=atomic)
 
 
 def write(turn: Turn, controller: Controller, pending: AnyPending, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> None:
-    """Send a write. With `zk_guard` it checks /controller_epoch, so that a deposed controller writes nothing (KAFKA-6082).
+    """Send ZooKeeper a write; `zk_guard`: it checks /controller_epoch, so that a deposed controller writes nothing (KAFKA-6082).
 
     The answer to the check is taken off before the procedure gets the answers.
     """
@@ -34,15 +34,15 @@ def _send(turn: Turn, controller: Controller, sent: Outstanding, ops: tuple[AnyO
 
 
 def sent_with(controller: Controller, request: int) -> Outstanding | None:
-    """The outstanding request with this id; None if the controller awaits no answer to it."""
+    """The unanswered request to ZooKeeper with this id; None if the controller awaits no answer to it."""
     return next((sent for sent in controller.outstanding if sent.request == request), None)
 
 
 def is_outstanding(controller: Controller, pending: AnyPending) -> bool:
-    """Whether this procedure waits for an answer; False where the answer was lost."""
+    """Whether a procedure of the controller waits for ZooKeeper; False if the answer was lost."""
     return any(sent.pending == pending for sent in controller.outstanding)
 
 
 def retry_later(turn: Turn) -> None:
-    """Arm the timer that takes up every procedure whose answer was lost."""
+    """Arm the timer that repeats every step of the controller whose ZooKeeper answer was lost."""
     turn.retry(name_of(Timer.CONTROLLER_RETRY))

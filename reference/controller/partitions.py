@@ -92,7 +92,7 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
 
 
 def _clear(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
-    """V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3: delete the admin path."""
+    """V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3: delete the znode of the finished request."""
     entry = paths.partition_add_path if kind == "add" else paths.partition_remove_path
     entries = tuple(Delete(entry(tp)) for tp in procedure.partitions)
     root = paths.PARTITIONS_ADD if kind == "add" else paths.PARTITIONS_REMOVE

@@ -16,7 +16,7 @@ from reference.types import NO_TOPIC_ID, TopicPartition, topic_of
 
 
 def pending(controller: Controller, tp: TopicPartition) -> bool:
-    """Whether a leader waits for an answer about this partition."""
+    """Whether the leader of this partition waits for an answer to an ISR that it proposed."""
     return any(result is None and c.tp == tp for r in controller.isr_requests for c, result in _places(r))
 
 
@@ -25,7 +25,7 @@ def _places(request: IsrRequest) -> list[tuple[IsrProposal, IsrResult | None]]:
 
 
 def choose(turn: Turn, controller: Controller, base: PartitionState) -> IsrProposal | None:
-    """The first proposal that is valid for the state as read; refuse those before it."""
+    """The first proposed ISR that is valid for the state in ZooKeeper; refuses the proposals before it."""
     for request in controller.isr_requests:
         for place, (proposal, result) in enumerate(_places(request)):
             if result is not None or proposal.tp != base.tp:
@@ -39,7 +39,7 @@ def choose(turn: Turn, controller: Controller, base: PartitionState) -> IsrPropo
 
 
 def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
-    """NONE if this leader may have this ISR."""
+    """NONE if this leader may have the ISR that it proposes, else the error for it."""
     variant = turn.config.variant
     if base.leader != request.asked.broker:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # R-201
@@ -63,7 +63,7 @@ def judge(turn: Turn, controller: Controller, request: IsrRequest, proposal: Isr
 
 
 def _eligibility(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> ErrorCode:
-    """A new member must be in service, under the registration with which it caught up (B-35, B-36, B-37)."""
+    """A broker may join the ISR only in service and with the registration under which it caught up (B-35, B-36, B-37)."""
     variant = turn.config.variant
     live, stopping = electable(controller, proposal.tp), leaving(controller)
     for member in proposal.isr:
@@ -82,7 +82,7 @@ def _words(error: ErrorCode) -> str:
 
 
 def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: PartitionState) -> PartitionState:
-    """The state with the proposed ISR. Leader and epoch stay."""
+    """The partition state with the proposed ISR. Leader and epoch stay."""
     config, isr = turn.config, proposal.isr
     if not config.variant.isr_member_epoch:
         # B-35: the request names brokers without registrations; the controller takes the present ones
@@ -95,7 +95,7 @@ def wanted(turn: Turn, controller: Controller, proposal: IsrProposal, base: Part
 
 
 def applied(turn: Turn, controller: Controller, proposal: IsrProposal, state: PartitionState) -> None:
-    """R-203: the proposal is written. Answer one copy of it; others are judged by the new state."""
+    """R-203: the proposed ISR is in ZooKeeper. Answer the proposal; equal and later ones are judged by the new state."""
     for request in controller.isr_requests:
         for place, (other, result) in enumerate(_places(request)):
             if result is None and other == proposal:
@@ -105,7 +105,7 @@ def applied(turn: Turn, controller: Controller, proposal: IsrProposal, state: Pa
 
 
 def refuse(turn: Turn, controller: Controller, tp: TopicPartition, error: ErrorCode, state: PartitionState | None = None) -> None:
-    """Refuse every proposal for this partition."""
+    """Refuse every ISR that was proposed for this partition."""
     for request in controller.isr_requests:
         for place, (proposal, result) in enumerate(_places(request)):
             if result is None and proposal.tp == tp:
@@ -114,7 +114,7 @@ def refuse(turn: Turn, controller: Controller, tp: TopicPartition, error: ErrorC
 
 
 def answer(turn: Turn, controller: Controller) -> None:
-    """Answer, in their order, the requests whose proposals all have results (R-198)."""
+    """Answer the leaders' IsrChange requests whose proposals all have results, in the order of the requests (R-198)."""
     for request in controller.isr_requests:
         results = tuple(result for result in request.results if result is not None)
         if len(results) == len(request.results):
@@ -123,7 +123,7 @@ def answer(turn: Turn, controller: Controller) -> None:
 
 
 def disown(turn: Turn, controller: Controller) -> None:
-    """R-199: this broker is not controller any more, and cannot say which proposals were written."""
+    """R-199: refuse all waiting proposals: this broker is no longer controller and cannot say which were written."""
     for request in controller.isr_requests:
         turn.send(request.source, IsrChangeReply(request.asked.correlation, ErrorCode.NOT_CONTROLLER, "controller no more"))
     controller.isr_requests = []

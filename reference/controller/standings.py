@@ -15,7 +15,7 @@ from reference.types import BrokerId, BrokerState
 
 
 def of(controller: Controller, broker: BrokerId) -> Standing | None:
-    """The standing of a broker; None for a legacy broker, or one that never registered."""
+    """What the controller thinks of a broker; None for one without heartbeats, or that never registered."""
     for standing in controller.standings:
         if standing.broker == broker:
             return standing
@@ -23,7 +23,7 @@ def of(controller: Controller, broker: BrokerId) -> Standing | None:
 
 
 def take_registrations(turn: Turn, controller: Controller, first: BrokerState = BrokerState.INACTIVE) -> None:
-    """R-182: a new registration begins with `first`; a broker that is not registered any more is inactive."""
+    """R-182: a new registration begins in state `first`; a broker without a registration is inactive."""
     expected = {live.broker: live for live in controller.live if live not in controller.legacy}
     for standing in controller.standings:
         if expected.get(standing.broker) != LiveBroker(standing.broker, standing.incarnation):
@@ -51,7 +51,7 @@ def take_over(turn: Turn, controller: Controller) -> None:
 
 
 def move(turn: Turn, controller: Controller, standing: Standing, state: BrokerState) -> None:
-    """Set the state of a broker. Unless it is inactive, time its next heartbeat (R-187)."""
+    """Set the controller's state of a broker. Unless it is inactive, time its next heartbeat (R-187)."""
     if state is not BrokerState.INACTIVE:
         turn.arm(name_of(Timer.SILENCE, standing.broker), turn.config.controller_heartbeat_timeout_ms)
     if standing.state is state:
@@ -69,7 +69,7 @@ def move(turn: Turn, controller: Controller, standing: Standing, state: BrokerSt
 
 
 def forget(turn: Turn, controller: Controller) -> None:
-    """Drop all standings: this broker is not controller any more."""
+    """Forget the states of all brokers: this broker is not controller any more."""
     for standing in controller.standings:
         turn.effects.append(CancelTimer(name_of(Timer.SILENCE, standing.broker)))
     controller.standings = []

@@ -37,7 +37,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 
 
 def _see(turn: Turn, controller: Controller, topic: str, znode: Data) -> None:
-    """A topic that exists: it is new, or known, or another topic has taken its name."""
+    # A topic that exists: it is new, or known, or another topic has taken its name.
     if topic in controller.topics:
         if controller.topic_ids.get(topic) == znode.czxid:
             return

@@ -53,7 +53,7 @@ _entry = msgspec.json.Decoder(_EntryJson).decode
 
 
 def reassignments_payload(entries: Reassignments) -> bytes:
-    """R-148; with `original_replicas` if they are known (R-230)."""
+    """R-148: the JSON of /admin/reassign_partitions, with `original_replicas` if they are known (R-230)."""
     rows = [
         _EntryJson(topic_of(tp), index_of(tp), list(entry.replicas), list(entry.original))
         for tp, entry in sorted(entries.items())
@@ -62,7 +62,7 @@ def reassignments_payload(entries: Reassignments) -> bytes:
 
 
 def decode_reassignments(data: bytes) -> tuple[Reassignments, int]:
-    """R-148, R-231: the entries by partition, and how many were skipped as invalid or duplicate."""
+    """R-148, R-231: the entries of a reassignment znode by partition, and how many invalid ones were skipped."""
     try:
         rows = _outer(data).partitions
     except msgspec.DecodeError:
@@ -90,10 +90,10 @@ def _distinct(brokers: list[BrokerId]) -> bool:
 
 
 def reassignment_path(tp: TopicPartition) -> str:
-    """/admin/reassignments/[topic]/[partition] (R-246)."""
+    """The path of a reassignment in flight: /admin/reassignments/[topic]/[partition] (R-246)."""
     return f"{REASSIGNMENTS}/{topic_of(tp)}/{index_of(tp)}"
 
 
 def partition_reassigned_path(tp: TopicPartition) -> str:
-    """/admin/partitions_reassigned/[topic]/[partition_id] (R-006)."""
+    """The path of V3's request to move a partition: /admin/partitions_reassigned/[topic]/[partition_id] (R-006)."""
     return f"{PARTITIONS_REASSIGNED}/{topic_of(tp)}/{index_of(tp)}"

@@ -1,4 +1,4 @@
-"""ZooKeeper as data: requests, answers, watch events and session states.
+"""ZooKeeper's requests, answers, watch events and session states as data.
 
 Two implementations pass one contract suite: `memory`, and `server.kazoo_client` over a real ZooKeeper.
 
@@ -21,7 +21,7 @@ class ZkOp(Struct, frozen=True, tag=True):
 
 
 class Create(ZkOp, frozen=True, tag=True):
-    """Answered by Created, NodeExists or NoNode (of the parent)."""
+    """Create a znode; answered by Created, NodeExists or NoNode (the parent is missing)."""
 
     data: bytes
     ephemeral: bool = False
@@ -29,38 +29,38 @@ class Create(ZkOp, frozen=True, tag=True):
 
 
 class Delete(ZkOp, frozen=True, tag=True):
-    """Answered by Deleted, BadVersion, NoNode or NotEmpty. Version -1 matches any."""
+    """Delete a znode; answered by Deleted, BadVersion, NoNode or NotEmpty. Version -1 matches any."""
 
     version: int = -1
 
 
 class SetData(ZkOp, frozen=True, tag=True):
-    """Answered by Written, BadVersion or NoNode. Version -1 matches any."""
+    """Replace a znode's data; answered by Written, BadVersion or NoNode. Version -1 matches any."""
 
     data: bytes
     version: int = -1
 
 
 class Check(ZkOp, frozen=True, tag=True):
-    """Only within a multi; answered by Checked, BadVersion or NoNode."""
+    """Check a znode's version within a multi; answered by Checked, BadVersion or NoNode."""
 
     version: int
 
 
 class GetData(ZkOp, frozen=True, tag=True):
-    """Answered by Data or NoNode; the watch is set only if the node exists."""
+    """Read a znode; answered by Data or NoNode; the watch is set only if the node exists."""
 
     watch: bool = False
 
 
 class Exists(ZkOp, frozen=True, tag=True):
-    """Answered by Data (with the bytes) or NoNode; the watch is set in both cases."""
+    """Ask whether a znode exists; answered by Data (with the bytes) or NoNode; the watch is set in both cases."""
 
     watch: bool = False
 
 
 class GetChildren(ZkOp, frozen=True, tag=True):
-    """Answered by Children or NoNode; the watch is set only if the node exists."""
+    """List a znode's children; answered by Children or NoNode; the watch is set only if the node exists."""
 
     watch: bool = False
 
@@ -73,27 +73,27 @@ class ZkAnswer(Struct, frozen=True, tag=True):
 
 
 class Created(ZkAnswer, frozen=True, tag=True):
-    """A Create succeeded: the path of the new node, with its sequence number if it has one."""
+    """ZooKeeper's answer: the znode was created at this path, with its sequence number if it has one."""
 
     path: str
 
 
 class Deleted(ZkAnswer, frozen=True, tag=True):
-    """A Delete succeeded."""
+    """ZooKeeper's answer: the znode was deleted."""
 
 
 class Written(ZkAnswer, frozen=True, tag=True):
-    """A SetData succeeded: the version after the write."""
+    """ZooKeeper's answer: the data was replaced; has the version after the write."""
 
     version: int
 
 
 class Checked(ZkAnswer, frozen=True, tag=True):
-    """A Check succeeded: the version was as expected."""
+    """ZooKeeper's answer: the znode's version was as expected."""
 
 
 class Data(ZkAnswer, frozen=True, tag=True):
-    """The data of a node. `owner` is the session of an ephemeral, 0 otherwise."""
+    """ZooKeeper's answer: the data of a znode. `owner` is the session of an ephemeral, 0 otherwise."""
 
     data: bytes
     version: int
@@ -102,37 +102,37 @@ class Data(ZkAnswer, frozen=True, tag=True):
 
 
 class Children(ZkAnswer, frozen=True, tag=True):
-    """Names of the children, sorted."""
+    """ZooKeeper's answer: the names of a znode's children, sorted."""
 
     names: tuple[str, ...]
 
 
 class BadVersion(ZkAnswer, frozen=True, tag=True):
-    """The node has another version: another session wrote it."""
+    """ZooKeeper's answer: the znode has another version, because another session wrote it."""
 
 
 class NoNode(ZkAnswer, frozen=True, tag=True):
-    """No such path."""
+    """ZooKeeper's answer: there is no znode at this path."""
 
 
 class NodeExists(ZkAnswer, frozen=True, tag=True):
-    """A node of that path exists already."""
+    """ZooKeeper's answer: a znode of this path exists already."""
 
 
 class NotEmpty(ZkAnswer, frozen=True, tag=True):
-    """The node has children."""
+    """ZooKeeper's answer: the znode to delete has children."""
 
 
 class RolledBack(ZkAnswer, frozen=True, tag=True):
-    """Another operation of the multi failed."""
+    """ZooKeeper's answer: another operation of the multi failed, so this one was not performed."""
 
 
 class Unknown(ZkAnswer, frozen=True, tag=True):
-    """The connection was lost: the operation may or may not have been performed."""
+    """No answer of ZooKeeper: the connection was lost, and the operation may or may not have been performed."""
 
 
 class SessionExpired(ZkAnswer, frozen=True, tag=True):
-    """The session expired: the operation was not performed."""
+    """ZooKeeper's answer: the session has expired; the operation was not performed."""
 
 
 Refusal = BadVersion | NoNode | NodeExists | NotEmpty  # the operation was at fault

@@ -1,4 +1,4 @@
-"""ZooKeeper in memory: the tree, sessions and watches of one server. The caller steps it and passes the time.
+"""ZooKeeper in memory: the tree, sessions and watches of one server. The caller passes requests and the time.
 
 It decides what each operation does and which watches fire; its answers are those of `reference.coordination.api`. One zxid
 counts all transactions (a multi is one), so no two nodes have the same czxid, which distinguishes registrations. Watches are
@@ -46,7 +46,7 @@ Fired = list[tuple[int, str, Change]]  # (session, path, change), in the order o
 
 
 class Znode(Struct):
-    """One node. `mzxid` is of the last change to its data, `pzxid` of the last change to its list of children."""
+    """One znode. `mzxid` is of the last change to its data, `pzxid` of the last change to its list of children."""
 
     data: bytes
     czxid: int
@@ -59,7 +59,7 @@ class Znode(Struct):
 
 
 class Session(Struct):
-    """One session; `ephemerals` are sorted paths."""
+    """One ZooKeeper session; `ephemerals` are the sorted paths of its ephemeral znodes."""
 
     timeout_ms: int
     heard_ms: int
@@ -67,7 +67,7 @@ class Session(Struct):
 
 
 class Watches(Struct):
-    """The watches of a client: sorted paths. `exist` holds paths that did not exist when the watch was set."""
+    """The watches of a ZooKeeper client, as sorted paths. `exist` holds paths that did not exist when the watch was set."""
 
     data: list[str] = []
     exist: list[str] = []
@@ -78,7 +78,7 @@ _Saved = tuple[dict[str, Znode | None], dict[str, list[str]]]  # nodes by path, 
 
 
 class MemoryZooKeeper(Struct):
-    """One server. Operations are performed at once, in the order of the calls."""
+    """One ZooKeeper server in memory. Operations are performed at once, in the order of the calls."""
 
     nodes: dict[str, Znode] = {}
     sessions: dict[str, Session] = {}
@@ -89,7 +89,7 @@ class MemoryZooKeeper(Struct):
 
     @staticmethod
     def boot() -> "MemoryZooKeeper":
-        """A tree with the root alone."""
+        """A new ZooKeeper whose tree has the root alone."""
         return MemoryZooKeeper(nodes={"/": Znode(b"", 0, 0, 0)})
 
     # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class MemoryZooKeeper(Struct):
         return self.last_session
 
     def touch(self, session: int, *, now_ms: int) -> bool:
-        """Record that the client was heard. False if the session is over."""
+        """Record that a ZooKeeper client was heard. False if its session is over."""
         found = self.sessions.get(str(session))
         if found is None:
             return False
@@ -213,7 +213,7 @@ class MemoryZooKeeper(Struct):
         return tuple(answers)
 
     def _saved(self, session: int, ops: tuple[AnyOp, ...]) -> _Saved:
-        """Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown."""
+        # Copies of the nodes and ephemerals that a multi may change, except sequential nodes, whose names are unknown.
         nodes: dict[str, Znode | None] = {}
         owners = {session}
         for op in ops:
@@ -305,7 +305,7 @@ class MemoryZooKeeper(Struct):
         return _DECODER.decode(_ENCODER.encode(self))
 
     def fingerprint(self) -> bytes:
-        """blake2b of the canonical encoding: equal states, equal bytes, in every process."""
+        """A hash of ZooKeeper's whole state: equal states give equal bytes in every process."""
         return blake2b(_ENCODER.encode(self), digest_size=16).digest()
 
 

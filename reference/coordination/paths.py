@@ -103,12 +103,12 @@ _state = msgspec.json.Decoder(_StateJson).decode  # by far the most frequent one
 
 
 def broker_path(broker: BrokerId) -> str:
-    """/brokers/ids/[broker_id] (R-150)."""
+    """The path of a broker's registration: /brokers/ids/[broker_id] (R-150)."""
     return f"{BROKER_IDS}/{broker}"
 
 
 def broker_payload(*, heartbeats: bool, host: str = "localhost", port: int = 9092) -> bytes:
-    """R-150; the version says whether the broker sends heartbeats (R-206)."""
+    """R-150: the JSON of a broker's registration; its version says whether the broker sends heartbeats (R-206)."""
     return _encode(_BrokerJson(HEARTBEAT_REGISTRATION if heartbeats else LEGACY_REGISTRATION, host, port, -1))
 
 
@@ -118,7 +118,7 @@ def is_legacy_registration(data: bytes) -> bool:
 
 
 def controller_payload(broker: BrokerId) -> bytes:
-    """R-153: the data of /controller."""
+    """R-153: the JSON in /controller, which names the controller."""
     return _encode(_ControllerJson(1, broker))
 
 
@@ -128,12 +128,12 @@ def decode_controller(data: bytes) -> BrokerId:
 
 
 def topic_path(topic: str) -> str:
-    """/brokers/topics/[topic] (R-151)."""
+    """The path of a topic's assignment: /brokers/topics/[topic] (R-151)."""
     return f"{TOPICS}/{topic}"
 
 
 def topic_payload(assignment: tuple[tuple[BrokerId, ...], ...]) -> bytes:
-    """R-151, R-003: partition index -> replicas, preferred first."""
+    """R-151, R-003: the JSON of a topic: partition index -> replicas, preferred first."""
     return _encode(_TopicJson(1, {str(index): list(replicas) for index, replicas in enumerate(assignment)}))
 
 
@@ -146,7 +146,7 @@ def decode_topic(topic: str, data: bytes) -> tuple[tuple[TopicPartition, tuple[B
 
 
 def state_path(tp: TopicPartition) -> str:
-    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03): the leaderAndISR of V3 (R-004)."""
+    """/brokers/topics/[topic]/partitions/[id]/state (R-152, C-03): holds V3's leaderAndISR (R-004)."""
     return f"{TOPICS}/{topic_of(tp)}/partitions/{index_of(tp)}/state"
 
 
@@ -157,7 +157,7 @@ def state_parents(tp: TopicPartition) -> tuple[str, str]:
 
 
 def state_payload(state: PartitionState) -> bytes:
-    """R-152, with incarnations and the ELR."""
+    """R-152: the JSON of a partition's state, with the ISR members' incarnations and the ELR."""
     return _encode(
         _StateJson(
             controller_epoch=state.controller_epoch,
@@ -195,22 +195,22 @@ def _members(brokers: list[int], incarnations: list[int]) -> tuple[IsrMember, ..
 
 
 def partitions_payload(assignment: dict[TopicPartition, tuple[BrokerId, ...]]) -> bytes:
-    """R-151, for a topic whose partition indices may have gaps."""
+    """R-151: the JSON of a topic whose partition indices may have gaps."""
     return _encode(_TopicJson(1, {str(index_of(tp)): list(assignment[tp]) for tp in sorted(assignment, key=index_of)}))
 
 
 def partition_add_path(tp: TopicPartition) -> str:
-    """/admin/partitions_add/[topic]/[partition_id] (R-007)."""
+    """The path of a request to add a partition: /admin/partitions_add/[topic]/[partition_id] (R-007)."""
     return f"{PARTITIONS_ADD}/{topic_of(tp)}/{index_of(tp)}"
 
 
 def partition_remove_path(tp: TopicPartition) -> str:
-    """/admin/partitions_remove/[topic]/[partition_id] (R-008)."""
+    """The path of a request to remove a partition: /admin/partitions_remove/[topic]/[partition_id] (R-008)."""
     return f"{PARTITIONS_REMOVE}/{topic_of(tp)}/{index_of(tp)}"
 
 
 def replicas_payload(replicas: tuple[BrokerId, ...]) -> bytes:
-    """R-007: the replicas of a partition to be added, preferred first."""
+    """R-007: the JSON of a request to add a partition: its replicas, preferred first."""
     return _encode(list(replicas))
 
 
@@ -223,7 +223,7 @@ def decode_replicas(data: bytes) -> tuple[BrokerId, ...]:
 
 
 def preferred_payload(tps: tuple[TopicPartition, ...]) -> bytes:
-    """R-147: the partitions of a preferred or unclean election."""
+    """R-147: the JSON of a request for a preferred or unclean election: its partitions."""
     return _encode(_PreferredJson(1, [_PartitionJson(topic_of(tp), index_of(tp)) for tp in tps]))
 
 
@@ -236,7 +236,7 @@ def decode_preferred(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def delete_topics_payload(topics: tuple[str, ...]) -> bytes:
-    """R-149: the topics to be deleted."""
+    """R-149: the JSON of a request to delete topics."""
     return _encode(_DeleteTopicsJson(1, list(topics)))
 
 
@@ -254,12 +254,12 @@ def producer_ids_payload(broker: BrokerId, start: ProducerId, end: ProducerId) -
 
 
 def producer_ids_end(data: bytes) -> ProducerId:
-    """The first id after the latest block."""
+    """The first producer id after the latest reserved block."""
     return ProducerId(int(msgspec.json.decode(data, type=_ProducerIdsJson).block_end) + 1)
 
 
 def log_dir_event_payload(broker: BrokerId) -> bytes:
-    """R-299: a log directory of this broker failed."""
+    """R-299: the JSON of the notification that a log directory of this broker failed."""
     return _encode(_LogDirEventJson(1, broker, LOG_DIR_FAILURE))
 
 

@@ -1,4 +1,4 @@
-"""Payloads of proposal B of KIP-236: requests to move partitions, and reassignments in flight (R-245, R-246)."""
+"""The JSON of KIP-236's proposal B: requests to move partitions, and reassignments in flight (R-245, R-246)."""
 
 import msgspec
 from msgspec import Struct
@@ -8,7 +8,7 @@ from reference.types import BrokerId, TopicPartition, index_of, topic_of, topic_
 
 
 class Request(Struct, frozen=True):
-    """The request in one znode. `legacy`: it came through /admin/reassign_partitions (R-250)."""
+    """The reassignment request in one znode. `legacy`: it came through /admin/reassign_partitions (R-250)."""
 
     replicas: dict[TopicPartition, tuple[BrokerId, ...]]
     legacy: bool = False
@@ -34,7 +34,7 @@ _VERSION = 1
 
 
 def request_payload(request: Request) -> bytes:
-    """R-245: /admin/reassignment_requests/request_NNN."""
+    """R-245: the JSON of /admin/reassignment_requests/request_NNN."""
     assignments: dict[str, dict[str, list[int]]] = {}
     for tp, replicas in sorted(request.replicas.items()):
         assignments.setdefault(topic_of(tp), {})[str(index_of(tp))] = list(replicas)
@@ -57,7 +57,7 @@ def decode_request(data: bytes) -> Request:
 
 
 def entry_payload(entry: Reassignment) -> bytes:
-    """R-246, R-253: /admin/reassignments/[topic]/[partition], with `top`.
+    """R-246, R-253: the JSON of /admin/reassignments/[topic]/[partition]; `top`: how many of its replicas to keep.
 
     KIP-236 stores no more. But the next controller must also know which brokers get a new replica (R-308), which ones may hold
     one (B-59), and which replicas are to be removed at once.

@@ -10,14 +10,14 @@ from reference.types import LeaderEpoch, Offset
 
 
 class EpochStart(Struct, frozen=True, array_like=True):
-    """The first offset of an epoch."""
+    """A leader epoch in a log and its first offset."""
 
     epoch: LeaderEpoch
     start: Offset
 
 
 def assign(entries: list[EpochStart], epoch: LeaderEpoch, start: Offset, *, strict: bool = True) -> None:
-    """Add an entry unless `epoch` is the latest already.
+    """Add a leader epoch and its start offset to a log's epoch cache, unless it is the latest there already.
 
     Entries that contradict it are removed (KAFKA-10706, B-11): this replica may have led a later epoch without writing a record,
     and now gets another leader's records of an earlier one. Without `strict` such entries stay, and the later epoch never ends.
@@ -30,13 +30,13 @@ def assign(entries: list[EpochStart], epoch: LeaderEpoch, start: Offset, *, stri
 
 
 def truncate(entries: list[EpochStart], end: Offset) -> None:
-    """Remove epochs that start at or after the new log end."""
+    """Remove from the epoch cache the leader epochs that start at or after the new log end."""
     while entries and entries[-1].start >= end:
         entries.pop()
 
 
 def end_by_kip101(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) -> Offset | None:
-    """KIP-101: the start of the first larger epoch; the log end for the latest epoch; None if neither is known."""
+    """KIP-101: where a leader epoch ends: at the start of the next one; the log end for the latest; None if unknown."""
     if entries and entries[-1].epoch == epoch:
         return leo
     for entry in entries:
@@ -46,7 +46,7 @@ def end_by_kip101(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) ->
 
 
 def end_by_kip279(entries: list[EpochStart], epoch: LeaderEpoch, leo: Offset) -> tuple[LeaderEpoch, Offset] | None:
-    """KIP-279: the largest cached epoch not above `epoch`, and its end offset; None for an empty cache.
+    """KIP-279: the largest cached leader epoch not above `epoch`, and its end offset; None for an empty cache.
 
     If `epoch` is below all cached epochs, the answer is `epoch` and the start of the first entry.
     """

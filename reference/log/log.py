@@ -34,7 +34,7 @@ _BASE = attrgetter("base_offset")
 
 
 class Log(Struct):
-    """The records of one replica.
+    """The records of one replica: batches in offset order from 0, the log end offset, the epoch cache and producer sequences.
 
     `born` is the birth of the broker's youngest directory when the log was created: any earlier log of this replica was in a
     directory that is gone. `topic_id` distinguishes topics of the same name (KIP-516).
@@ -51,7 +51,7 @@ class Log(Struct):
 
 
 def end_of(batch: Batch) -> Offset:
-    """The offset after the last record of the batch."""
+    """The offset after the last record of a batch."""
     return Offset(batch.base_offset + count(batch.values))
 
 
@@ -92,7 +92,7 @@ def append(turn: Turn, log: Log, batches: tuple[Batch, ...]) -> None:
 
 
 def truncate(turn: Turn, log: Log, to: Offset) -> None:
-    """Make `to` the log end, unless the log is shorter.
+    """Make offset `to` the log end, unless the log is shorter.
 
     A cut inside a batch (truncation to a high watermark of another leader) writes the first part of the batch again. A sealed
     batch is removed whole.
@@ -114,7 +114,7 @@ def truncate(turn: Turn, log: Log, to: Offset) -> None:
 
 
 def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
-    """The records of a batch in start <= offset < end, with their own sequences."""
+    """The part of a batch with start <= offset < end; its records keep their producer sequences."""
     assert not isinstance(batch.values, bytes), "a sealed batch is never divided"
     skipped = start - batch.base_offset
     return replace(
@@ -156,7 +156,7 @@ def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int 
 
 
 def without_head(batches: tuple[Batch, ...], start: Offset) -> tuple[Batch, ...]:
-    """The batches without their records before `start`; a sealed batch stays whole."""
+    """The batches without their records before offset `start`; a batch kept as bytes stays whole."""
     kept = []
     for batch in batches:
         if batch.base_offset >= start or (isinstance(batch.values, bytes) and end_of(batch) > start):

@@ -19,7 +19,7 @@ WINDOW = 5  # batches
 
 
 class Written(Struct, frozen=True, array_like=True):
-    """One appended batch: its first and last sequence, inclusive, and its base offset."""
+    """One appended batch of an idempotent producer: its first and last sequence, inclusive, and its base offset."""
 
     first: int
     last: int
@@ -27,7 +27,7 @@ class Written(Struct, frozen=True, array_like=True):
 
 
 class Producer(Struct):
-    """One producer id: its epoch and its last batches, oldest first; at most WINDOW."""
+    """What a log knows of one producer id: its epoch and its last batches, oldest first; at most WINDOW."""
 
     id: ProducerId
     epoch: int
@@ -52,7 +52,7 @@ def wrote(producers: list[Producer], batch: Batch) -> None:
 
 
 def rebuild(producers: list[Producer], batches: list[Batch]) -> None:
-    """Recompute the state from the batches that are left after a truncation."""
+    """Recompute the producers' sequences from the batches that are left after a truncation."""
     if not producers:
         return
     producers.clear()

@@ -20,7 +20,7 @@ def visible_end(turn: Turn, partition: Partition, fetch: ParkedFetch) -> Offset:
 
 
 def answer_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> bool:
-    """Answer with the visible records from `fetch.offset` on; False if there are none."""
+    """Answer a fetch with the records that its sender may read; False if there are none from its offset on."""
     end = visible_end(turn, partition, fetch)
     if fetch.offset >= end:
         return False
@@ -35,7 +35,7 @@ def _reply_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch, error: Er
 
 
 def park_fetch(turn: Turn, partition: Partition, fetch: ParkedFetch) -> None:
-    """Park a fetch. An earlier one of the same sender is answered empty: either may be a late copy of the other."""
+    """Park a fetch until records come. An earlier one of the same sender is answered empty: either may be a late copy."""
     for waiting in partition.fetches:
         if waiting.source == fetch.source:
             _reply_fetch(turn, partition, waiting, ErrorCode.NONE)
@@ -73,7 +73,7 @@ def _reply_produce(turn: Turn, partition: Partition, parked: ParkedProduce, erro
 
 
 def expire(turn: Turn, partition: Partition) -> None:
-    """Answer requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay)."""
+    """Answer parked requests whose deadline passed: fetches empty, produces with REQUEST_TIMED_OUT (their records stay)."""
     now = turn.now.monotonic_ms
     for fetch in (f for f in partition.fetches if f.deadline_ms <= now):
         _reply_fetch(turn, partition, fetch, ErrorCode.NONE)
@@ -87,13 +87,13 @@ def expire(turn: Turn, partition: Partition) -> None:
 
 
 def asker_gone(partition: Partition, source: Address) -> None:
-    """Drop the parked requests of a disconnected client, which may wait for weeks; followers fetch over other connections."""
+    """Drop the parked requests of a disconnected client; followers fetch over other connections."""
     partition.fetches = [f for f in partition.fetches if f.source != source or f.replica is not None]
     partition.produces = [p for p in partition.produces if p.source != source]
 
 
 def epoch_began(turn: Turn, partition: Partition) -> None:
-    """The leader leads a new epoch: fence the parked fetches of followers, which must check for divergence again (KIP-320)."""
+    """A new leader epoch began: refuse the parked fetches of followers, which must check for divergence again (KIP-320)."""
     for fetch in partition.fetches:
         if fetch.replica is not None:
             _reply_fetch(turn, partition, fetch, ErrorCode.FENCED_LEADER_EPOCH)
@@ -101,7 +101,7 @@ def epoch_began(turn: Turn, partition: Partition) -> None:
 
 
 def leadership_ended(turn: Turn, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-    """This replica no longer leads: answer its parked requests with `error`."""
+    """This replica no longer leads: answer the requests parked at it with `error`."""
     for fetch in partition.fetches:
         _reply_fetch(turn, partition, fetch, error)
     partition.fetches = []

@@ -16,7 +16,7 @@ def after(
     wanted: tuple[IsrMember, ...],
     min_isr: int,
 ) -> tuple[IsrMember, ...]:
-    """The ELR after the ISR changes from `isr` to `wanted`: empty once `wanted` has `min_isr` members."""
+    """The ELR after the ISR changes from `isr` to `wanted`; empty once `wanted` has `min_isr` members."""
     if not variant.elr or len(wanted) >= min_isr:
         return ()
     present = {m.broker for m in wanted}

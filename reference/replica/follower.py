@@ -97,7 +97,7 @@ def _back_off(turn: Turn, partition: Partition, role: Follower) -> None:
 
 
 def on_flushed(turn: Turn, partition: Partition) -> None:
-    """The appended records are durable: send the fetch that waited for it."""
+    """The follower's appended records are durable: send the next fetch, which waited for that."""
     role = partition.role
     if isinstance(role, Follower) and role.step == "fetching" and role.outstanding == 0:
         ask(turn, partition)
@@ -119,7 +119,7 @@ def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None
 
 
 def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
-    """Truncate by the answer; False if the follower must ask again."""
+    # Truncate by the answer; False if the follower must ask again.
     match turn.config.variant.truncation:
         case "kip101":
             # KIP-101: without an answer the follower truncates to its high watermark, as before (B-04)
@@ -139,7 +139,7 @@ def _cut(turn: Turn, partition: Partition, reply: EpochEndReply) -> bool:
 
 
 def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Offset) -> bool:
-    """KIP-279: truncate to the end of the largest epoch in both logs; False if it is not found yet."""
+    """KIP-279: truncate a follower to the end of the largest epoch in both logs; False if it is not found yet."""
     mine = epoch_cache.end_by_kip279(partition.log.epochs, asked, partition.log.leo)
     if mine is None:
         return True  # the log is empty
@@ -152,7 +152,7 @@ def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Of
 
 
 def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
-    """V3 §G run(): append, take the leader's HW, fetch on."""
+    """V3 §G run(): append the fetched records, take the leader's HW, fetch on."""
     role = partition.role
     if not isinstance(role, Follower) or role.step != "fetching" or reply.correlation != role.outstanding:
         return

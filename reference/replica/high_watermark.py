@@ -13,7 +13,7 @@ from reference.types import Offset
 
 
 def counted_for_hw(turn: Turn, leader: Leader) -> tuple[IsrMember, ...]:
-    """The replicas that must hold a record before it is committed."""
+    """The replicas that must hold a record before it is committed: the ISR, also with a change to it in flight."""
     if leader.change is None:
         return leader.isr
     match turn.config.variant.isr_change:
@@ -26,7 +26,7 @@ def counted_for_hw(turn: Turn, leader: Leader) -> tuple[IsrMember, ...]:
 
 
 def in_sync_for_min_isr(turn: Turn, leader: Leader) -> int:
-    """The number of replicas that count for min.insync.replicas: those in the ISR however a change in flight ends."""
+    """How many replicas count for min.insync.replicas: those in the ISR whether a change in flight succeeds or fails."""
     if leader.change is None or turn.config.variant.isr_change != "maximal":
         return len(leader.isr)
     others = [{m.broker for m in isr} for isr in (leader.change.wanted, *leader.change.earlier)]

@@ -87,7 +87,7 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
 
 
 def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
-    """Start a change to the ISR `wanted` (C-08)."""
+    """C-08: start a change of the partition's ISR to `wanted`, through the controller or ZooKeeper."""
     elr = eligible.after(turn.config.variant, isr=leader.isr, elr=leader.elr, wanted=wanted, min_isr=partition.min_isr)
     asks = asks_controller(turn.config)
     leader.change = IsrChange(wanted=wanted, elr=elr, request=0 if asks else turn.zk_id())
@@ -115,10 +115,9 @@ def _note(
 
 
 def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) -> None:
-    """Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
-
-    Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
-    """
+    # Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
+    #
+    # Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
     me = turn.config.broker
     state = PartitionState(
         tp=partition.tp,
@@ -143,7 +142,7 @@ def _read_back(turn: Turn, partition: Partition, change: IsrChange) -> None:
 
 
 def resume(turn: Turn, partition: Partition) -> None:
-    """The connection to ZooKeeper is back: read back a write whose answer was lost."""
+    """The connection to ZooKeeper is back: read back an ISR write whose answer was lost."""
     leader = partition.role
     if asks_controller(turn.config):
         return
@@ -155,7 +154,7 @@ def resume(turn: Turn, partition: Partition) -> None:
 
 
 def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResult) -> None:
-    """The controller answered the change in flight. Only the state in the answer counts, applied or not.
+    """The controller answered the ISR change in flight. Only the state in the answer counts, applied or not.
 
     A state of this epoch with a later version ends the change: no copy of it can be applied any more. If the change was refused
     and the version has not moved, a late copy may still be applied by a controller that has changed its mind. So the leader
@@ -190,7 +189,7 @@ def _withdraw(turn: Turn, partition: Partition, leader: Leader, change: IsrChang
 
 
 def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrResult) -> None:
-    """B-32, KAFKA-12686: apply an answer although a command has cleared the change that it answers."""
+    """B-32, KAFKA-12686: apply the answer to an ISR change that a command of the controller has cleared meanwhile."""
     if result.error is ErrorCode.NONE and result.state is not None:
         state = result.state
         _ended(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how="applied")
@@ -206,7 +205,7 @@ def ask_later(turn: Turn, partition: Partition, leader: Leader) -> None:
 
 
 def ask_again(turn: Turn, partition: Partition, leader: Leader) -> None:
-    """Send the same change again on the same version: at most one of its copies is applied."""
+    """Send the controller the same ISR change again, on the same version: at most one of its copies is applied."""
     if leader.change is not None and leader.change.step in ("asking", "lost") and asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)
 

@@ -157,7 +157,7 @@ def _record_progress(turn: Turn, partition: Partition, leader: Leader, fetch: Fe
 
 
 def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produce) -> None:
-    """Append under the leader's epoch; acknowledge as `acks` asks (R-134, R-140).
+    """Append a producer's records under the leader's epoch; acknowledge as `acks` asks (R-134, R-140).
 
     A batch that an idempotent producer retries is not appended again. It is acknowledged like the first time: with its offset,
     and with acks=all only once it is committed (B-66).
@@ -193,7 +193,7 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
 
 
 def _known(turn: Turn, partition: Partition, produce: Produce) -> ErrorCode | Written:
-    """The result of `producers.check`; NONE for a produce without a producer id."""
+    # The result of `producers.check`; NONE for a produce without a producer id.
     variant = turn.config.variant
     if produce.producer_id == NO_PRODUCER_ID or not variant.idempotence:
         return ErrorCode.NONE
@@ -214,7 +214,7 @@ def _batch(turn: Turn, partition: Partition, produce: Produce) -> Batch:
 
 
 def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, base: Offset) -> None:
-    """Park a produce whose records are at `base` until its `acks` are met."""
+    """Park a produce, whose records begin at offset `base`, until the replicas that its `acks` asks for have them."""
     if produce.acks == 0:
         return
     deadline = turn.now.monotonic_ms + produce.timeout_ms
@@ -233,7 +233,7 @@ def _await(turn: Turn, partition: Partition, source: Address, produce: Produce, 
 
 
 def refuse(turn: Turn, source: Address, produce: Produce, error: ErrorCode) -> None:
-    """Answer with an error. With acks=0 there is no answer: the connection is closed instead (B-65, KAFKA-955)."""
+    """Refuse a produce with an error. With acks=0 there is no answer: the connection is closed instead (B-65, KAFKA-955)."""
     if produce.acks != 0:
         turn.send(source, ProduceReply(produce.correlation, produce.tp, error))
     elif not turn.config.variant.acks0_silent:
@@ -241,7 +241,7 @@ def refuse(turn: Turn, source: Address, produce: Produce, error: ErrorCode) -> N
 
 
 def on_epoch_end(turn: Turn, partition: Partition, source: Address, request: EpochEnd) -> None:
-    """OffsetForLeaderEpoch: where an epoch ended in this leader's log (KIP-101, KIP-279), fenced by KIP-320."""
+    """Answer OffsetForLeaderEpoch: where an epoch ended in the leader's log (KIP-101, KIP-279), fenced by KIP-320."""
     variant = turn.config.variant
     error = ErrorCode.NONE
     epoch, end = request.leader_epoch, None

@@ -42,7 +42,7 @@ class FollowerProgress(Struct):
 
 
 class IsrChange(Struct):
-    """An ISR change in flight. It may land at any time until it is known to be applied or to have failed.
+    """A leader's ISR change in flight. It may take effect at any time until it is known to be applied or to have failed.
 
     So may the ISRs of `earlier`: they were refused on the same version, but a late copy may be accepted.
     """
@@ -55,14 +55,14 @@ class IsrChange(Struct):
 
 
 class IsrAsked(Struct):
-    """A request to the controller to change ISRs: its partitions, in the order of the request."""
+    """A broker's request to the controller to change ISRs: its partitions, in the order of the request."""
 
     correlation: int
     tps: tuple[TopicPartition, ...] = ()
 
 
 class Leader(Struct, tag=True):
-    """A leader since offset `epoch_start`. `isr` and `elr` are those in ZooKeeper at `zk_version` (R-010)."""
+    """The leader role of a replica, since offset `epoch_start`. `isr` and `elr` are as in ZooKeeper at `zk_version` (R-010)."""
 
     epoch_start: Offset
     isr: tuple[IsrMember, ...]
@@ -73,7 +73,7 @@ class Leader(Struct, tag=True):
 
 
 class Follower(Struct, tag=True):
-    """A follower. `outstanding` is the correlation of the request in flight, 0 for none."""
+    """The follower role of a replica. `outstanding` is the correlation of the fetch in flight, 0 for none."""
 
     leader: BrokerId
     step: Literal["truncating", "fetching"]
@@ -85,7 +85,7 @@ class Idle(Struct, frozen=True, tag=True):
 
 
 class Parked(Struct):
-    """Base class of parked requests: the sender, and the time in monotonic ms at which the request is answered in any case."""
+    """Base class of requests that wait at a leader: the sender, and the monotonic ms at which they are answered in any case."""
 
     source: Address
     correlation: int
@@ -129,12 +129,12 @@ class Partition(Struct):
 
 
 def is_of_another_topic(turn: Turn, partition: Partition, asked: TopicId) -> bool:
-    """True if the request names another topic of the same name (KIP-516, B-61)."""
+    """True if a request names another topic of the same name, deleted or created again (KIP-516, B-61)."""
     return turn.config.variant.topic_id and asked not in (NO_TOPIC_ID, partition.log.topic_id)
 
 
 def note_of(partition: Partition, kind: str) -> Note:
-    """A note about this replica, with its LEO and HW."""
+    """A history row about this replica, with its LEO and HW."""
     return Note(kind=kind, tp=partition.tp, topic_id=partition.log.topic_id, leo=partition.log.leo, hw=partition.hw)
 
 
@@ -147,7 +147,7 @@ def stable_leo(partition: Partition) -> Offset:
 
 
 def append(turn: Turn, partition: Partition, batches: tuple[Batch, ...], detail: str) -> None:
-    """Append with a note; ask for a flush if the topic has flush=before_ack."""
+    """Append to a replica's log and record that; ask for a flush if the topic has flush=before_ack."""
     logs.append(turn, partition.log, batches)
     turn.note(Note(kind="append", tp=partition.tp, topic_id=partition.log.topic_id, batches=batches, detail=detail))
     if partition.before_ack:
@@ -155,7 +155,7 @@ def append(turn: Turn, partition: Partition, batches: tuple[Batch, ...], detail:
 
 
 def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
-    """Truncate the log, with a note; lower the durable LEO and, with hw_clamp, the HW to the new end."""
+    """Truncate a replica's log and record that; lower the durable LEO and, with hw_clamp, the HW to the new end."""
     if to >= partition.log.leo:
         return
     logs.truncate(turn, partition.log, to)
@@ -169,7 +169,7 @@ def truncate(turn: Turn, partition: Partition, to: Offset, why: str) -> None:
 
 
 def progress_of(leader: Leader, broker: BrokerId) -> FollowerProgress | None:
-    """The entry of a follower; None for a replica that has not fetched and is not in the ISR."""
+    """What the leader knows of a follower; None for a replica that has not fetched and is not in the ISR."""
     return next((follower for follower in leader.followers if follower.broker == broker), None)
 
 

@@ -28,14 +28,14 @@ _ID_BYTES = 16  # of a UUID; its lower 8 bytes are the czxid
 
 
 class Metadata(Struct, frozen=True):
-    """The content of partition.metadata: incarnation of the replica and topic id."""
+    """The content of a replica's partition.metadata: its incarnation and topic id."""
 
     born: Incarnation = NO_INCARNATION
     topic_id: TopicId = NO_TOPIC_ID
 
 
 class DirMark(Struct, frozen=True):
-    """The content of meta.properties: incarnation of the directory and the number of log directories of the broker."""
+    """The content of a log directory's meta.properties: its incarnation and how many log directories the broker has."""
 
     born: Incarnation = NO_INCARNATION
     dirs: int = 0
@@ -45,7 +45,7 @@ class DirMark(Struct, frozen=True):
 
 
 def offsets_text(entries: Iterable[tuple[TopicPartition, int]]) -> str:
-    """A replication-offset-checkpoint; each row is topic, partition, offset."""
+    """The text of a replication-offset-checkpoint; each row is topic, partition, offset."""
     return _table(f"{topic_of(tp)} {index_of(tp)} {offset}" for tp, offset in entries)
 
 
@@ -55,7 +55,7 @@ def offsets_of(text: str) -> tuple[tuple[TopicPartition, int], ...]:
 
 
 def epochs_text(epochs: Iterable[tuple[LeaderEpoch, Offset]]) -> str:
-    """A leader-epoch-checkpoint; each row is leader epoch, first offset."""
+    """The text of a leader-epoch-checkpoint; each row is leader epoch, first offset."""
     return _table(f"{epoch} {start}" for epoch, start in epochs)
 
 
@@ -76,7 +76,7 @@ def _rows(text: str, columns: int) -> Sequence[list[str]]:
 
 
 def metadata_text(metadata: Metadata) -> str:
-    """A partition.metadata; an unknown topic id is written as Kafka's zero UUID."""
+    """The text of a partition.metadata; an unknown topic id is written as Kafka's zero UUID."""
     number = max(metadata.topic_id, 0)
     uuid = urlsafe_b64encode(number.to_bytes(_ID_BYTES, "big")).decode().rstrip("=")
     return f"version: {_VERSION}\ntopic_id: {uuid}\nborn: {metadata.born}\n"
@@ -93,7 +93,7 @@ def metadata_of(text: str) -> Metadata:
 
 
 def mark_text(mark: DirMark) -> str:
-    """A meta.properties."""
+    """The text of a meta.properties."""
     return f"version={_VERSION}\nborn={mark.born}\ndirs={mark.dirs}\n"
 
 

@@ -1,4 +1,4 @@
-"""Log directories as real files: performs Append, Truncate, Flush and WriteCheckpoint on a file system.
+"""Log directories as real files: performs the broker machine's disk effects (append, truncate, flush, checkpoint).
 
 A directory holds a folder for each replica, named like its partition (`server.disk.segments`), and the small files of
 `server.disk.checkpoints`. A small file is replaced as a whole: written under another name, synced, renamed, folder synced. A new
@@ -67,7 +67,7 @@ class Disk:
     # --- recovery ------------------------------------------------------------------------------------------------------------
 
     def recover(self) -> tuple[DirImage, ...]:
-        """Read all directories, cut off torn ends of logs and create missing directories. Call once, before all else."""
+        """Read all log directories, cut off torn ends of logs, create missing directories. Call once, before all else."""
         return tuple(self._recover_dir(dir_, path) for dir_, path in enumerate(self._paths))
 
     def _recover_dir(self, dir_: int, path: Path) -> DirImage:
@@ -109,7 +109,7 @@ class Disk:
         assert not tuple(log.recover(trusted=True))
 
     def mark(self, dir_: int, born: Incarnation, dirs: int) -> None:
-        """Write meta.properties: incarnation of this directory and number of log directories; durable on return."""
+        """Write meta.properties into a log directory: its incarnation and the number of directories; durable on return."""
         self._replace(dir_, _MARK, mark_text(DirMark(born, dirs)))
 
     def replicas_in(self, dir_: int) -> tuple[TopicPartition, ...]:
@@ -117,7 +117,7 @@ class Disk:
         return tuple(tp for where, tp in self._logs if where == dir_)
 
     def mark_clean(self, dir_: int, *, clean: bool) -> None:
-        """Create or remove the clean-shutdown marker; durable on return."""
+        """Create or remove the clean-shutdown marker of a log directory; durable on return."""
         self._faults.meet(dir_, needs_room=clean)
         if clean:
             _write_durably(self._paths[dir_] / CLEAN, "")
@@ -126,7 +126,7 @@ class Disk:
         sync_folder(self._paths[dir_])
 
     def delete(self, dir_: int, tp: TopicPartition) -> None:
-        """Delete a log: rename its folder now; the next sweep removes the files."""
+        """Delete a replica's log: rename its folder now; the next sweep removes the files."""
         self._faults.meet(dir_, needs_room=False)
         path = self._paths[dir_]
         gone = path / _beside(tp, f".{secrets.token_hex(16)}{DELETED}")
@@ -138,19 +138,19 @@ class Disk:
         self._renames[dir_] = self._renames.get(dir_, 0) + 1
 
     def append(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> None:
-        """Append whole sealed batches; in the page cache on return."""
+        """Append whole record batches, as bytes, to a log; in the page cache on return."""
         self._faults.meet(dir_, needs_room=True)
         self._logs[dir_, tp].append(batches)
         self._dirty.setdefault(dir_, {})[tp] = None
 
     def truncate(self, dir_: int, tp: TopicPartition, to: Offset) -> None:
-        """Remove every batch whose base offset is `to` or above; in the page cache on return."""
+        """Remove every batch of a log whose base offset is `to` or above; in the page cache on return."""
         self._faults.meet(dir_, needs_room=False)
         self._logs[dir_, tp].truncate(to)
         self._dirty.setdefault(dir_, {})[tp] = None
 
     def write_checkpoint(self, dir_: int, entries: tuple[tuple[TopicPartition, Offset], ...]) -> None:
-        """Replace the high watermark checkpoint atomically; durable on return."""
+        """Replace a directory's high watermark checkpoint atomically; durable on return."""
         self._replace(dir_, CHECKPOINT, offsets_text(entries))
 
     def _replace(self, dir_: int, name: str, content: str) -> None:
@@ -164,7 +164,7 @@ class Disk:
     # --- durability --------------------------------------------------------------------------------------------------------
 
     def flush_job(self, dir_: int) -> Callable[[], None]:
-        """A function that syncs all writes to this log directory so far; call it once, on any thread."""
+        """A function that fsyncs all writes to this log directory so far; call it once, on any thread."""
         with ExitStack() as taken:
             jobs = [self._logs[dir_, tp].sync_job(taken) for tp in self._dirty.pop(dir_, {})]
             held = taken.pop_all()  # descriptors that the job closes, whether it succeeds or not
@@ -181,10 +181,9 @@ class Disk:
         return job
 
     def _settle_renames(self, dir_: int, renames: int) -> None:
-        """Make the first `renames` renames durable.
-
-        Two threads may do so at once; each updates the count only after its fsync.
-        """
+        # Make the first `renames` renames durable.
+        #
+        # Two threads may do so at once; each updates the count only after its fsync.
         if self._settled.get(dir_, 0) < renames:
             self._settle(dir_)
             self._settled[dir_] = renames
@@ -194,7 +193,7 @@ class Disk:
         self._ledger.settled(dir_)
 
     def sweep_job(self, dir_: int) -> Callable[[], None]:
-        """A function that syncs the new names of deleted replicas, then removes their files; call it once, on any thread."""
+        """A function that removes the files of deleted replicas, after an fsync of their new names; call once, on any thread."""
         deleted = self._deleted.pop(dir_, [])
         renames = self._renames.get(dir_, 0)
 
@@ -208,7 +207,7 @@ class Disk:
     # --- reading -----------------------------------------------------------------------------------------------------------
 
     def with_records(self, dir_: int, tp: TopicPartition, batches: Sequence[Batch]) -> list[bytes]:
-        """Read whole batches of a log; `batches` have only their headers."""
+        """Read whole batches of a log from its files; `batches` have only their headers."""
         self._faults.meet(dir_, needs_room=False)
         return self._logs[dir_, tp].records(batches)
 
@@ -217,14 +216,14 @@ class Disk:
         return next(dir_ for dir_, held in reversed(self._logs) if held == tp)
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all open log files of the broker."""
         for log in self._logs.values():
             log.close()
         self._logs.clear()
 
 
 def look(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """Read the logs of these directories without changing a file; returns what `Disk.recover` would."""
+    """Read the logs in these directories without changing a file; returns what `Disk.recover` would."""
     return tuple(_image(dir_, path, _batches) for dir_, path in enumerate(paths))
 
 
@@ -253,7 +252,7 @@ def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, .
 
 
 def _beside(tp: TopicPartition, suffix: str) -> str:
-    """The folder name of a replica being created or deleted; a long name is cut to make room for the suffix."""
+    """The folder name of a replica while it is created or deleted: its name and a suffix, cut to the allowed length."""
     return f"{tp[: _NAME_MAX - len(suffix)]}{suffix}"
 
 

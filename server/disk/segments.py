@@ -1,4 +1,4 @@
-"""One log as files: segments named by their first offset, with record batches as they go over the wire (Kafka's log format).
+"""One replica's log as files: segments named by their first offset, with record batches as on the wire (Kafka's log format).
 
 Batches are appended to the last segment; a batch that would make it larger than `segment_bytes` begins the next one. Memory holds
 the offset and the position of each batch, sixteen bytes; records are read from the file when needed. `recover` reads the segments
@@ -33,12 +33,12 @@ _READ_BYTES = 1 << 20
 
 
 def segment_name(base: int) -> str:
-    """The file name, as in Kafka: the first offset in twenty digits."""
+    """The file name of a log segment, as in Kafka: its first offset in twenty digits."""
     return f"{base:020d}{_SUFFIX}"
 
 
 class Segment:
-    """One open file, with the base offset and the position of each batch in it."""
+    """One open segment file, with the base offset and the position of each batch in it."""
 
     def __init__(self, folder: Path, base: int) -> None:
         self.path = folder / segment_name(base)
@@ -51,18 +51,18 @@ class Segment:
         self.is_dirty = False
 
     def forget(self, batches: int) -> None:
-        """Forget all but the first `batches` batches, after the file was truncated."""
+        """Forget all batches of a segment but the first `batches`, after the file was truncated."""
         self.length = self.positions[batches] if batches < len(self.positions) else self.length
         del self.offsets[batches:]
         del self.positions[batches:]
 
     def end_of(self, index: int) -> int:
-        """The position at which batch number `index` ends."""
+        """The position in the segment file at which batch number `index` ends."""
         return self.positions[index + 1] if index + 1 < len(self.positions) else self.length
 
 
 class SegmentedLog:
-    """The files of one replica. Every failure is an OSError; a failed append leaves the log as it was."""
+    """The segment files of one replica. Every failure is an OSError; a failed append leaves the log as it was."""
 
     def __init__(self, folder: Path, dir_: int, *, segment_bytes: int, ledger: FlushObserver) -> None:
         self._folder = folder
@@ -118,7 +118,7 @@ class SegmentedLog:
     # --- writing -----------------------------------------------------------------------------------------------------------
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """Append whole sealed batches; in the page cache on return."""
+        """Append whole record batches, as bytes, to the log; in the page cache on return."""
         waiting: list[Batch] = []
         bytes_ = 0
         for batch in batches:
@@ -167,7 +167,7 @@ class SegmentedLog:
         sync_folder(self._folder)
 
     def truncate(self, to: Offset) -> None:
-        """Remove every batch whose base offset is `to` or above."""
+        """Remove every batch of the log whose base offset is `to` or above."""
         gone = 0
         while len(self._segments) - gone > 1 and self._segments[-1 - gone].base >= to:
             gone += 1
@@ -210,7 +210,7 @@ class SegmentedLog:
     # --- reading and durability ----------------------------------------------------------------------------------------------
 
     def records(self, batches: Sequence[Batch]) -> list[bytes]:
-        """Read whole batches; `batches` have only their headers."""
+        """Read whole batches of the log; `batches` have only their headers."""
         return [self._read(batch) for batch in batches]
 
     def _read(self, batch: Batch) -> bytes:
@@ -233,7 +233,7 @@ class SegmentedLog:
             yield from ((segment, index) for index, offset in enumerate(segment.offsets) if offset == base)
 
     def sync_job(self, held: ExitStack) -> Callable[[], None]:
-        """A function that syncs all writes to this log so far.
+        """A function that fsyncs all writes to this log so far.
 
         Run it on any thread before `held` is closed; it works even if the log was deleted.
         """
@@ -256,7 +256,7 @@ class SegmentedLog:
         return f"{self._folder.name}/{segment.path.name}"
 
     def close(self) -> None:
-        """Close all segments."""
+        """Close all segment files of the log."""
         for segment in self._segments:
             os.close(segment.fd)
         self._segments.clear()
@@ -267,7 +267,7 @@ def _end(header: BatchHeader) -> int:
 
 
 def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterator[tuple[bytes, BatchHeader]]:
-    """The header bytes and fields of the batches in a file, up to the first that is incomplete, corrupt or does not follow."""
+    """Read the headers of the batches in a segment, up to the first that is incomplete, corrupt or out of sequence."""
     at = 0
     while size - at >= HEADER_BYTES:
         header = file.read(HEADER_BYTES)
@@ -289,7 +289,7 @@ def _whole(file: BinaryIO, size: int, expected: int, *, trusted: bool) -> Iterat
 
 
 def headers_in(folder: Path) -> list[bytes]:
-    """The headers of the batches that `recover` would yield, in order; changes no file."""
+    """The headers of the batches in a log's files that recovery would keep, in order; changes no file."""
     found: list[bytes] = []
     expected = 0
     for path in _segments_in(folder):
@@ -307,7 +307,7 @@ def headers_in(folder: Path) -> list[bytes]:
 
 
 def _segments_in(folder: Path) -> list[Path]:
-    """The segments of a log, by first offset. OSError if the first is missing: there is no retention that could delete it."""
+    """The segment files of a log, by first offset. OSError if the first is missing: without retention nothing deletes it."""
     found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
     if found and found[0].name != segment_name(0):
         raise FileNotFoundError(errno.ENOENT, "the first segment is gone", str(folder))

@@ -22,27 +22,27 @@ SOUND = DirFault()
 
 
 class Counts(Struct, kw_only=True):
-    """Accesses refused and flushes delayed in one directory since the process began."""
+    """How many accesses were refused and flushes delayed in one log directory since the process began."""
 
     refused: int = 0
     delayed: int = 0
 
 
 class DirFaults:
-    """The faults of all directories of a node. The loop's thread sets them; the flushing threads read them too."""
+    """The faults of all log directories of a node. The loop's thread sets them; the flushing threads read them too."""
 
     def __init__(self, dirs: int) -> None:
         self._faults = [SOUND] * dirs
         self.counts = [Counts() for _ in range(dirs)]
 
     def set(self, dir_: int, fault: DirFault) -> None:
-        """Replace the fault of a directory. IndexError if there is no directory of this number."""
+        """Replace the fault of a log directory. IndexError if there is no directory of this number."""
         if dir_ < 0:
             raise IndexError(dir_)
         self._faults[dir_] = fault
 
     def meet(self, dir_: int, *, needs_room: bool) -> None:
-        """OSError if an access to this directory fails now; `needs_room` says that the access writes."""
+        """OSError if a fault makes this access to a log directory fail; `needs_room` says that the access writes."""
         fault = self._faults[dir_]
         if fault is SOUND:
             return
@@ -52,7 +52,7 @@ class DirFaults:
             raise OSError(number, os.strerror(number))
 
     def wait(self, dir_: int) -> None:
-        """Block the flushing thread for `flush_ms`, if set."""
+        """Block the flushing thread for the `flush_ms` that the directory's fault adds, if one is set."""
         fault = self._faults[dir_]
         if fault.flush_ms:
             self.counts[dir_].delayed += 1

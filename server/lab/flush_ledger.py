@@ -18,14 +18,14 @@ from msgspec import Struct
 
 
 class Made(Struct, frozen=True, tag=True):
-    """A segment was created, empty and durable; earlier entries of this name are void."""
+    """Flush ledger entry: a log segment was created, empty and durable; earlier entries of this name are void."""
 
     dir: int
     file: str
 
 
 class Synced(Struct, frozen=True, tag=True):
-    """fsync of a segment returned: the first `length` bytes, as they were after `cuts` truncations, are durable."""
+    """Flush ledger entry: fsync of a segment returned: its first `length` bytes, after `cuts` truncations, are durable."""
 
     dir: int
     file: str
@@ -34,7 +34,7 @@ class Synced(Struct, frozen=True, tag=True):
 
 
 class Cut(Struct, frozen=True, tag=True):
-    """A segment was truncated to `length`; the `size` bytes behind that are in the second file, from position `at`."""
+    """Flush ledger entry: a segment was truncated to `length`; the bytes behind that are in the second file, from `at`."""
 
     dir: int
     file: str
@@ -44,7 +44,7 @@ class Cut(Struct, frozen=True, tag=True):
 
 
 class Renamed(Struct, frozen=True, tag=True):
-    """A folder was renamed; the new name is not durable yet."""
+    """Flush ledger entry: a replica's folder was renamed; the new name is not durable yet."""
 
     dir: int
     before: str
@@ -52,7 +52,7 @@ class Renamed(Struct, frozen=True, tag=True):
 
 
 class Settled(Struct, frozen=True, tag=True):
-    """fsync of a log directory returned: the names in it are durable."""
+    """Flush ledger entry: fsync of a log directory returned: the names in it are durable."""
 
     dir: int
 
@@ -64,7 +64,7 @@ _decode = msgspec.json.Decoder(Entry).decode
 
 
 def bytes_file(ledger: Path) -> Path:
-    """The path of the ledger's second file, which keeps the bytes that truncations cut off."""
+    """The path of the flush ledger's second file, which keeps the bytes that truncations cut off."""
     return ledger.with_name(f"{ledger.name}.cut")
 
 
@@ -85,16 +85,16 @@ class FlushLedger:
         self._bytes = os.open(bytes_file(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def made(self, dir_: int, file: str) -> None:
-        """A segment was created; the empty file and its name are durable."""
+        """A log segment was created; the empty file and its name are durable."""
         self._cuts[dir_, file] = 0
         self._write(Made(dir_, file))
 
     def synced(self, dir_: int, file: str, *, length: int, cuts: int) -> None:
-        """fsync returned: the first `length` bytes, as they were after `cuts` truncations, are durable."""
+        """fsync of a segment returned: its first `length` bytes, as they were after `cuts` truncations, are durable."""
         self._write(Synced(dir_, file, length, cuts))
 
     def cut(self, dir_: int, file: str, *, length: int, lost: Callable[[], bytes]) -> None:
-        """A segment is about to be truncated; `lost` returns the bytes behind `length`. Call on one thread only."""
+        """A log segment is about to be truncated; `lost` returns the bytes behind `length`. Call on one thread only."""
         at = os.lseek(self._bytes, 0, os.SEEK_END)
         data = lost()
         os.write(self._bytes, data)
@@ -106,7 +106,7 @@ class FlushLedger:
         self._write(Renamed(dir_, before, after))
 
     def settled(self, dir_: int) -> None:
-        """fsync of a log directory returned: the names in it are durable."""
+        """fsync of a log directory returned: the names of the folders in it are durable."""
         self._write(Settled(dir_))
 
     def cuts_of(self, dir_: int, file: str) -> int:
@@ -114,7 +114,7 @@ class FlushLedger:
         return self._cuts.get((dir_, file), 0)
 
     def close(self) -> None:
-        """Close both files."""
+        """Close both files of the flush ledger."""
         os.close(self._fd)
         os.close(self._bytes)
 
@@ -126,7 +126,7 @@ class FlushLedger:
 
 
 def read_ledger(path: Path) -> list[Entry]:
-    """All complete entries of a ledger, in order; none if there is no file. An incomplete last line is skipped."""
+    """All complete entries of a flush ledger, in order; none if there is no file. An incomplete last line is skipped."""
     try:
         whole, _, _ = path.read_bytes().rpartition(b"\n")
     except FileNotFoundError:

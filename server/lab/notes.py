@@ -1,4 +1,4 @@
-"""Notes of a node as JSON lines, their reader, and ending a node when its stdin closes.
+"""What a broker reports to the harness ("notes"), as JSON lines; their reader; and ending a node when its stdin closes.
 
 Each line is one write to a file opened for appending, so a kill can cut short only the last line. Times are CLOCK_MONOTONIC in
 nanoseconds, which all processes of one machine share.
@@ -17,7 +17,7 @@ from reference.effects import Note
 
 
 class NoteLine(Struct, frozen=True, kw_only=True):
-    """One line. `life` numbers the processes of a node from 1; `wall_ns` is the node's wall clock, which may be wrong."""
+    """One report of a broker to the harness. `life` numbers its processes from 1; `wall_ns` is its clock, perhaps wrong."""
 
     node: str
     life: int
@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder(NoteLine).decode
 
 
 class NoteWriter:
-    """Appends notes to the file `target`; "-" is stdout."""
+    """Appends what a broker reports to the harness ("notes"), as JSON lines, to the file `target`; "-" is stdout."""
 
     def __init__(self, target: str, *, node: str, life: int) -> None:
         self._fd = 1 if target == "-" else os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -39,18 +39,18 @@ class NoteWriter:
         self._life = life
 
     def write(self, note: Note) -> None:
-        """Append one note with the current time."""
+        """Append one report of the broker to the file, with the current time."""
         line = NoteLine(node=self._node, life=self._life, time_ns=time.monotonic_ns(), wall_ns=time.time_ns(), note=note)
         os.write(self._fd, _encode(line) + b"\n")
 
     def close(self) -> None:
-        """Close the file, unless it is stdout."""
+        """Close the file of notes, unless it is stdout."""
         if self._fd != 1:
             os.close(self._fd)
 
 
 class NotesReader:
-    """Reads a file of notes while it grows. Format errors are msgspec's."""
+    """Reads a broker's reports from their file while the file grows. Format errors are msgspec's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +58,7 @@ class NotesReader:
         self._at = 0
 
     def read(self) -> list[NoteLine]:
-        """All complete lines so far, in the order of writing; empty if there is no file.
+        """All complete reports of the broker so far, in the order of writing; empty if there is no file.
 
         A line that a kill cut short is left out.
         """

@@ -29,7 +29,7 @@ _METADATA = "partition.metadata"
 
 
 class Wound(Struct, frozen=True, kw_only=True):
-    """A log that lost records: `offset` is the first whose record is gone or changed."""
+    """A log that lost records in a power loss: `offset` is the first whose record is gone or changed."""
 
     dir: int
     tp: TopicPartition
@@ -46,7 +46,7 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 
 class _File(Struct):
-    """What the ledger says of one segment: its first `durable` bytes were synced, then `cuts` followed."""
+    # What the ledger says of one segment: its first `durable` bytes were synced, then `cuts` followed.
 
     durable: int = 0
     cuts: list[Cut] = []
@@ -54,14 +54,14 @@ class _File(Struct):
 
 
 class _Book(Struct):
-    """The current state of all entries of a ledger."""
+    # The current state of all entries of a ledger.
 
     files: dict[tuple[int, str], _File] = {}
     renames: list[Renamed] = []
 
 
 def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss) -> list[Wound]:
-    """Undo unsynced changes in the directories numbered `only`; then mark the remaining bytes as durable in the ledger."""
+    """Undo unsynced changes in the log directories numbered `only`, as a power loss does; note that the rest is durable."""
     book = _book(ledger)
     chance = random.Random(loss.seed)
     wounds: list[Wound] = []
@@ -117,7 +117,7 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
 
 
 def _cut_back(path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss) -> None:
-    """Undo the last changes of a segment since it was synced, as many as `chance` draws."""
+    """Undo the last changes of a segment since its last fsync, as many as `chance` draws."""
     survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
     undone = known.cuts[survive:]
     data = path.read_bytes()
@@ -144,7 +144,7 @@ def _bytes_at(path: Path, cut: Cut) -> bytes:
 
 
 def _ends(data: bytes) -> list[int]:
-    """0 and the position at which each batch ends."""
+    """The positions in a segment file at which a power loss may cut: 0 and the end of each batch."""
     ends = [0]
     while ends[-1] < len(data):
         try:
@@ -183,7 +183,7 @@ def _first_difference(before: list[bytes], after: list[bytes]) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Lose power and print the wounds. Exit code 2 if the ledger cannot be read or a number names no directory."""
+    """Simulate a power loss and print which logs lost records. Exit code 2 if the flush ledger or a directory is missing."""
     parser = argparse.ArgumentParser(prog="python -m server.lab.power", description="Simulate a power loss on log directories.")
     parser.add_argument("--ledger", required=True, type=Path, metavar="FILE")
     parser.add_argument("--dir", required=True, type=Path, action="append", metavar="DIR", help="log directories, in order")

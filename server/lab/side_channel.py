@@ -19,24 +19,24 @@ PATH_BYTES_MAX = 107  # the longest path of a Unix socket
 
 
 class SetDir(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Request: replace the fault of a log directory; `DirFault()` heals it."""
+    """Side-channel request: replace the fault of a log directory; `DirFault()` heals it."""
 
     dir: int
     fault: DirFault
 
 
 class Look(Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Request: how many accesses were refused and flushes delayed so far; answered by `Evidence`."""
+    """Side-channel request: how many accesses were refused and flushes delayed so far; answered by `Evidence`."""
 
 
 class Evidence(Struct, frozen=True, tag=True):
-    """For each directory, how many accesses were refused and flushes delayed by this process."""
+    """Side-channel answer: for each log directory, how many accesses were refused and flushes delayed by this process."""
 
     dirs: tuple[Counts, ...]
 
 
 class Refused(Struct, frozen=True, tag=True):
-    """The answer to a request that the node refuses; `why` is the reason."""
+    """Side-channel answer to a request that the node refuses; `why` is the reason."""
 
     why: str
 
@@ -50,7 +50,7 @@ _decode_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode
 
 
 class SideChannel:
-    """The node's end of the side-channel."""
+    """The node's end of the side-channel, a Unix socket over which the harness breaks log directories."""
 
     def __init__(self, faults: DirFaults) -> None:
         self._faults = faults
@@ -58,13 +58,13 @@ class SideChannel:
         self._path: Path | None = None
 
     async def listen(self, path: Path) -> None:
-        """Open the socket. OSError if it cannot be created."""
+        """Open the side-channel's socket. OSError if it cannot be created."""
         path.unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(self._serve, path, limit=LINE_BYTES_MAX)
         self._path = path
 
     async def close(self) -> None:
-        """Stop listening and remove the socket."""
+        """Stop listening on the side-channel and remove its socket."""
         if self._server is not None and self._path is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class SideChannel:
 
 
 async def ask(path: Path, question: Ask) -> Answer:
-    """The harness's end: send one request and return the answer. OSError if the node does not answer."""
+    """The harness's end of the side-channel: send a node one request, return the answer. OSError if the node does not answer."""
     reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
     try:
         writer.write(_encode(question) + b"\n")

@@ -1,4 +1,4 @@
-"""Runs the machine of `reference.client.admin` over a ZooKeeper session of its own, which the first command opens."""
+"""Runs the administrator's machine (`reference.client.admin`) over a ZooKeeper session that the first command opens."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ _FIRST_LOOK = 1 << 40  # ids of the requests of `look`; the machine's ids count 
 
 
 class AdminSession:
-    """Performs one command at a time. Call only on the loop's thread."""
+    """Performs admin commands in ZooKeeper, one at a time. Call only on the loop's thread."""
 
     def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -28,7 +28,7 @@ class AdminSession:
         self._last = _FIRST_LOOK
 
     async def run(self, command: Command, timeout_ms: int) -> Answered:
-        """Perform a command; returns when it is done, refused or timed out."""
+        """Perform an admin command in ZooKeeper; returns when it is done, refused or timed out."""
         self._machine.timeout_ms = Millis(timeout_ms)
         self._answer = self._loop.create_future()
         self._do(self._machine.start(command))
@@ -50,25 +50,25 @@ class AdminSession:
         return () if any(isinstance(answer, Unknown | SessionExpired) for answer in answers) else answers
 
     def close(self) -> None:
-        """Close the session; commands in progress are not answered."""
+        """Close the administrator's ZooKeeper session; commands in progress are not answered."""
         self._timers.cancel_all()
         self._zookeeper.close()
 
     # --- called by the ZooKeeper client --------------------------------------------------------------------------------------
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """Hand an answer to the machine or to the `look` that waits for it."""
+        """Hand ZooKeeper's answer to the administrator's machine or to the `look` that waits for it."""
         if request_id < _FIRST_LOOK:
             self._handle(ZkReplied(request_id, answers))
         elif request_id in self._looks and not self._looks[request_id].done():
             self._looks[request_id].set_result(answers)
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """Hand a watch event to the machine."""
+        """Hand a ZooKeeper watch event to the administrator's machine."""
         self._handle(ZkWatch(path, change))
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """Hand a change of the session to the machine."""
+        """Hand a change of the ZooKeeper session to the administrator's machine."""
         self._handle(ZkState(state, session))
 
     def _handle(self, event: AnyEvent) -> None:

@@ -43,7 +43,7 @@ ByZnodes = MakeTopic | DropTopic | Move | CancelMoves | ListMoves
 
 
 class Administration:
-    """Performs tasks one after the other. Call only on the loop's thread."""
+    """Performs clients' admin requests in ZooKeeper, one after the other. Call only on the loop's thread."""
 
     def __init__(self, zookeeper: str, session_timeout_ms: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -52,7 +52,7 @@ class Administration:
         self._worker: asyncio.Task[None] | None = None
 
     def perform(self, task: ByZnodes, answer: Callable[[AnyResult], None]) -> None:
-        """Queue a task; `answer` is called once, at once if the queue is full."""
+        """Queue a client's admin request; `answer` is called once, at once if the queue is full."""
         if self._worker is None:
             self._worker = self._loop.create_task(self._work())
         try:
@@ -61,7 +61,7 @@ class Administration:
             answer(_result_of(task, ErrorCode.REQUEST_TIMED_OUT))
 
     async def close(self) -> None:
-        """Stop and close the session; tasks in progress are not answered."""
+        """Stop and close the ZooKeeper session; admin requests in progress are not answered."""
         if self._worker is not None:
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
@@ -89,7 +89,7 @@ class Administration:
                     assert_never(task)
 
     async def _again(self, deadline_s: float, *commands: Command) -> ErrorCode:
-        """Run the commands in turn, until one is not refused with REASSIGNMENT_IN_PROGRESS or the time is up."""
+        """Repeat a reassignment's commands until they are not refused with REASSIGNMENT_IN_PROGRESS or the time is up."""
         while True:
             left_ms = int((deadline_s - self._loop.time()) * 1000)
             for command in commands:
@@ -112,7 +112,7 @@ class Administration:
         return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(found[tp] for tp in sorted(found))
 
     async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
-        """Roll back, wait until no move is pending, then delete the cancel znode, which blocks reassignments (R-233, R-239)."""
+        """Roll back all moves, wait for the end, then delete the cancel znode, which blocks new moves (R-233, R-239)."""
         error = await self._run(CancelReassignments(id=1))
         if error is not ErrorCode.NONE:
             answer(Done(task.correlation, error))

@@ -45,20 +45,20 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class GatewayNode(Protocol):
-    """Interface that the gateway uses to pass requests of clients to its broker."""
+    """Interface by which the gateway passes requests of clients to its broker."""
 
     def received(self, source: Address, message: Request) -> None:
-        """Hand a request to the machine; the reply comes through `Gateway.send`."""
+        """Hand a client's request to the broker machine; the reply comes through `Gateway.send`."""
 
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
-        """Perform a task; `answer` is called once, possibly before this returns."""
+        """Perform a task (administration, log directories) for a client; `answer` is called once, perhaps at once."""
 
     def lost(self, source: Address) -> None:
-        """A connection broke; replies to its requests would be dropped."""
+        """A client's connection broke; replies to its requests would be dropped."""
 
 
 class Gateway:
-    """The client listeners of one node. Call only on the loop's thread."""
+    """The listeners of one broker for clients, and their connections. Call only on the loop's thread."""
 
     def __init__(self, node: GatewayNode, limits: Limits) -> None:
         self.node = node
@@ -70,7 +70,7 @@ class Gateway:
         self._servers: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, facing: Facing) -> int:
-        """Listen, and serve connections by `facing`; returns the port (port 0 picks a free one).
+        """Listen for clients; returns the port (port 0 picks a free one).
 
         OSError if the port is in use.
         """
@@ -80,7 +80,7 @@ class Gateway:
         return bound
 
     def send(self, to: Address, message: Reply) -> None:
-        """Send a reply of the machine; dropped if its connection broke."""
+        """Send the broker's reply to a client; dropped if the client's connection broke."""
         connection = self._connections.get(to)
         if connection is not None:
             connection.hear(message)
@@ -92,7 +92,7 @@ class Gateway:
             connection.hang_up()
 
     async def close(self) -> None:
-        """Stop listening and close all connections, after the bytes already written are sent."""
+        """Stop listening for clients and close their connections, after the bytes already written are sent."""
         for server in self._servers:
             server.close()
         for connection in list(self._connections.values()):
@@ -102,7 +102,7 @@ class Gateway:
     # --- called by connections ---------------------------------------------------------------------------------------------
 
     def admit(self, connection: "_Connection", host: str) -> Address | None:
-        """The address of a new connection; None if a limit on connections is reached."""
+        """The address of a new client connection; None if a limit on connections is reached."""
         limits = self.limits
         if len(self._connections) >= limits.connections or self._by_host.get(host, 0) >= limits.connections_per_address:
             return None
@@ -113,7 +113,7 @@ class Gateway:
         return address
 
     def is_over(self) -> bool:
-        """True if all connections together hold more than `held_bytes`.
+        """True if all client connections together hold more than `held_bytes` of requests not started and responses not sent.
 
         asyncio does not report bytes that it has sent, so every connection is counted again before the answer is True.
         """
@@ -123,7 +123,7 @@ class Gateway:
         return self.held > self.limits.held_bytes
 
     def forget(self, address: Address, host: str) -> None:
-        """Remove a connection that broke and tell the node."""
+        """Remove a client connection that broke, and tell the broker."""
         del self._connections[address]
         self._by_host[host] -= 1
         if not self._by_host[host]:
@@ -132,7 +132,7 @@ class Gateway:
 
 
 class _Connection(asyncio.Protocol):
-    """One client connection."""
+    """One client's TCP connection to the broker: its unanswered requests and unsent responses."""
 
     def __init__(self, gateway: Gateway, facing: Facing) -> None:
         limits = gateway.limits
@@ -173,7 +173,7 @@ class _Connection(asyncio.Protocol):
         self._settle()
 
     def hear(self, answer: Reply | AnyResult) -> None:
-        """Take a reply of the machine or the result of a task."""
+        """Take the broker's reply, or the result of a task, for this client connection."""
         if self._over:
             return
         try:
@@ -202,14 +202,14 @@ class _Connection(asyncio.Protocol):
             self._address = None
 
     def count(self) -> None:
-        """Update the gateway's count of the bytes that this connection holds."""
+        """Update the gateway's total of the bytes that client connections hold."""
         if self._transport is not None:
             held = self._session.buffered + self._transport.get_write_buffer_size()
             self._gateway.held += held - self._held
             self._held = held
 
     def hang_up(self) -> None:
-        """Close the connection after the bytes already written are sent; read no more requests."""
+        """Close the client connection after the bytes already written are sent; read no more requests."""
         self._over = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
     # --- after each input --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop."""
+        # Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop.
         if self._settling or self._transport is None:
             return
         self._settling = True
@@ -245,7 +245,7 @@ class _Connection(asyncio.Protocol):
             self._gateway.node.received(self._address, ask)
 
     def _account(self) -> None:
-        """Update the count of held bytes; abort above the limit, else pause or resume reading."""
+        """Update the bytes that this connection holds: above the limit abort it, else pause or resume reading."""
         transport = self._transport
         if transport is None or self._address is None:
             return
@@ -263,7 +263,7 @@ class _Connection(asyncio.Protocol):
                 transport.pause_reading()
 
     def _fell_silent(self) -> None:
-        """Abort a connection that is idle for `idle_ms`."""
+        """Abort a client connection that was idle for `idle_ms`."""
         self._over = True
         if self._transport is not None:
             # Not close(): it waits for unsent bytes, and a client that does not read would keep the connection open.

@@ -35,12 +35,12 @@ def is_serving(where: tuple[str, int], broker: BrokerId) -> bool:
 
 
 def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataResponse:
-    """The metadata response of a broker. OSError if it does not answer within TIMEOUT_S, WireError for a malformed response."""
+    """Ask a broker for its metadata. OSError if it does not answer within TIMEOUT_S, WireError for a malformed response."""
     return ask(where, ApiKey.METADATA, _VERSION, question, MetadataResponse)
 
 
 def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kind: type[S]) -> S:
-    """Send one request over a new connection and return its response, decoded as `kind`. Errors as for `told_by`."""
+    """Send a broker one request over a new connection; return the response, decoded as `kind`. Errors as for `told_by`."""
     header = RequestHeader(api_key=api, api_version=version, correlation=1, client_id="health")
     request = write_request(header.api_key, header.api_version, question)
     with socket.create_connection(where, TIMEOUT_S) as connection:

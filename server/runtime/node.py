@@ -1,4 +1,4 @@
-"""Drives one machine on an asyncio loop: delivers events to it and performs its effects.
+"""Drives one protocol machine on an asyncio loop: delivers events to it and performs its effects.
 
 Events are handled one at a time, in the order of their arrival; the effects of one event are performed before the next event is
 handled. When a log directory fails, the machine gets DirFailed as its next event (`reference.performing`). An assertion that
@@ -65,7 +65,7 @@ class Handles(Protocol):
     """Interface of a protocol machine: it handles events and returns effects."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> Sequence[AnyEffect]:
-        """Handle one event; returns effects to be performed in order."""
+        """Let the protocol machine handle one event; returns the effects to perform, in order."""
 
 
 class Network(Protocol):
@@ -82,19 +82,19 @@ class Coordination(Protocol):
     """Interface that performs a machine's ZkConnect and ZkRequest effects over a ZooKeeper client."""
 
     def connect(self) -> None:
-        """Open a session (`reference.coordination.api`)."""
+        """Open a new ZooKeeper session; the machine hears of it by an event."""
 
     def request(self, request_id: int, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-        """Perform operations in order; `atomic` performs all or none."""
+        """Perform ZooKeeper operations in order; `atomic` performs all or none."""
 
 
 def clock() -> Now:
-    """Monotonic and wall clock in ms."""
+    """The monotonic and the wall clock of this machine, in ms."""
     return Now(Millis(time.monotonic_ns() // 1_000_000), Millis(time.time_ns() // 1_000_000))
 
 
 class Host:
-    """Drives one machine. Call every method on the loop's thread; `stopped` is called once, with the reason."""
+    """Drives one protocol machine. Call every method on the loop's thread; `stopped` is called once, with the reason."""
 
     def __init__(
         self,
@@ -122,14 +122,14 @@ class Host:
         self._coordination: Coordination | None = None
 
     def start(self, network: Network, coordination: Coordination) -> None:
-        """Deliver Booted as the first event, then the events that arrived before this call."""
+        """Deliver Booted as the machine's first event, then the events that arrived before this call."""
         self._network = network
         self._coordination = coordination
         self._inbox.appendleft(Booted())  # listeners are open already, so requests may have arrived
         self._drain()
 
     def deliver(self, event: AnyEvent) -> None:
-        """Queue an event behind those delivered before; handled at once if the machine has started and is idle."""
+        """Queue an event for the protocol machine; handled at once if the machine has started and is idle."""
         self._inbox.append(event)
         if self._network is not None:
             self._drain()
@@ -161,23 +161,23 @@ class Host:
     # --- events ------------------------------------------------------------------------------------------------------------
 
     def received(self, source: Address, message: AnyMessage) -> None:
-        """Deliver a message of a node or client."""
+        """Deliver a message of a broker or client to the protocol machine."""
         self.deliver(Received(source, message))
 
     def connection_lost(self, peer: Address) -> None:
-        """Deliver that the connection to a peer, or of a client, broke."""
+        """Tell the protocol machine that the connection to a peer, or of a client, broke."""
         self.deliver(ConnectionLost(peer))
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """Deliver an answer of ZooKeeper."""
+        """Deliver an answer of ZooKeeper to the protocol machine."""
         self.deliver(ZkReplied(request_id, answers))
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """Deliver a watch event of ZooKeeper."""
+        """Deliver a watch event of ZooKeeper to the protocol machine."""
         self.deliver(ZkWatch(path, change))
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """Deliver a change of the ZooKeeper session."""
+        """Tell the protocol machine of a change of its ZooKeeper session."""
         self.deliver(ZkState(state, session))
 
     # --- one event ---------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Host:
                 assert_never(effect)
 
     def _whole(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        """Replace the header of each batch of the current event by the whole batch."""
+        # Replace the header of each batch of the current event by the whole batch.
         return tuple(replace(batch, values=self._records.get(batch.values, batch.values)) for batch in batches)
 
     def _send(self, to: Address, message: AnyMessage) -> None:
@@ -288,7 +288,7 @@ class Host:
 
 
 def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes]]:
-    """The message with only the headers of its batches, and the whole batches by header."""
+    """Strip a message's record batches to their headers, as the machine reads them; also returns the whole batches."""
     match message:
         case Produce(values=bytes(whole)):
             header = whole[:HEADER_BYTES]
@@ -302,7 +302,7 @@ def without_records(message: AnyMessage) -> tuple[AnyMessage, dict[Values, bytes
 
 
 def _where(error: AssertionError) -> str:
-    """The assertion in one line: module:line and message."""
+    """Format a failed assertion in one line: module:line and message."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

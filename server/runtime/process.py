@@ -1,4 +1,4 @@
-"""One node process: builds its parts, connects them and runs until the node ends. The machine is a parameter.
+"""One broker process: builds its parts, connects them and runs until it ends. The protocol machine is a parameter.
 
 SIGTERM asks the machine for a controlled shutdown. A node that is not registered within its startup timeout prints the reason
 and ends.
@@ -42,7 +42,7 @@ Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handles]  # settings,
 
 
 async def run(settings: NodeSettings, boot: Boot) -> int:
-    """Run until the machine halts, an assertion fails or stdin closes (if set); exit code 0 after a shutdown, 1 after a halt."""
+    """Run a broker until its machine halts, an assertion fails or stdin closes (if set); exit code 0 after a shutdown, else 1."""
     process = _Process(settings, boot)
     try:
         await process.listen()
@@ -52,7 +52,7 @@ async def run(settings: NodeSettings, boot: Boot) -> int:
 
 
 class _Process:
-    """The parts of a node, and the calls from one part to another."""
+    """The parts of a broker process (listeners, ZooKeeper session, disk, machine), and the calls from one to another."""
 
     def __init__(self, settings: NodeSettings, boot: Boot) -> None:
         loop = asyncio.get_running_loop()
@@ -83,7 +83,7 @@ class _Process:
         self._side_channel = SideChannel(self._faults)
 
     async def listen(self) -> None:
-        """Open all listeners and the side-channel; SettingsError if an address cannot be bound."""
+        """Open all listeners and the side-channel of the broker; SettingsError if an address cannot be bound."""
         peers, clients = self._settings.peers, self._settings.clients
         await _bound(peers, self._transport.listen)
         for listener in clients:
@@ -99,7 +99,7 @@ class _Process:
                 raise SettingsError(f"cannot make the side-channel {path}: {error.strerror or error}") from None
 
     async def live(self) -> int:
-        """Run the machine until the node ends; SettingsError if it was not registered within its startup timeout."""
+        """Run the broker until it ends; SettingsError if it was not registered within its startup timeout."""
         # By default asyncio logs an exception of a callback and goes on; a node must end when a callback was broken off.
         self._loop.set_exception_handler(self._failed)
         if self._settings.end_with_stdin:
@@ -119,7 +119,7 @@ class _Process:
         return 1 if [reason for reason in self._reasons if reason != f"halt:{SHUT_DOWN}"] else 0
 
     async def close(self) -> None:
-        """Close all connections and listeners."""
+        """Close all connections and listeners of the broker."""
         await self._side_channel.close()
         await self._gateway.close()
         await self._administration.close()
@@ -151,7 +151,7 @@ class _Process:
     # --- node.Network: called by the machine's host --------------------------------------------------------------------------
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Send to a broker or to the connection of a client."""
+        """Send a message to a broker, or a reply to the connection of a client."""
         if to.startswith(PREFIX):
             assert not isinstance(message, Request), "clients are sent replies only"
             self._gateway.send(to, message)
@@ -168,15 +168,15 @@ class _Process:
     # --- gateway.GatewayNode: requests of clients -------------------------------------------------------------------------------
 
     def received(self, source: Address, message: Request) -> None:
-        """Hand a client's request to the machine."""
+        """Hand a client's request to the broker machine."""
         self._host.received(source, message)
 
     def lost(self, source: Address) -> None:
-        """Tell the machine that the connection of a client broke."""
+        """Tell the broker machine that the connection of a client broke."""
         self._host.connection_lost(source)
 
     def perform(self, task: AnyTask, answer: Callable[[AnyResult], None]) -> None:
-        """Perform a task of a client's request."""
+        """Perform a task (administration, log directories) for a client's request."""
         assert not isinstance(task, Pause), "the gateway performs Pause itself"
         if isinstance(task, ListDirs):
             answer(Dirs(task.correlation, self._directories()))
@@ -197,15 +197,15 @@ class _Process:
     # --- coordination.api.Listener: called by the ZooKeeper client; and notes of the machine --------------------------------
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """Hand an answer to the machine."""
+        """Hand ZooKeeper's answer to the broker machine."""
         self._host.replied(request_id, answers)
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """Hand a watch event to the machine."""
+        """Hand a ZooKeeper watch event to the broker machine."""
         self._host.watch_fired(path, change)
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """Hand a change of the session to the machine; remember that ZooKeeper was reached."""
+        """Hand a change of the ZooKeeper session to the broker machine; remember that ZooKeeper was reached."""
         self._has_session = self._has_session or state == "connected"
         self._host.state_changed(state, session)
 
@@ -222,13 +222,13 @@ def _disk(settings: NodeSettings, faults: DirFaults) -> Disk:
     try:
         ledger = None if settings.power_ledger is None else FlushLedger(Path(settings.power_ledger))
     except (OSError, msgspec.MsgspecError) as error:
-        raise SettingsError(f"cannot keep the ledger {settings.power_ledger}: {error}") from None
+        raise SettingsError(f"cannot write the flush ledger {settings.power_ledger}: {error}") from None
     paths = [Path(path) for path in settings.log_dirs]
     return Disk(paths, segment_bytes=settings.segment_bytes, ledger=ledger, faults=faults)
 
 
 def _trouble(path: Path) -> str | None:
-    """The file system's error on listing or writing to this directory; None if both work."""
+    """The file system's error on listing a log directory or writing to it; None if both work."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         next(path.iterdir(), None)
@@ -264,5 +264,5 @@ def _facing(settings: NodeSettings, listener: Listener) -> Facing:
 
 
 def _sizes(path: Path) -> tuple[tuple[TopicPartition, int], ...]:
-    """Bytes of all files of each log in a directory."""
+    """The bytes that each log in a log directory takes on disk."""
     return tuple((TopicPartition(f.name), sum(file.stat().st_size for file in f.iterdir())) for f in replica_folders(path))

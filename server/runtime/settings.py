@@ -1,4 +1,4 @@
-"""The settings of a node: a JSON file. A bad file is refused with one line that names the field and the error.
+"""The settings of a broker process: a JSON file. A bad file is refused with one line that names the field and the error.
 
 A listener has the address that it binds to, and the addresses of all brokers, including this one, that it advertises to those
 who connect there. Bound and advertised addresses differ if a proxy or another network is between.
@@ -19,18 +19,18 @@ from server.runtime.gateway import Limits
 
 
 class SettingsError(Exception):
-    """The file is not valid, or the node cannot start with these settings; the message is one line."""
+    """A broker's settings file is not valid, or it cannot start with these settings; the message is one line."""
 
 
 class Listener(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`bind` is "host:port"; `advertised` maps each broker's address in the protocol ("b1") to "host:port"."""
+    """The address of a listener: `bind` is "host:port"; `advertised` maps each broker ("b1") to its "host:port"."""
 
     bind: str
     advertised: dict[Address, str]
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of one process of a node; all paths are files or directories of this machine."""
+    """The settings of one broker process; all paths are files or directories of this machine."""
 
     broker: BrokerConfig
     life: int  # the number of this process among all processes of the node, from 1
@@ -69,7 +69,7 @@ def advertised(listener: Listener) -> dict[BrokerId, tuple[str, int]]:
 
 
 def load(path: Path) -> NodeSettings:
-    """Read and check a file; SettingsError if it cannot be read or is not valid."""
+    """Read and check a broker's settings file; SettingsError if it cannot be read or is not valid."""
     try:
         settings = msgspec.json.decode(path.read_bytes(), type=NodeSettings)
         _check(settings)

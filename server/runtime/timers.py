@@ -1,4 +1,4 @@
-"""Timers on the loop's monotonic clock: the named timers of a machine, and a timer for silent connections."""
+"""Timers on the loop's monotonic clock: the named timers of a protocol machine, and a timer for silent connections."""
 
 import asyncio
 import random
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Timers:
-    """At most one armed timer per name; setting it again replaces it.
+    """The armed timers of a protocol machine, at most one per name; setting it again replaces it.
 
     `fire` is called with the name of each timer that expires.
     """
@@ -18,19 +18,19 @@ class Timers:
         self._random = random.Random()
 
     def set(self, name: str, lo_ms: int, hi_ms: int) -> None:
-        """Fire once, between lo and hi ms from now; the delay is drawn here, since a machine draws nothing."""
+        """Arm a timer to fire once, between lo and hi ms from now; the delay is drawn here, since a machine draws nothing."""
         self.cancel(name)
         delay_s = self._random.uniform(lo_ms, hi_ms) / 1000
         self._armed[name] = self._loop.call_later(delay_s, self._run_out, name)
 
     def cancel(self, name: str) -> None:
-        """Cancel the timer of this name, if it is set."""
+        """Disarm the timer of this name, if it is armed."""
         handle = self._armed.pop(name, None)
         if handle is not None:
             handle.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel all timers."""
+        """Disarm all timers of the protocol machine."""
         for name in list(self._armed):
             self.cancel(name)
 
@@ -40,7 +40,7 @@ class Timers:
 
 
 class SilenceTimer:
-    """Calls `expired` once `limit_s` have passed since the last `start` or `restart`.
+    """Detects a silent connection: calls `expired` once `limit_s` have passed since the last `start` or `restart`.
 
     `restart` only stores the time, so it is cheap enough for every received packet.
     """
@@ -52,17 +52,17 @@ class SilenceTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def restart(self) -> None:
-        """Count the silence from now on; does not start a stopped timer."""
+        """Count a connection's silence from now on; does not start a stopped timer."""
         self._heard_s = asyncio.get_running_loop().time()
 
     def start(self) -> None:
-        """Start the timer, or restart it if it runs."""
+        """Start the timer of a connection's silence, or restart it if it runs."""
         self.restart()
         if self._timer is None:
             self._check()
 
     def stop(self) -> None:
-        """Cancel the timer."""
+        """Stop the timer of a connection's silence."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""Messages between nodes over TCP, as requests and responses of Kafka's protocol (`server.wire.codec`).
+"""Messages between brokers over TCP, as requests and responses of Kafka's protocol (`server.wire.codec`).
 
 A node has one outgoing connection to each peer. It is opened for the first request and again after it broke. Responses are
 matched to requests by correlation id and handed on in any order, so that a parked fetch of one partition delays no other
@@ -47,7 +47,7 @@ _REQUESTS = get_args(NodeRequest)
 
 
 class Transport:
-    """The network of one node. Calls `received` with the sender of each message, `lost` with each peer whose connection broke."""
+    """One broker's TCP connections to others. Calls `received` for each message and `lost` for each broken connection."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class Transport:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Listen; returns the port (port 0 picks a free one). OSError if the port is in use."""
+        """Listen for other brokers; returns the port (port 0 picks a free one). OSError if the port is in use."""
         self._server = await asyncio.get_running_loop().create_server(lambda: _Incoming(self), host, port)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
     def send(self, to: Address, message: AnyMessage) -> None:
-        """Send a message, or drop it if it cannot be sent; never blocks."""
+        """Send a message to another broker, or drop it if it cannot be sent; never blocks."""
         if to == self.address:
             asyncio.get_running_loop().call_soon(self.received, to, message)  # later: the sender is still performing effects
         elif isinstance(message, _REQUESTS):
@@ -87,7 +87,7 @@ class Transport:
             self._incoming[to].answer(cast(NodeReply, message))
 
     def disconnect(self, peer: Address) -> None:
-        """Abort the incoming connection with this address, if there is one."""
+        """Abort the connection that the broker at this address opened, if there is one."""
         connection = self._incoming.get(peer)
         if connection is not None:
             connection.close()
@@ -111,7 +111,7 @@ class Transport:
             self._dialling.pop(to, None)
 
     async def close(self) -> None:
-        """Abort all connections and stop listening, without calling `lost`."""
+        """Abort all connections to brokers and stop listening, without calling `lost`."""
         self._lost = lambda _: None
         for task in list(self._dialling.values()):
             task.cancel()
@@ -126,7 +126,7 @@ class Transport:
     # --- called by connections ---------------------------------------------------------------------------------------------
 
     def received(self, source: Address, message: AnyMessage) -> None:
-        """Learn the topic ids of a message and hand it to the node."""
+        """Learn the topic ids in a broker's message and hand it to the node."""
         if isinstance(message, LeaderAndIsr | UpdateMetadata):
             for state in message.states:
                 self._learn(state.topic_id, topic_of(state.tp))
@@ -139,11 +139,11 @@ class Transport:
                 del self._topics[next(iter(self._topics))]
 
     def topic_of(self, topic_id: TopicId) -> str | None:
-        """The topic that has or had this id, or None if unknown; ids are never reused."""
+        """The name of the topic that has or had this id, or None if unknown; ids are never reused."""
         return self._topics.get(topic_id)
 
     def admit(self, connection: "_Incoming") -> Address | None:
-        """The address of a new incoming connection; None if CONNECTIONS_MAX are open."""
+        """The address for a new connection from a broker; None if CONNECTIONS_MAX are open."""
         if len(self._incoming) >= CONNECTIONS_MAX:
             return None
         self._last += 1
@@ -152,18 +152,18 @@ class Transport:
         return address
 
     def gone(self, address: Address) -> None:
-        """Forget an incoming connection that broke."""
+        """Forget a connection that another broker opened and that broke."""
         self._incoming.pop(address, None)
 
     def broken(self, connection: "_Outgoing") -> None:
-        """Forget an outgoing connection that broke or could not be opened, and report its peer as lost."""
+        """Forget a connection to a broker that broke or could not be opened, and report the broker as lost."""
         if self._outgoing.get(connection.peer) is connection:
             del self._outgoing[connection.peer]
         self._lost(connection.peer)
 
 
 class _Open(dict[int, tuple[NodeRequest, int]]):
-    """Unanswered requests with their API versions, by correlation id, the oldest first."""
+    # Unanswered requests with their API versions, by correlation id, the oldest first.
 
     def add(self, request: NodeRequest, version: int) -> None:
         self.pop(request.correlation, None)
@@ -173,7 +173,7 @@ class _Open(dict[int, tuple[NodeRequest, int]]):
 
 
 class _Outgoing(asyncio.Protocol):
-    """A connection to a peer: sends requests, receives responses."""
+    """A connection that this broker opened to another one: sends requests, receives responses."""
 
     def __init__(self, owner: Transport, peer: Address) -> None:
         self.peer = peer
@@ -186,7 +186,7 @@ class _Outgoing(asyncio.Protocol):
         self._silence = SilenceTimer(owner.silence_s_max, self._fell_silent)
 
     def ask(self, request: NodeRequest) -> None:
-        """Send, or drop if more than UNSENT_BYTES_MAX bytes would wait."""
+        """Send a request to the broker, or drop it if more than UNSENT_BYTES_MAX bytes would wait."""
         version = version_of(request)
         frame = request_frame(request, version=version, client_id=self._owner.address)
         if self._transport is None:
@@ -229,13 +229,13 @@ class _Outgoing(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Abort the connection."""
+        """Abort the connection to the broker."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class _Incoming(asyncio.Protocol):
-    """A connection that a peer opened: receives requests, sends responses."""
+    """A connection that another broker opened: receives requests, sends responses."""
 
     def __init__(self, owner: Transport) -> None:
         self._owner = owner
@@ -270,7 +270,7 @@ class _Incoming(asyncio.Protocol):
         self._account(self._buffer.pending)
 
     def answer(self, reply: NodeReply) -> None:
-        """Send a response; abort the connection if more than UNSENT_BYTES_MAX bytes would wait."""
+        """Send a response to the broker; abort the connection if more than UNSENT_BYTES_MAX bytes would wait."""
         asked = self._open.pop(reply.correlation, None)
         if asked is None or self._transport is None:
             return
@@ -288,7 +288,7 @@ class _Incoming(asyncio.Protocol):
             self._address = None
 
     def close(self) -> None:
-        """Abort the connection."""
+        """Abort the connection that a broker opened."""
         if self._transport is not None:
             self._transport.abort()
 

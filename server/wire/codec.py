@@ -1,4 +1,4 @@
-"""Encodes and decodes messages between nodes: one message is one Kafka request, its reply is the response.
+"""Encodes and decodes messages between brokers: one message is one Kafka request, its reply is the response.
 
 Decoding a request needs its header. Encoding and decoding a response need the request and its version; the sender of the request
 keeps both by correlation id, and so does the receiver. Malformed bytes raise WireError.
@@ -73,7 +73,7 @@ _LAYOUTS: dict[type, tuple[tuple[type[Struct], type[Struct]], ...]] = {**control
 
 
 def version_of(request: NodeRequest) -> int:
-    """The version in which a node sends this request: the last one, except for Fetch, where it depends on the topic id."""
+    """The API version in which a broker sends this request: the last one; for Fetch it depends on the topic id."""
     return replication.version_of(request) if isinstance(request, Fetch) else VERSIONS[APIS[type(request)]][-1]
 
 
@@ -81,7 +81,7 @@ def version_of(request: NodeRequest) -> int:
 
 
 def request_frame(request: NodeRequest, *, version: int | None = None, client_id: str | None = None) -> bytes:
-    """The frame of a request. A value that does not fit its field is a bug here and raises struct.error."""
+    """Encode a request to another broker as a frame. A value that does not fit its field is a bug: struct.error."""
     number = version_of(request) if version is None else version
     header = RequestHeader(api_key=APIS[type(request)], api_version=number, correlation=request.correlation, client_id=client_id)
     return encode_frame(encode_request_header(header), *_request_body(request, number))
@@ -102,14 +102,14 @@ def _request_body(request: NodeRequest, version: int) -> list[bytes]:
 
 
 def speaks(header: RequestHeader) -> bool:
-    """True if nodes send this API in this version."""
+    """True if brokers send each other this API in this version."""
     return any(header.api_key == api and header.api_version in versions for api, versions in VERSIONS.items())
 
 
 def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> NodeRequest:
-    """Decode the request whose body is at `at`. WireError if it is malformed or nodes do not send its API or version."""
+    """Decode another broker's request from position `at`. WireError if malformed, or not an API between brokers."""
     if not speaks(header):
-        raise WireError(f"API {header.api_key} version {header.api_version} is not used between nodes")
+        raise WireError(f"API {header.api_key} version {header.api_version} is not used between brokers")
     api, version = Api(header.api_key), header.api_version
     if api is Api.FETCH:
         return replication.read_fetch(header.correlation, version, frame, at, names)
@@ -127,7 +127,7 @@ def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> 
 
 
 def reply_frame(request: NodeRequest, version: int, reply: NodeReply) -> bytes:
-    """The frame of the response to a request of this version."""
+    """Encode the response to another broker's request of this version as a frame."""
     header = encode_response_header(APIS[type(request)], version, request.correlation)
     return encode_frame(header, *_reply_body(request, version, reply))
 

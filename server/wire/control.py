@@ -1,4 +1,4 @@
-"""Commands of the controller and their responses in our own frames (V3 §A, C, D; KIP-112).
+"""Encodes the controller's commands and their responses in layouts of our own (V3 §A, C, D; KIP-112).
 
 The last version of each has every field. The older ones follow a document to the letter: encoding leaves out the fields that the
 layout lacks, and decoding gives them the document's meaning. V3 and KIP-112 have no incarnations, topic ids or ELR. V3 has no
@@ -90,7 +90,7 @@ LAYOUTS: dict[type[Command], tuple[tuple[type[Struct], type[Struct]], ...]] = {
 
 
 def frame_of(command: Command, version: int) -> CommandFrame:
-    """Encode a command in the layout of this version."""
+    """Encode a command of the controller in the layout of this version."""
     match command:
         case LeaderAndIsr():
             return _leader_and_isr(command, version)
@@ -178,7 +178,7 @@ def _update_metadata(command: UpdateMetadata, version: int) -> CommandFrame:
 
 
 def command_of(correlation: int, frame: CommandFrame) -> Command:
-    """Decode a command."""
+    """Decode a command of the controller."""
     match frame:
         case frames.LeaderAndIsrV3() | frames.LeaderAndIsrKip112() | frames.LeaderAndIsrAll():
             return _leader_and_isr_of(correlation, frame)
@@ -227,7 +227,7 @@ def _leader_and_isr_of(
 
 
 def answer_frame(command: Command, version: int, answer: Answer) -> AnswerFrame:
-    """Encode the response to a command of this version."""
+    """Encode a broker's response to a command of this version."""
     match answer:
         case LeaderAndIsrReply() | StopReplicaReply() if version == 0:
             # V3's response has only codes by partition, so an error of the whole command is repeated for each of them.
@@ -259,7 +259,7 @@ def answer_frame(command: Command, version: int, answer: Answer) -> AnswerFrame:
 
 
 def answer_of(command: Command, frame: AnswerFrame) -> Answer:
-    """Decode the response to a command."""
+    """Decode a broker's response to a command of the controller."""
     kind = LeaderAndIsrReply if isinstance(command, LeaderAndIsr) else StopReplicaReply
     match frame:
         case frames.V3Response():

@@ -1,4 +1,4 @@
-"""Encodes and decodes the bodies of requests and responses as msgspec Structs, in any version of Kafka's schemas.
+"""Encodes and decodes bodies of Kafka requests and responses as msgspec Structs, in any version of Kafka's schemas.
 
 kio's generated classes are the schemas: the fields of each API and version, with types and defaults. This module decodes and
 encodes instead of kio, because kio's reader trusts the length of an array (a claim of 2^31 elements ends the process) and rejects
@@ -79,27 +79,27 @@ _Write = Callable[[list[bytes], object], None]
 
 
 def read_request(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
-    """Decode the body of a request at `at`. WireError if it is malformed; bytes behind it are ignored, as in Kafka."""
+    """Decode the body of a request at position `at`. WireError if malformed; bytes behind it are ignored, as in Kafka."""
     return read_body(_request_schema(api_key, version), into, data, at)
 
 
 def read_response(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
-    """Decode the body of a response at `at`; WireError if it is malformed."""
+    """Decode the body of a response at position `at`; WireError if it is malformed."""
     return read_body(_response_schema(api_key, version), into, data, at)
 
 
 def write_request(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
-    """Encode the body of a request, in pieces to be joined."""
+    """Encode the body of a request as pieces of bytes to be joined."""
     return write_body(_request_schema(api_key, version), entity)
 
 
 def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[bytes]:
-    """Encode the body of a response, in pieces to be joined."""
+    """Encode the body of a response as pieces of bytes to be joined."""
     return write_body(_response_schema(api_key, version), entity)
 
 
 def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
-    """Decode a body of this schema at `at`; WireError if it is malformed."""
+    """Decode a request's or response's body of this schema at position `at`; WireError if it is malformed."""
     try:
         found = _struct_reader(schema, into)(_Cursor(data, at))
     except struct.error:
@@ -111,7 +111,7 @@ def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
 
 
 def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
-    """Encode a body of this schema, in pieces to be joined."""
+    """Encode a request's or response's body of this schema as pieces of bytes to be joined."""
     pieces: list[bytes] = []
     _struct_writer(schema, type(entity))(pieces, entity)
     return pieces
@@ -135,7 +135,7 @@ def _name(field: Field[object]) -> str:
 
 
 def _bare(kind: object) -> object:
-    """X for "X | None"."""
+    """Strip None from a type: X for "X | None"."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return next(part for part in typing.get_args(kind) if part is not types.NoneType)
     return kind
@@ -146,7 +146,7 @@ def _is_nullable(kind: object) -> bool:
 
 
 def _element(kind: object) -> object:
-    """X for "tuple[X, ...] | None"; X for X."""
+    """The element type of a tuple: X for "tuple[X, ...] | None"; X for X."""
     bare = _bare(kind)
     return _bare(typing.get_args(bare)[0]) if typing.get_origin(bare) is tuple else bare
 
@@ -160,7 +160,7 @@ def _is_array(field: Field[object]) -> bool:
 
 @cache
 def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
-    """A reader for one entity; if `into` is None it skips the entity."""
+    # A reader for one entity; if `into` is None it skips the entity.
     known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
     plain: list[tuple[str | None, _Read]] = []
@@ -286,7 +286,7 @@ def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> _Write:
 
 
 def _default(field: Field[object]) -> object:
-    """The value to encode for a field that the Struct lacks."""
+    """The value to encode for a schema field that the Struct lacks."""
     kind = field.metadata.get("kafka_type")
     if kind in _TIMES:
         seconds = getattr(field.default, "total_seconds", None)  # of a timedelta

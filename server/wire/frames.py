@@ -21,14 +21,14 @@ Bool = Annotated[bool, "bool"]
 
 
 class TopicPartitionFrame(Struct, frozen=True):
-    """A partition: topic name and index."""
+    """A partition in our own layouts: topic name and index."""
 
     topic: Text
     partition: Int32
 
 
 class PartitionError(Struct, frozen=True):
-    """The error code of one partition; 0 for none."""
+    """The error code of one partition in a response to the controller; 0 for none."""
 
     topic: Text
     partition: Int32
@@ -36,14 +36,14 @@ class PartitionError(Struct, frozen=True):
 
 
 class ControlResponse(Struct, frozen=True, kw_only=True):
-    """An error code for the whole command, and one for each partition."""
+    """A broker's response to a controller's command: one error code for the whole, one for each partition."""
 
     error_code: Int16
     partitions: tuple[PartitionError, ...] = ()
 
 
 class V3Response(Struct, frozen=True, kw_only=True):
-    """LeaderAndISRResponse and StopReplicaResponse of V3: error codes by partition only."""
+    """LeaderAndISRResponse and StopReplicaResponse in V3's layout: error codes by partition only."""
 
     version_id: Int16
     response_map: tuple[PartitionError, ...]
@@ -53,7 +53,7 @@ class V3Response(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAndIsrOfV3(Struct, frozen=True):
-    """LeaderAndISR of V3, preceded by its key in the map (topic and partition)."""
+    """One partition of V3's LeaderAndISRRequest: topic and partition as the key, then its LeaderAndISR."""
 
     topic: Text
     partition: Int32
@@ -64,7 +64,7 @@ class LeaderAndIsrOfV3(Struct, frozen=True):
 
 
 class LeaderAndIsrV3(Struct, frozen=True, kw_only=True):
-    """LeaderAndISRRequest of V3."""
+    """LeaderAndISRRequest in V3's layout."""
 
     client_id: Int32  # the broker id of the controller
     ack_timeout_ms: Int32
@@ -73,7 +73,7 @@ class LeaderAndIsrV3(Struct, frozen=True, kw_only=True):
 
 
 class StateKip112(Struct, frozen=True, kw_only=True):
-    """LeaderAndIsrRequestPartitionState of KIP-112."""
+    """LeaderAndIsrRequestPartitionState in KIP-112's layout."""
 
     topic: Text
     partition: Int32
@@ -87,7 +87,7 @@ class StateKip112(Struct, frozen=True, kw_only=True):
 
 
 class LiveLeader(Struct, frozen=True, kw_only=True):
-    """The address of a leader; never sent, because nodes know addresses from their settings."""
+    """The address of a leader in LeaderAndIsrRequest; never sent, because nodes know addresses from their settings."""
 
     id: Int32
     host: Text
@@ -95,7 +95,7 @@ class LiveLeader(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAndIsrKip112(Struct, frozen=True, kw_only=True):
-    """LeaderAndIsrRequest of KIP-112."""
+    """LeaderAndIsrRequest in KIP-112's layout."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -104,14 +104,14 @@ class LeaderAndIsrKip112(Struct, frozen=True, kw_only=True):
 
 
 class MemberFrame(Struct, frozen=True):
-    """A replica and the incarnation of its broker."""
+    """A replica and the incarnation of its broker, in our own layouts."""
 
     broker: Int32
     incarnation: Int64
 
 
 class StateAll(Struct, frozen=True, kw_only=True):
-    """All fields of a partition's state."""
+    """A partition's state in our own layout, which has the fields of all documents."""
 
     topic: Text
     partition: Int32
@@ -128,7 +128,7 @@ class StateAll(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAndIsrAll(Struct, frozen=True, kw_only=True):
-    """LeaderAndIsr with all fields."""
+    """LeaderAndIsr in our own layout, which has the fields of all documents."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -142,7 +142,7 @@ class LeaderAndIsrAll(Struct, frozen=True, kw_only=True):
 
 
 class StopReplicaV3(Struct, frozen=True, kw_only=True):
-    """StopReplicaRequest of V3."""
+    """StopReplicaRequest in V3's layout."""
 
     client_id: Int32
     ack_timeout_ms: Int32
@@ -150,7 +150,7 @@ class StopReplicaV3(Struct, frozen=True, kw_only=True):
 
 
 class StopPartitionAll(Struct, frozen=True, kw_only=True):
-    """One replica to be stopped; `delete` removes its log; `moved`: the partition continues on other brokers."""
+    """One replica to stop; `delete` removes its log; `moved`: the partition continues on other brokers."""
 
     topic: Text
     partition: Int32
@@ -161,7 +161,7 @@ class StopPartitionAll(Struct, frozen=True, kw_only=True):
 
 
 class StopReplicaAll(Struct, frozen=True, kw_only=True):
-    """StopReplica with all fields."""
+    """StopReplica in our own layout, which has the fields of all documents."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -173,7 +173,7 @@ class StopReplicaAll(Struct, frozen=True, kw_only=True):
 
 
 class MetadataStateKip112(Struct, frozen=True, kw_only=True):
-    """UpdateMetadataRequestPartitionState of KIP-112."""
+    """UpdateMetadataRequestPartitionState in KIP-112's layout."""
 
     topic: Text
     partition: Int32
@@ -187,7 +187,7 @@ class MetadataStateKip112(Struct, frozen=True, kw_only=True):
 
 
 class EndPoint(Struct, frozen=True, kw_only=True):
-    """The address of a broker; never sent."""
+    """The address of a broker in UpdateMetadataRequest; never sent, because nodes know addresses from their settings."""
 
     port: Int32
     host: Text
@@ -196,7 +196,7 @@ class EndPoint(Struct, frozen=True, kw_only=True):
 
 
 class LiveBrokerFrame(Struct, frozen=True, kw_only=True):
-    """UpdateMetadataRequestBroker."""
+    """One live broker in UpdateMetadataRequest (KIP-112's UpdateMetadataRequestBroker)."""
 
     id: Int32
     end_points: tuple[EndPoint, ...] = ()
@@ -204,7 +204,7 @@ class LiveBrokerFrame(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataKip112(Struct, frozen=True, kw_only=True):
-    """UpdateMetadataRequest of KIP-112."""
+    """UpdateMetadataRequest in KIP-112's layout."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -213,7 +213,7 @@ class UpdateMetadataKip112(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataAll(Struct, frozen=True, kw_only=True):
-    """UpdateMetadata with all fields."""
+    """UpdateMetadata in our own layout, which has the fields of all documents."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -225,7 +225,7 @@ class UpdateMetadataAll(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
-    """The error code of an UpdateMetadata; 0 if accepted."""
+    """A broker's response to UpdateMetadata: the error code, 0 if accepted."""
 
     error_code: Int16
 
@@ -234,7 +234,7 @@ class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatKip343(Struct, frozen=True, kw_only=True):
-    """MetadataHeartbeatRequest of KIP-343."""
+    """MetadataHeartbeatRequest in KIP-343's layout."""
 
     broker_id: Int32
     incarnation_id: Int64
@@ -242,7 +242,7 @@ class HeartbeatKip343(Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatResponseKip343(Struct, frozen=True, kw_only=True):
-    """MetadataHeartbeatResponse of KIP-343."""
+    """MetadataHeartbeatResponse in KIP-343's layout."""
 
     error_code: Int16
     error_string: NullableText
@@ -253,7 +253,7 @@ class HeartbeatResponseKip343(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangePartitionKip343(Struct, frozen=True, kw_only=True):
-    """partition of KIP-343's IsrChangeRequest."""
+    """One partition of an IsrChangeRequest in KIP-343's layout."""
 
     leader_epoch: Int32
     partition_index: Int32
@@ -261,14 +261,14 @@ class IsrChangePartitionKip343(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangeTopicKip343(Struct, frozen=True, kw_only=True):
-    """topic of KIP-343's IsrChangeRequest."""
+    """One topic of an IsrChangeRequest in KIP-343's layout."""
 
     topic_name: Text
     partitions: tuple[IsrChangePartitionKip343, ...]
 
 
 class IsrChangeKip343(Struct, frozen=True, kw_only=True):
-    """IsrChangeRequest of KIP-343."""
+    """IsrChangeRequest in KIP-343's layout."""
 
     broker_id: Int32
     incarnation_id: Int64
@@ -276,14 +276,14 @@ class IsrChangeKip343(Struct, frozen=True, kw_only=True):
 
 
 class IsrResultKip343(Struct, frozen=True, kw_only=True):
-    """result of KIP-343's IsrChangeResponse."""
+    """One result of an IsrChangeResponse in KIP-343's layout."""
 
     error_code: Int16
     error_message: NullableText
 
 
 class IsrChangeResponseKip343(Struct, frozen=True, kw_only=True):
-    """IsrChangeResponse of KIP-343."""
+    """IsrChangeResponse in KIP-343's layout."""
 
     top_level_error_code: Int16
     top_level_error_message: NullableText
@@ -291,7 +291,7 @@ class IsrChangeResponseKip343(Struct, frozen=True, kw_only=True):
 
 
 class IsrProposalAll(Struct, frozen=True, kw_only=True):
-    """One partition of an IsrChange, with all fields."""
+    """One partition of an IsrChange in our own layout, which has the fields of all documents."""
 
     topic: Text
     partition: Int32
@@ -302,7 +302,7 @@ class IsrProposalAll(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangeAll(Struct, frozen=True, kw_only=True):
-    """IsrChange with all fields."""
+    """IsrChange in our own layout, which has the fields of all documents."""
 
     broker_id: Int32
     incarnation_id: Int64
@@ -310,7 +310,7 @@ class IsrChangeAll(Struct, frozen=True, kw_only=True):
 
 
 class IsrResultAll(Struct, frozen=True, kw_only=True):
-    """The result of one partition of an IsrChange; `state` has no or one element."""
+    """The result of one partition of an IsrChange in our own layout; `state` has no or one element."""
 
     error_code: Int16
     error_message: NullableText
@@ -318,7 +318,7 @@ class IsrResultAll(Struct, frozen=True, kw_only=True):
 
 
 class IsrChangeResponseAll(Struct, frozen=True, kw_only=True):
-    """The response to an IsrChange, with all fields."""
+    """The response to an IsrChange in our own layout, which has the fields of all documents."""
 
     top_level_error_code: Int16
     top_level_error_message: NullableText
@@ -329,7 +329,7 @@ class IsrChangeResponseAll(Struct, frozen=True, kw_only=True):
 
 
 class LogInfoAll(Struct, frozen=True, kw_only=True):
-    """LogInfo, which asks a broker for the ends of its logs."""
+    """LogInfo in our own layout: the controller asks a broker for the ends of its logs."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -338,7 +338,7 @@ class LogInfoAll(Struct, frozen=True, kw_only=True):
 
 
 class LogEndAll(Struct, frozen=True, kw_only=True):
-    """The end of one log: epoch of its last batch and log end offset."""
+    """The end of one log in a response to LogInfo: epoch of its last batch and log end offset."""
 
     topic: Text
     partition: Int32
@@ -361,7 +361,7 @@ class LogInfoResponseAll(Struct, frozen=True, kw_only=True):
 
 @cache
 def schema(frame: type[Struct], *, flexible: bool) -> type:
-    """A dataclass like those that kio generates, with the fields of a frame."""
+    """Make a schema of one of our own layouts, as a dataclass like those that kio generates for Kafka's schemas."""
     fields = []
     for name, annotation in get_type_hints(frame, include_extras=True).items():
         element = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation

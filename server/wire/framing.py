@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol and the headers in them (Kafka protocol guide, KIP-482, KIP-511); sans-IO.
+"""Frames of Kafka's protocol and the headers in them, without sockets (Kafka protocol guide, KIP-482, KIP-511).
 
 A frame is a length of 4 bytes and that many bytes. A request begins with API key, API version, correlation id and client id; a
 response begins with the correlation id. From the first flexible version of an API on, both headers end with tagged fields. This
@@ -65,7 +65,7 @@ class FrameBuffer:
 
 
 def encode_frame(*parts: bytes) -> bytes:
-    """The length and the parts, as one frame."""
+    """Join the parts to one frame, with its length before it."""
     return b"".join((sum(map(len, parts)).to_bytes(_LENGTH_BYTES, "big"), *parts))
 
 
@@ -90,7 +90,7 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def read_request_header(frame: bytes) -> tuple[RequestHeader, int]:
-    """The header of a request and the position of its body. The caller must refuse unknown APIs and versions."""
+    """Read the header of a request, and the position of its body. The caller must refuse unknown APIs and versions."""
     if len(frame) < _REQUEST_PREFIX_BYTES + 2:
         raise WireError(f"request must have at least {_REQUEST_PREFIX_BYTES + 2} bytes, not {len(frame)}")
     api_key = int.from_bytes(frame[:2], "big", signed=True)
@@ -123,7 +123,7 @@ def read_correlation(frame: bytes) -> int:
 
 
 def response_body_at(frame: bytes, api_key: int, api_version: int) -> int:
-    """The position of the body of a response."""
+    """The position at which the body of a response begins."""
     if is_flexible(api_key, api_version) and api_key != API_VERSIONS:
         return skip_tagged_fields(frame, 4)
     return 4
@@ -133,7 +133,7 @@ def response_body_at(frame: bytes, api_key: int, api_version: int) -> int:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits (KIP-482), and the position behind it."""
+    """Read an unsigned varint of at most 32 bits (KIP-482); also returns the position behind it."""
     value = 0
     for index in range(_VARINT_BYTES_MAX):
         if at + index >= len(data):

@@ -1,4 +1,4 @@
-"""Requests of brokers to the controller in our own frames: MetadataHeartbeat and IsrChange (KIP-343).
+"""Encodes brokers' requests to the controller in layouts of our own: MetadataHeartbeat and IsrChange (KIP-343).
 
 KIP-343's layout of MetadataHeartbeat has all fields. Its layout of IsrChange, version 0, lacks the ZK version of the state that
 the change is based on, topic ids and incarnations, and its response has no state; version 1 has them.
@@ -51,7 +51,7 @@ LAYOUTS: dict[type[Proposal], tuple[tuple[type[Struct], type[Struct]], ...]] = {
 
 
 def frame_of(proposal: Proposal, version: int) -> ProposalFrame:
-    """Encode a request in the layout of this version."""
+    """Encode a broker's request to the controller in the layout of this version."""
     match proposal:
         case MetadataHeartbeat():
             return frames.HeartbeatKip343(
@@ -91,7 +91,7 @@ def _change_frame(change: IsrProposal) -> frames.IsrProposalAll:
 
 
 def proposal_of(correlation: int, frame: ProposalFrame) -> Proposal:
-    """Decode a request; what its layout lacks gets the value for "unknown"."""
+    """Decode a broker's request to the controller; fields that its layout lacks get the value for "unknown"."""
     match frame:
         case frames.HeartbeatKip343():
             state = _broker_state(frame.target_state)
@@ -126,7 +126,7 @@ def proposal_of(correlation: int, frame: ProposalFrame) -> Proposal:
 
 
 def decision_frame(version: int, decision: Decision) -> DecisionFrame:
-    """Encode the response to a request of this version."""
+    """Encode the controller's response to a broker's request of this version."""
     match decision:
         case MetadataHeartbeatReply():
             return frames.HeartbeatResponseKip343(
@@ -156,7 +156,7 @@ def decision_frame(version: int, decision: Decision) -> DecisionFrame:
 
 
 def decision_of(correlation: int, frame: DecisionFrame) -> Decision:
-    """Decode a response."""
+    """Decode the controller's response to a broker's request."""
     match frame:
         case frames.HeartbeatResponseKip343():
             error = error_of(frame.error_code)

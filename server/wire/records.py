@@ -40,7 +40,7 @@ class RecordsError(WireError):
 
 
 class BatchHeader(Struct, frozen=True, array_like=True):
-    """The first HEADER_BYTES bytes of a batch, in their order; times are milliseconds since 1970."""
+    """The header of a record batch (Kafka's format v2); times are milliseconds since 1970."""
 
     base_offset: int
     length: int
@@ -58,14 +58,14 @@ class BatchHeader(Struct, frozen=True, array_like=True):
 
 
 def read_header(data: bytes, at: int = 0) -> BatchHeader:
-    """Decode the header at `at` without checking it; RecordsError if bytes are missing."""
+    """Decode the header of a record batch without checking it; RecordsError if bytes are missing."""
     if len(data) - at < HEADER_BYTES:
         raise RecordsError(ErrorCode.CORRUPT_MESSAGE, f"{len(data) - at} bytes; a record batch has at least {HEADER_BYTES}")
     return BatchHeader(*_HEADER.unpack_from(data, at))
 
 
 def check(data: bytes, at: int = 0) -> tuple[BatchHeader, int]:
-    """The header of the batch at `at` and the position behind the batch.
+    """Check the record batch at position `at`; returns its header and the position behind it.
 
     RecordsError if it is cut short, not v2, or its CRC is wrong.
     """
@@ -100,7 +100,7 @@ def check_produced(records: bytes) -> BatchHeader:
 
 
 def split(data: bytes) -> list[bytes]:
-    """Split consecutive batches, as in a fetch response, and check each; an incomplete last one is a RecordsError."""
+    """Split consecutive record batches, as in a fetch response, and check each; RecordsError if the last one is incomplete."""
     batches = []
     at = 0
     while at < len(data):
@@ -111,12 +111,12 @@ def split(data: bytes) -> list[bytes]:
 
 
 def batch_of(data: bytes) -> Batch:
-    """The bytes of a batch as a `Batch`: base offset, epoch, producer id, epoch and sequence come from its header."""
+    """Turn the bytes of a record batch into a `Batch`, with offset, epoch and producer fields from its header."""
     return batch_with(read_header(data), data)
 
 
 def batch_with(header: BatchHeader, data: bytes) -> Batch:
-    """As `batch_of`, with a header that is already decoded."""
+    """Turn the bytes of a record batch into a `Batch`; `header` is already decoded."""
     return Batch(
         base_offset=Offset(header.base_offset),
         leader_epoch=LeaderEpoch(header.leader_epoch),
@@ -128,22 +128,22 @@ def batch_with(header: BatchHeader, data: bytes) -> Batch:
 
 
 def patched(batch: Batch) -> bytes:
-    """The bytes of a sealed batch with its base offset and leader epoch in the header. TypeError if the values are not sealed."""
+    """The bytes of a record batch with the broker's base offset and leader epoch in the header. TypeError for text values."""
     values = batch.values
     if not isinstance(values, bytes):
-        raise TypeError("a batch must be sealed to be written as bytes")
+        raise TypeError("a batch of text values cannot be written as bytes")
     return b"".join(pieces(batch))
 
 
 def pieces(batch: Batch) -> tuple[bytes, bytes]:
-    """As `patched`, in two pieces without a copy: the patched start, and the rest as the producer sent it."""
+    """A record batch with the broker's base offset and epoch in two pieces: the changed start, and the rest without a copy."""
     values = batch.values
     assert isinstance(values, bytes)
     return prefix(batch), values[_PREFIX.size :]
 
 
 def prefix(batch: Batch) -> bytes:
-    """The bytes before the magic: base offset, length and leader epoch, which the broker sets."""
+    """The first bytes of a record batch, which the broker sets: base offset, length and leader epoch."""
     values = batch.values
     assert isinstance(values, bytes)
     return _PREFIX.pack(batch.base_offset, int.from_bytes(values[8:LENGTH_FROM], "big", signed=True), batch.leader_epoch)
@@ -157,7 +157,7 @@ def sealed(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """Values as one uncompressed batch without keys at offset 0, for tests and tools. At least one value."""
+    """Encode values as the bytes of one record batch at offset 0, without keys or compression, for tests and tools."""
     assert values
     body = b"".join(_record(index, value.encode()) for index, value in enumerate(values))
     times = (timestamp_ms, timestamp_ms)
@@ -171,13 +171,12 @@ def sealed(
 
 
 def _record(index: int, value: bytes) -> bytes:
-    """One record: attributes, timestamp delta, offset delta, null key, value, no headers."""
+    """Encode one record: attributes, timestamp delta, offset delta, null key, value, no headers."""
     body = b"\0" + _zigzag(0) + _zigzag(index) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
     return _zigzag(len(body)) + body
 
 
 def _zigzag(number: int) -> bytes:
-    """A signed number as a zigzag varint."""
     rest = number * 2 if number >= 0 else -number * 2 - 1
     groups = bytearray()
     while rest >= 0x80:

@@ -1,4 +1,4 @@
-"""Fetch and OffsetForLeaderEpoch between nodes: one partition per request, in Kafka's layouts (KIP-101, 320, 516, 595, 903).
+"""Fetch and OffsetForLeaderEpoch between brokers: one partition per request, in Kafka's layouts (KIP-101, 320, 516, 595, 903).
 
 A topic id is the czxid of the topic's znode, in the low 64 bits of Kafka's UUID. Variants without topic ids send Fetch 12,
 which has topic names. Fields that Kafka's layouts lack are tagged fields of ours, which a Kafka broker would skip: the limit on
@@ -59,7 +59,7 @@ OWN_TAGS = (
 
 
 def _extended(schema: type, *fields: tuple[int, str, str]) -> type:
-    """A schema of kio with additional tagged fields."""
+    """Add our own tagged fields to one of Kafka's request schemas (as kio generates them)."""
     more = [(name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields]
     return dataclasses.make_dataclass(schema.__name__, more, bases=(schema,), kw_only=True, frozen=True)
 
@@ -173,12 +173,12 @@ class _EpochResponse(Struct, frozen=True):
 
 
 def version_of(fetch: Fetch) -> int:
-    """The version of a Fetch: by topic id if it has one, else by name."""
+    """The API version of a Fetch between brokers: one that names the topic by id if it has one, else by name."""
     return BY_NAME if fetch.topic_id == NO_TOPIC_ID else BY_ID
 
 
 def write_fetch(fetch: Fetch, version: int) -> list[bytes]:
-    """Encode the body of a Fetch."""
+    """Encode the body of a follower's Fetch."""
     limit = _NO_LIMIT if fetch.max_bytes is None else fetch.max_bytes
     partition = _FetchPartition(
         partition=index_of(fetch.tp),
@@ -202,7 +202,7 @@ def write_fetch(fetch: Fetch, version: int) -> list[bytes]:
 
 
 def read_fetch(correlation: int, version: int, data: bytes, at: int, names: Names) -> Fetch:
-    """Decode the body of a Fetch at `at`; `names` maps topic ids to names."""
+    """Decode the body of a follower's Fetch at position `at`; `names` maps topic ids to names."""
     request = read_body(_FETCH[version], _FetchRequest, data, at)
     topic = only(request.topics)
     partition = only(topic.partitions)
@@ -226,7 +226,7 @@ def read_fetch(correlation: int, version: int, data: bytes, at: int, names: Name
 
 
 def write_fetch_reply(fetch: Fetch, version: int, reply: FetchReply) -> list[bytes]:
-    """Encode the body of a Fetch response; batches must be sealed."""
+    """Encode the body of a response to a follower's Fetch; batches must be bytes, not text."""
     diverging = reply.diverging
     partition = _PartitionData(
         partition_index=index_of(fetch.tp),
@@ -247,7 +247,7 @@ def _all_pieces(batches: tuple[Batch, ...]) -> Iterator[bytes]:
 
 
 def read_fetch_reply(fetch: Fetch, version: int, data: bytes, at: int) -> FetchReply:
-    """Decode the body of a Fetch response at `at`, checking the CRC of every batch."""
+    """Decode the body of a response to a follower's Fetch, checking the CRC of every batch."""
     response = read_body(_FETCH_RESPONSE[version], _FetchResponse, data, at)
     if response.error_code:
         return FetchReply(fetch.correlation, fetch.tp, error_of(response.error_code), LeaderEpoch(_NO_EPOCH), Offset(0))
@@ -285,7 +285,7 @@ def write_epoch_end(request: EpochEnd) -> list[bytes]:
 
 
 def read_epoch_end(correlation: int, data: bytes, at: int) -> EpochEnd:
-    """Decode the body of an OffsetForLeaderEpoch at `at`."""
+    """Decode the body of an OffsetForLeaderEpoch at position `at`."""
     request = read_body(_EPOCH_END, _EpochRequest, data, at)
     topic = only(request.topics)
     partition = only(topic.partitions)
@@ -312,7 +312,7 @@ def write_epoch_end_reply(request: EpochEnd, reply: EpochEndReply) -> list[bytes
 
 
 def read_epoch_end_reply(request: EpochEnd, data: bytes, at: int) -> EpochEndReply:
-    """Decode the body of an OffsetForLeaderEpoch response at `at`."""
+    """Decode the body of an OffsetForLeaderEpoch response at position `at`."""
     response = read_body(epoch_v4_response.OffsetForLeaderEpochResponse, _EpochResponse, data, at)
     topic = only(response.topics)
     ended = only(topic.partitions)

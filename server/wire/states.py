@@ -1,4 +1,4 @@
-"""Converts partition states and lists of partitions to and from frames: V3's layout, KIP-112's, and ours with all fields."""
+"""Converts partition states and lists of partitions to and from the layouts of V3, of KIP-112, and our own."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ _NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 
 
 def state_frame(state: PartitionState) -> frames.StateAll:
-    """Encode a partition's state in the layout that has all fields."""
+    """Encode a partition's state in our own layout, which has all fields."""
     return frames.StateAll(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -42,7 +42,7 @@ def state_frame(state: PartitionState) -> frames.StateAll:
 
 
 def state_of(frame: frames.StateAll) -> PartitionState:
-    """Decode a partition's state from the layout that has all fields."""
+    """Decode a partition's state from our own layout, which has all fields."""
     return PartitionState(
         tp=tp_of(frame.topic, frame.partition),
         leader=_leader_of(frame.leader),
@@ -59,17 +59,17 @@ def state_of(frame: frames.StateAll) -> PartitionState:
 
 
 def members(isr: tuple[IsrMember, ...]) -> tuple[frames.MemberFrame, ...]:
-    """Encode replicas with the incarnations of their brokers."""
+    """Encode the members of an ISR with the incarnations of their brokers."""
     return tuple(frames.MemberFrame(member.broker, member.incarnation) for member in isr)
 
 
 def members_of(isr: tuple[frames.MemberFrame, ...]) -> tuple[IsrMember, ...]:
-    """Decode replicas with incarnations."""
+    """Decode the members of an ISR with the incarnations of their brokers."""
     return tuple(IsrMember(BrokerId(member.broker), Incarnation(member.incarnation)) for member in isr)
 
 
 def unregistered(isr: Iterable[int]) -> tuple[IsrMember, ...]:
-    """Decode the replicas of a layout that has no incarnations."""
+    """Decode replicas from a layout without incarnations: each gets the value for "unknown"."""
     return tuple(IsrMember(BrokerId(broker), NO_INCARNATION) for broker in isr)
 
 
@@ -89,7 +89,7 @@ def _ids(isr: tuple[IsrMember, ...]) -> tuple[int, ...]:
 
 
 def v3_frame(state: PartitionState) -> frames.LeaderAndIsrOfV3:
-    """The fields of a state that V3's LeaderAndISR has (R-012)."""
+    """Encode the fields of a partition's state that V3's LeaderAndISR has (R-012)."""
     return frames.LeaderAndIsrOfV3(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -118,7 +118,7 @@ def v3_state_of(frame: frames.LeaderAndIsrOfV3) -> PartitionState:
 
 
 def kip112_frame(state: PartitionState, *, new: bool) -> frames.StateKip112:
-    """The fields of a state that KIP-112's LeaderAndIsrRequest has (R-310)."""
+    """Encode the fields of a partition's state that KIP-112's LeaderAndIsrRequest has (R-310)."""
     return frames.StateKip112(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -133,7 +133,7 @@ def kip112_frame(state: PartitionState, *, new: bool) -> frames.StateKip112:
 
 
 def kip112_metadata_frame(state: PartitionState) -> frames.MetadataStateKip112:
-    """The fields of a state that KIP-112's UpdateMetadataRequest has (R-311)."""
+    """Encode the fields of a partition's state that KIP-112's UpdateMetadataRequest has (R-311)."""
     return frames.MetadataStateKip112(
         topic=topic_of(state.tp),
         partition=index_of(state.tp),
@@ -148,7 +148,7 @@ def kip112_metadata_frame(state: PartitionState) -> frames.MetadataStateKip112:
 
 
 def kip112_state_of(frame: frames.StateKip112 | frames.MetadataStateKip112, *, offline: tuple[int, ...] = ()) -> PartitionState:
-    """Decode a state of KIP-112's requests."""
+    """Decode a partition's state from KIP-112's layout of LeaderAndIsrRequest."""
     return PartitionState(
         tp=tp_of(frame.topic, frame.partition),
         leader=_leader_of(frame.leader),
@@ -163,7 +163,7 @@ def kip112_state_of(frame: frames.StateKip112 | frames.MetadataStateKip112, *, o
 
 
 def kip112_metadata_of(frame: frames.MetadataStateKip112) -> PartitionState:
-    """Decode a state of KIP-112's UpdateMetadataRequest."""
+    """Decode a partition's state from KIP-112's layout of UpdateMetadataRequest."""
     return kip112_state_of(frame, offline=frame.offline_replicas)
 
 
@@ -181,10 +181,10 @@ def tps_of(partitions: tuple[frames.TopicPartitionFrame, ...]) -> tuple[TopicPar
 
 
 def error_frames(errors: tuple[tuple[TopicPartition, ErrorCode], ...]) -> tuple[frames.PartitionError, ...]:
-    """Encode error codes by partition."""
+    """Encode a broker's error codes, one for each partition."""
     return tuple(frames.PartitionError(topic_of(tp), index_of(tp), error) for tp, error in errors)
 
 
 def errors_of(errors: tuple[frames.PartitionError, ...]) -> tuple[tuple[TopicPartition, ErrorCode], ...]:
-    """Decode error codes by partition. WireError for an unknown code."""
+    """Decode a broker's error codes, one for each partition. WireError for an unknown code."""
     return tuple((tp_of(one.topic, one.partition), error_of(one.error_code)) for one in errors)

@@ -1,4 +1,4 @@
-"""The APIs between nodes, their keys and versions.
+"""The APIs between brokers: their keys and versions.
 
 Fetch and OffsetForLeaderEpoch use Kafka's own APIs. The others have keys from FIRST_OWN_KEY on and one version for each layout:
 the first versions follow a document to the letter, the last one has every field of the message. Nodes send the last version and
@@ -13,7 +13,7 @@ NEVER_FLEXIBLE = 1 << 15
 
 
 class Api(IntEnum):
-    """APIs between nodes, by their keys."""
+    """The APIs between brokers, by their keys."""
 
     FETCH = 1  # 15: topic by id; 12: topic by name
     OFFSET_FOR_LEADER_EPOCH = 23

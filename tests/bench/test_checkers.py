@@ -25,7 +25,7 @@ def test_benchmark_history_of_every_checker_is_valid(subject: object, tmp_path: 
     assert one.prepare(2000, tmp_path)()
 
 
-def test_benchmark_history_is_a_function_of_the_seed() -> None:
+def test_same_seed_gives_the_same_benchmark_history() -> None:
     assert log_tables(500)[0] == log_tables(500)[0]
     assert log_tables(500)[0] != log_tables(500, seed=2)[0]
     assert transactions(50) == transactions(50)
@@ -72,7 +72,7 @@ def test_checkers_find_the_planted_benchmark_anomaly() -> None:
     assert judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0)).notes
 
 
-def test_benchmark_plot_is_xml_with_a_point_for_each_result() -> None:
+def test_benchmark_plot_is_svg_with_a_dot_for_each_result() -> None:
     text = plot([Series(name="a <b>", points=((10, 0.1), (1000, 2.0))), Series(name="c", points=((100, 1.0),))])
 
     root = ElementTree.fromstring(text)

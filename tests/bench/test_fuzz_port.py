@@ -11,7 +11,7 @@ from highwater.backends.real.zookeeper.local import missing
 REQUESTS = Path(__file__).parents[1] / "server" / "wire" / "stock_requests.txt"
 
 
-def test_fuzzed_bytes_are_a_function_of_the_seed() -> None:
+def test_fuzzer_sends_the_same_bytes_for_the_same_seed() -> None:
     frame = load_requests(REQUESTS)[5]
     of = {seed: [mutated(frame, draw) for draw in [random.Random(seed)] for _ in range(20)] for seed in (1, 1, 2)}
 

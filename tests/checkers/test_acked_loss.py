@@ -30,7 +30,7 @@ def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
     return story
 
 
-def test_excused_loss_cuts_the_partition_and_frees_its_offsets() -> None:
+def test_offsets_of_an_excused_loss_may_hold_new_records() -> None:
     """CUT-1: before and after the cut are two generations that no checker compares."""
     verdict = judge(corpus.history("ok/acked-loss-excused-then-rewritten"))
 
@@ -39,7 +39,7 @@ def test_excused_loss_cuts_the_partition_and_frees_its_offsets() -> None:
     assert [(cut.offset, cut.leader_epoch) for cut in verdict.cuts] == [(0, 2)]
 
 
-def test_acknowledgement_alone_promises_a_record() -> None:
+def test_acks_all_acknowledgement_promises_a_record() -> None:
     """An acknowledgement under acks=all promises, even where no HW was noted."""
     story = begin()
     story.append("b1 b2 b3", 0, "x")
@@ -50,7 +50,7 @@ def test_acknowledgement_alone_promises_a_record() -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_weaker_acknowledgements_promise_nothing(acks: int) -> None:
+def test_acks_0_and_acks_1_promise_no_record(acks: int) -> None:
     story = begin()
     story.asks(1, "x", acks=acks)
     story.append("b1", 0, "x")
@@ -70,7 +70,7 @@ def test_record_returned_to_a_consumer_is_promised() -> None:
     assert kinds(judge(lead_empty(story).history())) == ["lost-write"]
 
 
-def test_produce_of_unknown_outcome_promises_nothing() -> None:
+def test_produce_of_unknown_outcome_promises_no_record() -> None:
     story = begin()
     story.asks(1, "x")
     story.append("b1", 0, "x")
@@ -79,7 +79,7 @@ def test_produce_of_unknown_outcome_promises_nothing() -> None:
     assert judge(lead_empty(story).history()).validity == Validity.VALID
 
 
-def test_leader_told_of_an_ended_epoch_may_lack_later_commits() -> None:
+def test_leader_of_an_ended_epoch_may_lack_later_records() -> None:
     """b2 was elected for epoch 2, which ended before it heard of it; x was committed in epoch 3."""
     story = begin()
     story.state("b2", 2, "b2 b3")
@@ -91,7 +91,7 @@ def test_leader_told_of_an_ended_epoch_may_lack_later_commits() -> None:
     assert "lost-write" not in kinds(judge(story.history()))
 
 
-def test_commit_by_a_deposed_leader_binds_the_next_leader() -> None:
+def test_record_committed_by_deposed_leader_must_survive() -> None:
     """The deposed leader commits x in epoch 1 after b2 began epoch 2 without it."""
     story = begin()
     story.append("b1", 0, "x")
@@ -101,7 +101,7 @@ def test_commit_by_a_deposed_leader_binds_the_next_leader() -> None:
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_wound_excuses_nothing_while_a_counted_copy_remains() -> None:
+def test_loss_is_not_excused_while_a_counted_copy_remains() -> None:
     """DUR-3: b3 still has x, so the election of b2 lost it, not the harness."""
     story = begin()
     committed(story)
@@ -110,7 +110,7 @@ def test_wound_excuses_nothing_while_a_counted_copy_remains() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story).history()))
 
 
-def test_destroyed_copy_counts_as_held_until_noticed() -> None:
+def test_destroyed_copy_counts_until_its_loss_is_noticed() -> None:
     """b1 is gone for good, but its session lasts: until it ends the copy of x counts."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
@@ -126,7 +126,7 @@ def test_destroyed_copy_counts_as_held_until_noticed() -> None:
 
 
 @pytest.mark.parametrize(("reported", "excused"), [(0, ["x"]), (1, []), (None, [])])
-def test_wound_is_noticed_when_the_broker_reports_the_dir(reported: int | None, excused: list[str]) -> None:
+def test_data_loss_is_noticed_when_broker_reports_failed_dir(reported: int | None, excused: list[str]) -> None:
     """docs/promise.md §1: with several directories the session goes on; another directory's failure says nothing of this one."""
     story = begin()
     committed(story)
@@ -140,7 +140,7 @@ def test_wound_is_noticed_when_the_broker_reports_the_dir(reported: int | None, 
     assert [loss.value for loss in judge(story.history()).excused] == excused
 
 
-def test_dir_failure_of_a_former_process_is_forgotten() -> None:
+def test_dir_failure_report_ends_with_its_broker_process() -> None:
     """docs/promise.md §1: the next process reads its directories anew."""
     story = begin()
     committed(story)
@@ -152,7 +152,7 @@ def test_dir_failure_of_a_former_process_is_forgotten() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story).history()))
 
 
-def test_loss_is_excused_by_the_wound_noticed_last() -> None:
+def test_loss_is_excused_by_the_last_noticed_destruction() -> None:
     """The same with both sessions ended before the election."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
@@ -166,7 +166,7 @@ def test_loss_is_excused_by_the_wound_noticed_last() -> None:
     assert [loss.offset for loss in verdict.excused] == [0]
 
 
-def test_replica_that_a_pending_change_removes_does_not_count() -> None:
+def test_replica_leaving_in_pending_isr_change_does_not_count() -> None:
     """b2 holds x but is on its way out: destroying x on b1, the last that counts, excuses its loss."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1 b2")
@@ -192,7 +192,7 @@ def test_below_min_insync_replicas_the_last_full_isr_counts_too() -> None:
     assert "lost-write" in kinds(judge(lead_empty(story, "b1").history()))
 
 
-def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
+def test_loss_on_fewer_than_min_insync_replicas_is_no_excuse() -> None:
     """DUR-4: with m = 2 a record with one copy should not have been promised."""
     story = begin()
     story.state("b1", 1, "b1")
@@ -209,7 +209,7 @@ def test_fewer_than_min_insync_replicas_wounded_excuse_nothing() -> None:
     assert "lost-write" not in kinds(judge(story.history()))
 
 
-def test_wounds_add_up_until_the_replica_rejoins_the_isr() -> None:
+def test_data_losses_add_up_until_the_replica_rejoins_isr() -> None:
     """DUR-4: b2 was wounded, rejoined and is whole when b1 is wounded: one at a time."""
     story = begin()
     power_out(story, "b2")
@@ -225,7 +225,7 @@ def test_wounds_add_up_until_the_replica_rejoins_the_isr() -> None:
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_copy_that_came_back_is_not_excused_again() -> None:
+def test_record_that_came_back_must_not_be_lost_again() -> None:
     """x seemed destroyed, then a leader had it after all and truncated it."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")
@@ -252,7 +252,7 @@ def test_flush_before_ack_excuses_only_a_swapped_directory() -> None:
     assert outcomes == [True, True, False]
 
 
-def test_operator_order_excuses_one_election_if_promised() -> None:
+def test_ordered_unclean_election_excuses_its_loss_if_promised() -> None:
     """DUR-7."""
     assert judge(corpus.history("ok/acked-loss-ordered-by-operator")).validity == Validity.VALID
 
@@ -262,7 +262,7 @@ def test_operator_order_excuses_one_election_if_promised() -> None:
     assert {"lost-write", "unclean-election"} <= set(kinds(judge(history)))
 
 
-def test_last_leader_must_hold_every_promise_at_the_end() -> None:
+def test_last_leader_must_hold_every_promised_record_at_end() -> None:
     """There is no later election, so only the end of the log shows it."""
     story = begin()
     at = committed(story)
@@ -273,7 +273,7 @@ def test_last_leader_must_hold_every_promise_at_the_end() -> None:
     assert [found.witness for found in lost] == [(at, gone)]
 
 
-def test_run_that_ends_before_the_next_election_has_no_loss() -> None:
+def test_loss_before_the_next_election_is_not_judged() -> None:
     story = begin()
     committed(story)
     story.wound("b1", 0, 11)
@@ -281,7 +281,7 @@ def test_run_that_ends_before_the_next_election_has_no_loss() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_log_entry_without_an_append_row_is_no_anomaly() -> None:
+def test_log_record_without_an_append_event_is_no_anomaly() -> None:
     """A crash fell between the append and its note; the recovered log is longer than its rows."""
     story = begin()
     story.append("b1 b2", 0, "x")
@@ -294,7 +294,7 @@ def test_log_entry_without_an_append_row_is_no_anomaly() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_record_brought_back_by_power_loss_is_a_new_generation() -> None:
+def test_record_restored_by_power_loss_may_replace_the_lost() -> None:
     """b1 had truncated z and written x; the power loss undid both, and as the next leader it commits z again."""
     story = begin()
     story.asks(1, "z")
@@ -370,14 +370,14 @@ def one_wound_is_enough(ledger: Ledger, row: EventRow) -> None:
 @pytest.mark.parametrize(
     ("name", "mutant", "caught_by"),
     [
-        ("see", one_wound_is_enough, test_fewer_than_min_insync_replicas_wounded_excuse_nothing),
-        ("is_last_copy", any_wound_on_the_node, test_wound_excuses_nothing_while_a_counted_copy_remains),
+        ("see", one_wound_is_enough, test_loss_on_fewer_than_min_insync_replicas_is_no_excuse),
+        ("is_last_copy", any_wound_on_the_node, test_loss_is_not_excused_while_a_counted_copy_remains),
         ("see", excuses_truncation, lambda: _story_is_judged_as_told("bad/acked-loss-wound-elsewhere")),
         ("_lead", lambda ledger, row: None, lambda: _story_is_judged_as_told("bad/acked-loss-truncated-to-hw")),
     ],
     ids=["one wound is enough", "any wound on the node", "excuses a truncation", "looks at no leader"],
 )
-def test_mutant_of_the_loss_ledger_is_caught(
+def test_planted_mistake_in_the_loss_checker_is_caught(
     monkeypatch: pytest.MonkeyPatch, name: str, mutant: Callable[..., object], caught_by: Callable[[], None]
 ) -> None:
     """A ledger that excuses too much would call a broken protocol VALID."""
@@ -393,7 +393,7 @@ def _story_is_judged_as_told(name: str) -> None:
     assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == corpus.RUNS[name].anomalies
 
 
-def test_mutant_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_checker_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-966: below min.insync.replicas the last full ISR still counts, so losing its copy is not excused."""
     test_below_min_insync_replicas_the_last_full_isr_counts_too()
     monkeypatch.setattr(IsrHistory, "counted_on", lambda standing: standing.isr)
@@ -402,30 +402,30 @@ def test_mutant_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.Monkey
         test_below_min_insync_replicas_the_last_full_isr_counts_too()
 
 
-def test_mutant_that_forgets_unnoticed_copies_excuses_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_checker_without_unnoticed_copies_is_too_lenient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without "unnoticed counts as held" b2's wound would excuse x while b1's copy is still trusted."""
-    test_destroyed_copy_counts_as_held_until_noticed()
+    test_destroyed_copy_counts_until_its_loss_is_noticed()
     monkeypatch.setattr(Ledger, "is_last_copy", forgets_the_unnoticed)
 
     with pytest.raises(AssertionError):
-        test_destroyed_copy_counts_as_held_until_noticed()
+        test_destroyed_copy_counts_until_its_loss_is_noticed()
 
 
-def test_mutant_that_excuses_loss_under_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excuse_of_loss_under_flush_before_ack_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "counts_as_wound", lambda promised, detail: isinstance(promised, TopicPromise))
 
     with pytest.raises(AssertionError):
         test_flush_before_ack_excuses_only_a_swapped_directory()
 
 
-def test_mutant_that_notices_wounds_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_checker_that_notices_losses_at_once_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sessions, "lasts", lambda sessions, node, incarnation: False)
 
     with pytest.raises(AssertionError):
-        test_destroyed_copy_counts_as_held_until_noticed()
+        test_destroyed_copy_counts_until_its_loss_is_noticed()
 
 
-def test_truncation_by_a_leader_is_a_loss_despite_a_later_wound() -> None:
+def test_truncation_is_a_loss_despite_a_later_power_loss() -> None:
     """DUR-3: a truncation before the power loss is a loss, whatever wounds come before or after."""
     story = begin()
     committed(story)
@@ -435,7 +435,7 @@ def test_truncation_by_a_leader_is_a_loss_despite_a_later_wound() -> None:
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_wound_not_noticed_by_the_end_excuses_nothing() -> None:
+def test_data_loss_not_noticed_by_the_end_excuses_nothing() -> None:
     """docs/promise.md §1: until it is noticed the destroyed copy counts as held, so the leader's truncation is its own."""
     story = begin()
     story.state("b1", 1, "b1 b2")
@@ -450,7 +450,7 @@ def test_wound_not_noticed_by_the_end_excuses_nothing() -> None:
     assert verdict.excused == ()
 
 
-def test_operator_order_excuses_no_later_leader_start() -> None:
+def test_unclean_election_order_excuses_no_later_crash_loss() -> None:
     """DUR-7: b2 had x when it was elected by order; what it lost afterwards, in a crash, the order does not excuse."""
     story = begin(promise(by_operator=True))
     committed(story)
@@ -463,7 +463,7 @@ def test_operator_order_excuses_no_later_leader_start() -> None:
     assert "lost-write" in kinds(judge(story.history()))
 
 
-def test_operator_order_survives_a_repeated_leader_and_isr() -> None:
+def test_unclean_election_order_survives_repeated_command() -> None:
     """DUR-7: b3 hears again that it leads epoch 1 before the controller carries the order out."""
     story = begin(promise(by_operator=True))
     story.state("b3", 2, "b3")
@@ -482,7 +482,7 @@ def test_operator_order_survives_a_repeated_leader_and_isr() -> None:
     assert [loss.value for loss in verdict.excused] == ["x"]
 
 
-def test_record_that_came_back_is_promised_again() -> None:
+def test_lost_record_that_a_consumer_reads_is_promised_again() -> None:
     """DUR-1: x was excused; b3, which did not count, brings it back, commits it, and loses it by truncation."""
     story = begin(promise(m=1))
     story.state("b1", 1, "b1")

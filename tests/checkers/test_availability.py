@@ -33,14 +33,14 @@ def quiet_cluster(m: int = 2) -> Story:
     return story
 
 
-def test_run_that_ends_before_the_bound_is_not_judged() -> None:
+def test_liveness_is_not_judged_if_run_ends_before_the_bound() -> None:
     history = stored("ok/availability-whole-again")
     early = msgspec.structs.replace(history.manifest, end_ns=BOUND_NS)
 
     assert judge(History(early, operations=history.operations, events=history.events)).live is None
 
 
-def test_interrupted_run_is_not_judged() -> None:
+def test_liveness_of_an_interrupted_run_is_not_judged() -> None:
     history = stored("ok/availability-whole-again")
     stopped = msgspec.structs.replace(history.manifest, outcome="interrupted")
 
@@ -53,7 +53,7 @@ def test_cluster_without_faults_is_live() -> None:
     assert (verdict.live, verdict.not_live) == (True, ())
 
 
-def test_partition_with_all_counted_copies_emptied_is_live() -> None:
+def test_partition_whose_replicas_were_all_emptied_is_live() -> None:
     """SILENT-2: it waits for an operator, and no other partition is affected."""
     story = quiet_cluster()
     power_out(story, "b1 b2 b3", why="swapped")
@@ -97,7 +97,7 @@ def before_it_heard(*, made: bool = False, why: str | None = "swapped") -> Verdi
     return judge(healed(story))
 
 
-def test_partition_swapped_before_its_log_may_be_offline() -> None:
+def test_partition_with_dir_swapped_before_log_may_be_offline() -> None:
     """SILENT-2, DUR-6: b1 comes back with an empty directory and cannot know whether it held a log."""
     verdict = before_it_heard()
 
@@ -105,7 +105,7 @@ def test_partition_swapped_before_its_log_may_be_offline() -> None:
 
 
 @pytest.mark.parametrize(("made", "why"), [(False, None), (False, "power-loss"), (True, "swapped")])
-def test_swap_of_a_directory_excuses_no_other_silence(made: bool, why: str | None) -> None:
+def test_dir_swap_does_not_excuse_another_offline_partition(made: bool, why: str | None) -> None:
     """SILENT-2 is about swapped directories; a log that was made has a wound row of its own."""
     assert before_it_heard(made=made, why=why).not_live == ("orders-0 has no leader at the end",)
 
@@ -142,7 +142,7 @@ def test_partition_without_acks_after_the_bound_is_not_live() -> None:
     assert verdict.not_live == ("no acks=all produce to orders-0 was acknowledged after the bound",)
 
 
-def test_commit_within_the_bound_is_in_time() -> None:
+def test_first_ack_within_the_bound_after_healing_is_in_time() -> None:
     story = quiet_cluster()
     healed_at = story.time_ns
     story.time_ns += BOUND_NS - 100 * MS
@@ -166,7 +166,7 @@ def test_partition_that_was_never_created_is_not_live() -> None:
     assert verdict.not_live == ("orders-1 never had a leader",)
 
 
-def test_admin_requests_must_be_done_at_the_end() -> None:
+def test_pending_admin_request_at_the_end_is_not_live() -> None:
     """LIVE-4: a request that stays in /admin never ended; without an answer there is no evidence that it did."""
     rows: tuple[tuple[OpType, tuple[dict[str, object], ...]], ...] = (
         (OpType.OK, ({},)),
@@ -233,7 +233,7 @@ def test_moved_partition_must_end_on_the_requested_replicas() -> None:
     assert moved(("cancel-reassignments", ok), ("allow-reassignments", ok), ("reassign-extra", ok), to=elsewhere) == missed
 
 
-def test_move_that_may_be_cancelled_is_not_judged() -> None:
+def test_reassignment_that_may_be_cancelled_is_not_judged() -> None:
     """A request of unknown outcome must not lead to a violation."""
     ok, info, fail, elsewhere = OpType.OK, OpType.INFO, OpType.FAIL, ("b2", "b1", "b3")
 
@@ -245,7 +245,7 @@ def test_move_that_may_be_cancelled_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
-def test_move_of_a_partition_removed_since_is_not_judged(again: bool, wanted: int) -> None:
+def test_reassignment_of_a_removed_partition_is_not_judged(again: bool, wanted: int) -> None:
     """V3 §H: requests before a removal are not judged, requests after it are."""
     story = quiet_cluster()
     story.op(10, OpType.INVOKE, "reassign-request", ({"value": "orders-0 on 1,2,3"},))
@@ -278,7 +278,7 @@ def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[s
     return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
 
 
-def test_extra_reassignment_decides_where_a_partition_ends() -> None:
+def test_extra_reassignment_request_rolls_back_the_other_one() -> None:
     """LIVE-4, R-243: the request in /admin/reassign_partitions is rolled back first, whichever znode was written first."""
     extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
     first = ("orders-0 was to be moved to b1, b2, b3 and is on b3, b2, b1 at the end",)
@@ -299,7 +299,7 @@ def test_extra_reassignment_of_unknown_outcome_is_not_judged() -> None:
         assert raced(OpType.OK, cancelled=True, to=to) == ()
 
 
-def test_move_of_an_emptied_partition_may_stay_pending() -> None:
+def test_reassignment_of_an_emptied_partition_may_be_pending() -> None:
     """SILENT-2, LIVE-4: without a leader a move waits for the operator; with a leader it must end."""
     for leader, why in ((None, False), ("b1", True)):
         story = quiet_cluster()
@@ -316,7 +316,7 @@ def test_move_of_an_emptied_partition_may_stay_pending() -> None:
         assert ("/admin/reassign_partitions is still requested at the end" in said) is why
 
 
-def test_logs_of_one_length_that_differ_are_not_equal() -> None:
+def test_replica_logs_of_equal_length_but_other_values_differ() -> None:
     """LIVE-2: logs must be equal; b3 has another record instead of x."""
     story = quiet_cluster()
     story.truncate("b3", 0)
@@ -327,7 +327,7 @@ def test_logs_of_one_length_that_differ_are_not_equal() -> None:
     assert any("the log of b3 differs from that of leader" in why for why in verdict.not_live)
 
 
-def test_silence_at_the_bound_is_not_excused_by_a_later_wound() -> None:
+def test_offline_at_the_bound_is_not_excused_by_later_loss() -> None:
     """SILENT-2 is judged at each moment: B after healing no replica was emptied, and there was no leader."""
     story = begin()
     story.state(None, 2, "b1 b2 b3")

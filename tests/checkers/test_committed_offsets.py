@@ -64,7 +64,7 @@ def kinds(history: History) -> set[str]:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_correct_offset_store_is_never_accused(seed: int) -> None:
+def test_correct_committed_offset_store_is_never_accused(seed: int) -> None:
     rng = Rng(seed)
 
     assert kinds(run_of(Store(rng.fork("store")), rng, 60)) == set()

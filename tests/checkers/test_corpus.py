@@ -9,7 +9,7 @@ from tests.checkers.corpus import ROOT, RUNS, history
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
-def test_history_is_judged_as_expected(name: str) -> None:
+def test_corpus_history_gets_its_expected_verdict(name: str) -> None:
     expected = RUNS[name]
 
     verdict = judge(history(name))
@@ -24,7 +24,7 @@ def test_history_is_judged_as_expected(name: str) -> None:
     assert {key: verdict.counts[key] for key in expected.counts} == expected.counts
 
 
-def test_every_file_has_an_expectation() -> None:
+def test_every_corpus_history_has_an_expected_verdict() -> None:
     files = {str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.rglob("*.jsonl")}
 
     assert files == set(RUNS)

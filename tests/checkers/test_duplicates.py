@@ -36,7 +36,7 @@ def test_idempotent_producer_value_may_appear_only_once() -> None:
     assert found.counts == {"duplicates": 1}
 
 
-def test_value_without_idempotence_may_appear_once_per_attempt() -> None:
+def test_value_without_idempotence_may_appear_once_per_send() -> None:
     """ORD-3, ORD-4: one retry may leave a second record, but no third."""
     story = Story()
     sends(story, "a", attempts=2)
@@ -47,7 +47,7 @@ def test_value_without_idempotence_may_appear_once_per_attempt() -> None:
     assert kinds(findings(story)) == ["duplicate"]
 
 
-def test_value_with_an_unknown_attempt_count_is_no_duplicate() -> None:
+def test_value_with_unknown_number_of_sends_is_no_duplicate() -> None:
     """Foreign histories do not say the number of attempts, so there is no anomaly."""
     story = Story()
     sends(story, "a")
@@ -56,7 +56,7 @@ def test_value_with_an_unknown_attempt_count_is_no_duplicate() -> None:
     assert (kinds(findings(story)), findings(story).counts) == ([], {"duplicates": 1})
 
 
-def test_value_of_an_excused_loss_may_return_behind_the_cut() -> None:
+def test_value_of_an_excused_loss_may_be_appended_again() -> None:
     """CUT-1: the retry reached a log from which the harness had removed the record."""
     story = Story()
     sends(story, "a", once=True, attempts=2)

@@ -11,7 +11,7 @@ def kinds(verdict: Verdict) -> list[str]:
     return [found.kind for found in verdict.anomalies]
 
 
-def test_controller_may_elect_a_replica_with_an_unnoticed_swap() -> None:
+def test_replica_may_be_elected_before_dir_swap_is_noticed() -> None:
     """The session of the emptied incarnation lasts, so the swap cannot be noticed yet."""
     story = begin()
     committed(story)
@@ -24,7 +24,7 @@ def test_controller_may_elect_a_replica_with_an_unnoticed_swap() -> None:
     assert "empty-leader" in kinds(judge(story.history()))
 
 
-def test_leader_state_with_an_emptied_registration_is_allowed() -> None:
+def test_state_naming_the_emptied_broker_as_leader_may_stay() -> None:
     """A controller elects in the milliseconds in which ZooKeeper's news of the end of that session are under way to it."""
     story = begin()
     committed(story)
@@ -83,7 +83,7 @@ def test_power_loss_alone_makes_no_empty_leader() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_operator_order_covers_one_unclean_election_only() -> None:
+def test_one_order_allows_one_unclean_election_only() -> None:
     story = begin(promise(by_operator=True))
     committed(story)
     story.state("b1", 1, "b1 b2")

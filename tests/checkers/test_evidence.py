@@ -33,7 +33,7 @@ def without(history: History, kind: EventKind, column: str) -> History:
         (EventKind.WOUND, "offset"),
     ],
 )
-def test_row_without_a_required_column_makes_the_run_unknown(kind: EventKind, column: str) -> None:
+def test_history_row_without_required_column_makes_run_unknown(kind: EventKind, column: str) -> None:
     story = begin()
     committed(story)
     story.wound("b3", 1, 13)
@@ -44,7 +44,7 @@ def test_row_without_a_required_column_makes_the_run_unknown(kind: EventKind, co
     assert any(f"{kind} rows lack a column" in reason for reason in verdict.unchecked)
 
 
-def test_wound_of_a_node_as_a_whole_is_no_wound_of_a_partition() -> None:
+def test_data_loss_event_without_a_partition_is_ignored() -> None:
     story = begin()
     committed(story)
     story.event(EventKind.WOUND, whole_node=True, node="b3", incarnation=13, detail="power-loss")
@@ -52,7 +52,7 @@ def test_wound_of_a_node_as_a_whole_is_no_wound_of_a_partition() -> None:
     assert judge(story.history()).validity == Validity.VALID
 
 
-def test_rows_without_a_partition_reach_every_partition() -> None:
+def test_events_without_a_partition_reach_every_partition() -> None:
     story = begin()
     committed(story)
     story.about(1)
@@ -66,7 +66,7 @@ def test_rows_without_a_partition_reach_every_partition() -> None:
     assert [group.events["index"].is_sorted() for group in found] == [True, True]
 
 
-def test_shuffled_rows_are_judged_alike() -> None:
+def test_shuffled_history_rows_get_the_same_verdict() -> None:
     """A Spark shuffle loses the order of rows, so groups are sorted again."""
     history = stored("bad/acked-loss-truncated-to-hw")
     facts = facts_of(history.manifest)
@@ -78,7 +78,7 @@ def test_shuffled_rows_are_judged_alike() -> None:
         assert [apply(checker, group, facts) for group in groups(*shuffled, checker.group_by)] == straight
 
 
-def test_calls_pair_completions_with_their_invocations() -> None:
+def test_client_completions_are_paired_with_their_invocations() -> None:
     story = Story()
     story.asks(1, "x")
     story.asks(2, "y")
@@ -144,5 +144,5 @@ def test_excused_loss_under_profile_within_is_unknown() -> None:
     assert verdict.validity == Validity.UNKNOWN
 
 
-def test_empty_history_is_unknown() -> None:
+def test_verdict_on_an_empty_history_is_unknown() -> None:
     assert judge(History(Story().manifest)).validity == Validity.UNKNOWN

@@ -28,7 +28,7 @@ def test_pending_isr_change_adds_members_only_when_written() -> None:
     assert history_of(story).counted_on() == ("b1", "b2")
 
 
-def test_isr_change_ends_with_its_answer() -> None:
+def test_pending_isr_change_ends_with_the_controllers_answer() -> None:
     story = begin()
     story.change_isr("b1", 1, ("b1", "b2"))
     story.change_isr("b1", 1, ("b1", "b2", "b3"), ended=True)
@@ -36,7 +36,7 @@ def test_isr_change_ends_with_its_answer() -> None:
     assert history_of(story).counted_on() == ("b1", "b2", "b3")
 
 
-def test_unanswered_isr_change_ends_with_the_next_write() -> None:
+def test_unanswered_isr_change_ends_with_next_state_write() -> None:
     """The change is conditional on the version, so it fails after the controller's write."""
     story = begin()
     story.change_isr("b1", 1, ("b1",))
@@ -62,7 +62,7 @@ def test_below_min_isr_the_last_full_isr_counts_too() -> None:
     assert history_of(story, m=1).counted_on() == ("b1",)
 
 
-def test_whole_isr_counts_if_a_change_leaves_too_few() -> None:
+def test_whole_isr_counts_if_a_pending_change_leaves_too_few() -> None:
     story = begin()
     story.change_isr("b1", 1, ("b1",))
 

@@ -21,7 +21,7 @@ _MODULES = ["checkers", *sorted(module.name for module in walk_packages(checkers
 
 
 @pytest.mark.parametrize("name", _MODULES)
-def test_examples_in_docstrings_run(name: str) -> None:
+def test_examples_in_docstrings_of_checkers_run(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0
 
 
@@ -43,12 +43,12 @@ def test_every_checker_and_judge_has_an_example() -> None:
     assert ">>> [a.kind for a in judge(" in (import_module("checkers.kafka.judge").__doc__ or "")
 
 
-def test_sketch_of_an_unknown_checker_is_refused() -> None:
+def test_example_history_for_an_unknown_checker_is_refused() -> None:
     with pytest.raises(KeyError, match="nobody"):
         sketch("nobody", "ok poll")
 
 
-def test_exported_names_of_checkers_exist() -> None:
+def test_names_exported_by_package_checkers_exist() -> None:
     assert [name for name in checkers.__all__ if not hasattr(checkers, name)] == []
     assert dir(checkers) == sorted(checkers.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -46,7 +46,7 @@ def test_stale_answer_of_a_deposed_leader_is_allowed() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_consumer_offsets_may_fall_to_the_cut_and_no_further() -> None:
+def test_end_offset_may_fall_to_an_excused_loss_only() -> None:
     """CUT-1: offset 1 was destroyed everywhere; the end may fall to 1, not to 0."""
     story = told_end(begin())
     power_out(story, "b1 b2 b3", 1)
@@ -59,7 +59,7 @@ def test_consumer_offsets_may_fall_to_the_cut_and_no_further() -> None:
     assert kinds(judge(story.history())) == ["latest-regressed"]
 
 
-def test_consumer_position_beyond_a_cut_may_be_out_of_range() -> None:
+def test_consumer_beyond_an_excused_loss_may_be_out_of_range() -> None:
     """The consumer's position before the loss does not exist any more."""
     history = stored("ok/acked-loss-excused-then-rewritten")
     assert kinds(judge(history)) == []
@@ -74,7 +74,7 @@ def test_consumer_position_beyond_a_cut_may_be_out_of_range() -> None:
     assert kinds(judge(story.history())) == []
 
 
-def test_consumer_sees_the_hint_fall_within_one_epoch() -> None:
+def test_hw_in_fetch_answers_may_not_fall_within_one_epoch() -> None:
     story = told_end(begin())
     story.polls(2, 0, "x y z", hw=3)
     story.polls(2, 1, "", hw=2)

@@ -22,7 +22,7 @@ def cut_at_one() -> Story:
     return story
 
 
-def test_offsets_behind_a_cut_may_be_acknowledged_again() -> None:
+def test_offsets_of_an_excused_loss_may_be_acked_again() -> None:
     story = cut_at_one()
     committed(story, "v", 1, epoch=2, nodes="b2")
     story.polls(3, 0, "x v", epoch=2, hw=2)
@@ -33,14 +33,14 @@ def test_offsets_behind_a_cut_may_be_acknowledged_again() -> None:
     assert [loss.value for loss in verdict.excused] == ["y", "z"]
 
 
-def test_offsets_before_a_cut_may_not_be_acknowledged_again() -> None:
+def test_offsets_before_an_excused_loss_are_acked_once() -> None:
     story = cut_at_one()
     story.produces(1, "v", 0, epoch=2)
 
     assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
-def test_acknowledged_offsets_must_grow_behind_a_cut_too() -> None:
+def test_acked_offsets_must_grow_after_an_excused_loss_too() -> None:
     story = cut_at_one()
     committed(story, "v", 1, epoch=2, nodes="b2")
     story.produces(1, "w", 1, epoch=2)
@@ -48,7 +48,7 @@ def test_acknowledged_offsets_must_grow_behind_a_cut_too() -> None:
     assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
 
 
-def test_failed_value_that_was_sent_again_may_be_read() -> None:
+def test_value_that_failed_and_was_sent_again_may_be_read() -> None:
     story = begin()
     story.asks(1, "x")
     story.refused(1, "x")

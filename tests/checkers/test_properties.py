@@ -37,7 +37,7 @@ def test_history_that_keeps_the_promise_is_valid(seed: int, m: int, flush: str) 
 
 @pytest.mark.slow
 @given(seed=seeds)
-def test_ledger_lists_the_acked_records_the_last_leader_lacks(seed: int) -> None:
+def test_loss_checker_finds_each_record_the_last_leader_lacks(seed: int) -> None:
     """No more and no fewer: each excused record is really gone, and each that is gone is excused."""
     toy = Toy(Rng(seed), m=1)
     history = toy.run(150, breaks=10)
@@ -54,7 +54,7 @@ def test_ledger_lists_the_acked_records_the_last_leader_lacks(seed: int) -> None
 
 @pytest.mark.slow
 @given(seed=seeds)
-def test_nothing_is_excused_without_its_wound(seed: int) -> None:
+def test_no_loss_is_excused_without_destroyed_bytes(seed: int) -> None:
     """The same histories without their wounds: every excused record is then lost."""
     history = Toy(Rng(seed), m=1).run(150, breaks=10)
     excused = judge(history).excused
@@ -173,7 +173,7 @@ def _insert(history: History, after: ClusterEvent, **columns: object) -> History
     ],
 )
 @given(seed=seeds)
-def test_planted_corruption_is_found(edit: Edit, found: set[str], seed: int) -> None:
+def test_corruption_planted_in_a_good_history_is_found(edit: Edit, found: set[str], seed: int) -> None:
     """Each edit puts one lie into a healthy history; its checker must report it."""
     rng = Rng(seed)
     history = Toy(rng, m=2, power=False).run(120, breaks=40)

@@ -7,7 +7,7 @@ from checkers.registry import ALL, document
 PAGE = Path(__file__).parents[2] / "docs" / "properties.md"
 
 
-def test_page_of_properties_is_up_to_date() -> None:
+def test_properties_document_is_up_to_date() -> None:
     """`python -m checkers.registry > docs/properties.md` writes it."""
     assert PAGE.read_text(encoding="utf-8") == document()
 
@@ -18,12 +18,12 @@ def test_names_of_checkers_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-def test_ledger_comes_before_checkers_that_use_its_cuts() -> None:
+def test_loss_checker_runs_before_checkers_that_use_its_result() -> None:
     phases = [checker.phase for checker in ALL]
 
     assert phases == sorted(phases)
     assert phases.count("ledger") == 1
 
 
-def test_checker_reads_the_kinds_that_it_needs() -> None:
+def test_checker_reads_the_event_kinds_that_it_requires() -> None:
     assert [checker.name for checker in ALL if not set(checker.needs) <= set(checker.events)] == []

@@ -9,7 +9,7 @@ from tests.checkers.story import begin, committed
 
 
 @pytest.mark.parametrize(("asked", "verdict"), [(True, Validity.VALID), (False, Validity.INVALID)])
-def test_promises_of_a_partition_end_when_its_removal_is_asked(asked: bool, verdict: Validity) -> None:
+def test_partition_may_lose_records_once_removal_is_requested(asked: bool, verdict: Validity) -> None:
     """docs/promise.md DUR-8 for one partition: after a requested removal another record may be at the same offset."""
     story = begin()
     story.topic_id = "5"
@@ -27,7 +27,7 @@ def test_promises_of_a_partition_end_when_its_removal_is_asked(asked: bool, verd
 
 
 @pytest.mark.parametrize(("again", "found"), [(True, []), (False, ["resurrected"])])
-def test_removed_partition_that_comes_back_is_resurrected(again: bool, found: list[str]) -> None:
+def test_records_of_a_removed_partition_must_not_come_back(again: bool, found: list[str]) -> None:
     """R-064: the partition was added again if its state is written for the first time; a late command writes no state."""
     story = begin()
     story.topic_id = "5"
@@ -55,7 +55,7 @@ def test_topic_deletion_does_not_delay_a_partition_removal() -> None:
 
 
 @pytest.mark.parametrize(("named", "verdict"), [("b2", Validity.VALID), (None, Validity.INVALID)])
-def test_moved_leader_is_not_judged_when_the_partition_ends(named: str | None, verdict: Validity) -> None:
+def test_new_leader_yet_to_start_is_not_judged_at_deletion(named: str | None, verdict: Validity) -> None:
     """docs/promise.md DUR-1, DUR-8: its successor is named and has not begun; where nobody is named, the record is nowhere."""
     story = begin()
     story.topic_id = "5"

@@ -44,19 +44,19 @@ def good(rows: int, seed: int = 1) -> History:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
-def test_screens_keep_the_verdicts_of_the_corpus(name: str) -> None:
+def test_fast_prechecks_keep_the_verdicts_of_the_corpus(name: str) -> None:
     assert_screens_change_nothing(stored(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(RUNS))
-def test_screens_keep_the_verdicts_without_events(name: str) -> None:
+def test_fast_prechecks_keep_verdicts_without_broker_events(name: str) -> None:
     """Screens pass only partitions without events: here all are."""
     told = stored(name)
     assert_screens_change_nothing(History(told.manifest, operations=told.operations))
 
 
-def test_screens_pass_every_partition_of_a_good_history() -> None:
+def test_fast_prechecks_skip_each_partition_of_a_good_history() -> None:
     """Otherwise the tests of this module would compare the walk with itself."""
     history = good(4000)
     columns = columns_of(history.operations_of(NAMES))
@@ -70,7 +70,7 @@ def test_screens_pass_every_partition_of_a_good_history() -> None:
 
 @pytest.mark.slow
 @given(seed=seeds, partitions=st.integers(1, 3), events=st.booleans())
-def test_screens_keep_the_verdicts_of_toy_logs(seed: int, partitions: int, events: bool) -> None:
+def test_fast_prechecks_keep_the_verdicts_of_small_logs(seed: int, partitions: int, events: bool) -> None:
     history = Toy(Rng(seed), partitions=partitions, m=1).run(150, breaks=12)
     assert_screens_change_nothing(history if events else History(history.manifest, operations=history.operations))
 
@@ -101,7 +101,7 @@ def scribbles(draw: st.DrawFn) -> History:
 
 @pytest.mark.slow
 @given(scribbles())
-def test_screens_keep_the_verdicts_of_random_rows(history: History) -> None:
+def test_fast_prechecks_keep_the_verdicts_of_random_rows(history: History) -> None:
     assert_screens_change_nothing(history)
 
 
@@ -144,7 +144,7 @@ def conversations(draw: st.DrawFn) -> History:
 
 
 @given(conversations())
-def test_screens_keep_the_verdicts_of_random_client_calls(history: History) -> None:
+def test_fast_prechecks_keep_verdicts_of_random_client_calls(history: History) -> None:
     assert_screens_change_nothing(history)
 
 
@@ -221,7 +221,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CHANGES))
-def test_screens_keep_the_verdict_after_one_corruption(name: str) -> None:
+def test_fast_prechecks_keep_the_verdict_after_one_corruption(name: str) -> None:
     """Most kinds of changes must lead to a finding, otherwise the comparison is vacuous."""
     rng = Rng(7)
     rows = good(800).operations
@@ -352,20 +352,20 @@ def _sent_to_another_partition_first(story: Story) -> None:
         (_sent_to_another_partition_first, {"phantom-read"}),
     ],
 )
-def test_screens_keep_the_verdict_at_each_rule_boundary(tell: Callable[[Story], object], kinds: set[str]) -> None:
+def test_fast_prechecks_keep_the_verdict_at_rule_boundaries(tell: Callable[[Story], object], kinds: set[str]) -> None:
     verdict = assert_screens_change_nothing(by_hand(tell))
 
     assert {anomaly.kind for anomaly in verdict.anomalies} == kinds
 
 
-def test_screens_keep_a_record_skipped_by_a_read_unchecked() -> None:
+def test_fast_prechecks_keep_record_skipped_by_read_unchecked() -> None:
     """Without ISR changes the cause of the loss is unknown: unchecked, hence UNKNOWN."""
     assert assert_screens_change_nothing(by_hand(_passed_over)).unchecked
 
 
 @pytest.mark.slow
 @given(seed=seeds)
-def test_screens_keep_the_verdict_after_swapping_two_records(seed: int) -> None:
+def test_fast_prechecks_keep_verdict_after_swapped_records(seed: int) -> None:
     """Two records are exchanged in all rows; every producer is idempotent."""
     rng = Rng(seed)
     rows = [msgspec.structs.replace(row, delivery="once" if row.f == "produce" else None) for row in good(200).operations]
@@ -381,7 +381,7 @@ def test_screens_keep_the_verdict_after_swapping_two_records(seed: int) -> None:
     assert_screens_change_nothing(History(good(16).manifest, operations=told))
 
 
-def test_stored_partition_is_checked_without_the_others(tmp_path: Path) -> None:
+def test_stored_partition_is_read_and_checked_alone(tmp_path: Path) -> None:
     """The file is read twice, some columns and some rows of it, and never as a whole."""
     history = good(4000)
     rows = list(history.operations)
@@ -397,7 +397,7 @@ def test_stored_partition_is_checked_without_the_others(tmp_path: Path) -> None:
     assert "operations_table" not in vars(stored)
 
 
-def test_only_partitions_that_a_screen_suspects_are_checked() -> None:
+def test_only_partitions_that_a_precheck_suspects_are_checked() -> None:
     """One read gets a wrong value: the verdict names it, and fifteen partitions are not walked."""
     history = good(4000)
     rows = list(history.operations)

@@ -72,7 +72,7 @@ class TestMemory(CoordinationContract):
         return MemoryBench()
 
 
-def test_session_expires_after_its_timeout_without_contact() -> None:
+def test_zk_session_expires_after_its_timeout_without_contact() -> None:
     zk = MemoryZooKeeper.boot()
     session = zk.connect(timeout_ms=100, now_ms=7)
     at_first = zk.due_ms(session)
@@ -82,7 +82,7 @@ def test_session_expires_after_its_timeout_without_contact() -> None:
     assert zk.due_ms(session) == 150
 
 
-def test_expired_session_cannot_be_touched() -> None:
+def test_expired_zk_session_cannot_be_renewed() -> None:
     zk = MemoryZooKeeper.boot()
     session = zk.connect(timeout_ms=100)
     zk.expire(session)
@@ -118,7 +118,7 @@ def performed(history: list[tuple[int, list[AnyOp]]]) -> MemoryZooKeeper:
 
 @given(requests, st.lists(writes, max_size=5))
 @example([], [Create("/a", b""), Create("/a/c", b"", sequential=True)])  # name and parent of the child are new
-def test_failed_multi_leaves_the_tree_unchanged(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
+def test_failed_zk_multi_leaves_all_znodes_unchanged(history: list[tuple[int, list[AnyOp]]], ops: list[AnyOp]) -> None:
     zk = performed(history)
     before = zk.fingerprint()
 
@@ -129,7 +129,7 @@ def test_failed_multi_leaves_the_tree_unchanged(history: list[tuple[int, list[An
 
 
 @given(requests, requests)
-def test_clone_is_independent_of_the_original(
+def test_zk_clone_is_independent_of_the_original(
     history: list[tuple[int, list[AnyOp]]], more: list[tuple[int, list[AnyOp]]]
 ) -> None:
     zk = performed(history)
@@ -143,7 +143,7 @@ def test_clone_is_independent_of_the_original(
 
 
 @given(requests)
-def test_tree_is_consistent_after_any_requests(history: list[tuple[int, list[AnyOp]]]) -> None:
+def test_zk_tree_is_consistent_after_any_requests(history: list[tuple[int, list[AnyOp]]]) -> None:
     """Children, owners and ephemerals are consistent with each other."""
     zk = performed(history)
 

@@ -141,7 +141,7 @@ class TestSimulatedDisk(DiskContract):
 
 
 @given(STEPS, losses())
-def test_power_loss_undoes_a_suffix_in_the_simulator(steps: list[tuple[str, int]], loss: Loss) -> None:
+def test_power_loss_undoes_latest_writes_in_the_simulator(steps: list[tuple[str, int]], loss: Loss) -> None:
     check_that_power_undoes_a_suffix(Simulated(), steps, loss)
 
 
@@ -157,7 +157,7 @@ class TestRealDisk(DiskContract):
 
 @example([("append", 1), ("append", 1), ("append", 1), ("truncate", 1)], Loss(seed=0, lose_all=True))
 @given(STEPS, losses())
-def test_power_loss_undoes_a_suffix_on_a_file_system(
+def test_power_loss_undoes_latest_writes_on_a_file_system(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], loss: Loss
 ) -> None:
     bench = Real(tmp_path_factory.mktemp("disk"))

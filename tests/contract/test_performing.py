@@ -134,7 +134,7 @@ EFFECTS: tuple[AnyEffect, ...] = (
 
 
 @both
-def test_failed_directory_does_not_stop_other_effects(world: World, tmp_path: Path) -> None:
+def test_effects_on_other_dirs_go_on_after_a_dir_failure(world: World, tmp_path: Path) -> None:
     """R-290: dropping the whole rest of the list would lose records and timers of replicas in good directories."""
     played = world(poked(EFFECTS), tmp_path)
 
@@ -144,7 +144,7 @@ def test_failed_directory_does_not_stop_other_effects(world: World, tmp_path: Pa
 
 
 @both
-def test_directory_failure_is_the_next_event_and_sent_once(world: World, tmp_path: Path) -> None:
+def test_machine_gets_directory_failure_once_as_next_event(world: World, tmp_path: Path) -> None:
     """R-291, B-63 f: an event handled in between could append after the failed write."""
     played = world(poked(EFFECTS), tmp_path)
 
@@ -153,7 +153,7 @@ def test_directory_failure_is_the_next_event_and_sent_once(world: World, tmp_pat
 
 
 @both
-def test_nothing_is_noted_or_sent_after_a_failed_write(world: World, tmp_path: Path) -> None:
+def test_replica_sends_nothing_after_a_failed_write(world: World, tmp_path: Path) -> None:
     """B-63 f (KAFKA-10778): an effect after a failed append may be its acknowledgement."""
     played = world(poked(EFFECTS), tmp_path)
 
@@ -162,7 +162,7 @@ def test_nothing_is_noted_or_sent_after_a_failed_write(world: World, tmp_path: P
 
 
 @both
-def test_all_effects_are_performed_without_a_failure(world: World, tmp_path: Path) -> None:
+def test_all_effects_are_performed_if_no_directory_fails(world: World, tmp_path: Path) -> None:
     """R-290: effects are dropped only after a failure."""
     played = world(poked([*EFFECTS[:1], *EFFECTS[5:8], Flush(1, 7), Send(Address("b2"), Metadata(2))]), tmp_path)
 

@@ -33,7 +33,7 @@ PURPOSES = (
 )
 
 
-def test_random_draw_names_of_the_nemesis_do_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_the_random_draws_for_faults_do_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: set[str] = set()
     draw = Draws.bits
 

@@ -42,7 +42,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 
 
 @pytest.mark.slow
-def test_another_hash_seed_gives_the_same_digest(stored: Summary) -> None:
+def test_another_pythonhashseed_gives_the_same_digest(stored: Summary) -> None:
     other = _highwater(["run", "--seed", "1", "--seconds", SECONDS, "--no-store"], hash_seed="77")
 
     assert (stored.digest, stored.verdict, stored.ops, stored.events) == (other.digest, other.verdict, other.ops, other.events)
@@ -82,7 +82,7 @@ def test_plan_runs_without_its_seed_and_from_its_text() -> None:
     assert _digest(msgspec.structs.replace(plan, seed=None)) == _digest(plan)
 
 
-def test_another_draws_number_gives_another_history() -> None:
+def test_another_random_number_in_the_plan_changes_history() -> None:
     plan = derive(5, seconds=2)
 
     assert _digest(msgspec.structs.replace(plan, draws=plan.draws + 1)) != _digest(plan)

@@ -76,7 +76,7 @@ def connects(host: str, port: int, timeout_s: float = 1.0) -> bool:
     return True
 
 
-def test_one_way_cut_leaves_the_other_direction(ground: Ground) -> None:
+def test_one_way_link_cut_leaves_the_other_direction(ground: Ground) -> None:
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:
         await hold(links, {THERE: HELD, BACK: JOINED})
         await hold(links, {THERE: JOINED, BACK: HELD})
@@ -85,7 +85,7 @@ def test_one_way_cut_leaves_the_other_direction(ground: Ground) -> None:
     on(ground, act)
 
 
-def test_probe_fails_if_the_fault_was_not_applied(ground: Ground) -> None:
+def test_link_probe_fails_if_the_fault_was_not_applied(ground: Ground) -> None:
     """A probe that cannot fail proves nothing."""
 
     async def act(links: ContainerLinks, agents: dict[Address, AgentClient]) -> None:
@@ -105,7 +105,7 @@ def test_probe_fails_if_the_fault_was_not_applied(ground: Ground) -> None:
     on(ground, act)
 
 
-def test_cut_of_clients_does_not_affect_the_harness(ground: Ground) -> None:
+def test_cut_of_client_links_does_not_affect_the_harness(ground: Ground) -> None:
     place = ground[1][B1]
 
     async def act(links: ContainerLinks, _: dict[Address, AgentClient]) -> None:

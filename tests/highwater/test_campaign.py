@@ -66,21 +66,21 @@ def test_docker_backend_lengthens_the_quiet_time_of_any_plan(monkeypatch: pytest
     assert performed == [with_time_for_containers(plan)] * 2
 
 
-def test_tally_counts_an_anomaly_once_per_run_with_its_faults() -> None:
+def test_campaign_counts_an_anomaly_once_per_run() -> None:
     (found,) = tally([GOOD, BAD]).anomalies
 
     assert (found.kind, found.runs, found.first_seed, found.repeat) == ("lost-write", 1, 2, BAD.repeat)
     assert found.faults == {"pause": 1}
 
 
-def test_campaign_tally_sums_elections_from_logs_and_wounds() -> None:
+def test_campaign_counts_recovery_elections_and_data_losses() -> None:
     """docs/promise.md VAC-3."""
     numbers = tally([replace(GOOD, recovery_elections=2, elections_from_elr=1), replace(GOOD, wounds_counted_on=3)])
 
     assert (numbers.recovery_elections, numbers.elections_from_elr, numbers.wounds_counted_on) == (2, 1, 3)
 
 
-def test_tally_counts_faults_as_begun_and_acted() -> None:
+def test_campaign_counts_faults_begun_and_effective() -> None:
     faults = {f.kind: (f.runs, f.begun, f.acted) for f in tally([GOOD, GOOD]).faults}
 
     assert faults == {"pause": (2, 4, 2), "crash": (0, 2, 0)}
@@ -99,7 +99,7 @@ def test_tally_counts_faults_as_begun_and_acted() -> None:
         ((), ExitCode.UNKNOWN),
     ],
 )
-def test_exit_code_is_the_worst_and_allows_few_unknown(summaries: tuple[Summary, ...], expected: ExitCode) -> None:
+def test_campaign_exit_code_is_the_worst_of_its_runs(summaries: tuple[Summary, ...], expected: ExitCode) -> None:
     assert exit_code(_campaign(*summaries), unknown_allowed_percent=5) is expected
 
 
@@ -131,7 +131,7 @@ def test_campaign_stops_at_its_limit_of_invalid_runs(monkeypatch: pytest.MonkeyP
     assert (len(found.summaries), found.stopped) == (2, "stopped after 2 INVALID runs")
 
 
-def test_repeat_command_has_only_options_that_differ() -> None:
+def test_repeat_command_has_only_non_default_options() -> None:
     assert Request().command(7) == "highwater run --seed 7"
     assert (
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
@@ -140,7 +140,7 @@ def test_repeat_command_has_only_options_that_differ() -> None:
 
 
 @pytest.mark.parametrize("faults", [(), ("all",), ("network", "point"), ("clog", "commands")])
-def test_docker_plan_drops_impossible_windows_of_fault_families(faults: tuple[str, ...]) -> None:
+def test_docker_plan_leaves_out_faults_that_docker_cannot_do(faults: tuple[str, ...]) -> None:
     request = Request(faults=faults, profile="beyond", backend="docker", seconds=120)
 
     request.check(range(10))
@@ -149,7 +149,7 @@ def test_docker_plan_drops_impossible_windows_of_fault_families(faults: tuple[st
     assert any(refusals("docker", in_simulator.plan(seed).schedule) for seed in range(10))
 
 
-def test_named_kind_that_docker_cannot_perform_is_refused() -> None:
+def test_named_fault_that_docker_cannot_inject_is_refused() -> None:
     request = Request(faults=("crash-leader", "packets"), backend="docker", seconds=120)
     seed = next(seed for seed in range(100) if refusals("docker", request.plan(seed).schedule))
 

@@ -80,7 +80,7 @@ def test_known_bad_protocol_with_another_anomaly_is_not_caught(monkeypatch: pyte
     assert catch(replace(BAD, anomaly="split-brain"), 5, MEANS).code is ExitCode.LABORATORY_FAILED
 
 
-def test_interrupted_catch_is_unknown_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_bad_protocol_check_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(task: Task) -> Summary:
         raise KeyboardInterrupt
 
@@ -104,7 +104,7 @@ def test_digest_that_depends_on_hash_seed_exits_14(monkeypatch: pytest.MonkeyPat
     assert repeat_elsewhere(1).code is ExitCode.NOT_DETERMINISTIC
 
 
-def test_interrupted_repetition_is_unknown_and_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_determinism_check_ends_chaos_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(seed: int, hash_seed: str) -> str:
         raise KeyboardInterrupt
 

@@ -133,7 +133,7 @@ def _ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
-def test_undamaged_files_get_a_verdict(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_gives_each_undamaged_history_a_verdict(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Otherwise the tests of damaged files would prove little."""
     model, data = GOOD[name]
     (tmp_path / name).write_bytes(data)
@@ -145,7 +145,7 @@ def test_undamaged_files_get_a_verdict(name: str, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize("name", sorted(GOOD))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(damage=damages())
-def test_damaged_file_is_judged_or_refused(
+def test_check_judges_or_refuses_a_damaged_history(
     name: str, damage: Callable[[bytes], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, data = GOOD[name]
@@ -156,7 +156,7 @@ def test_damaged_file_is_judged_or_refused(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(damage=damages(), table=st.sampled_from([store.OPERATIONS, store.EVENTS, store.MANIFEST]))
-def test_damaged_run_is_judged_or_refused(
+def test_check_judges_or_refuses_a_damaged_stored_run(
     damage: Callable[[bytes], bytes], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Parquet pages have checksums, so changed bytes are detected and refused."""
@@ -193,7 +193,7 @@ def test_history_without_client_steps_is_valid_with_a_note(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("flag", [[], ["--json"]])
-def test_lone_surrogate_is_printed_as_its_escape(flag: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """JSON can contain it; UTF-8 and terminals cannot."""
     steps = [{"process": 0, "type": t, "f": "get", "key": "\ud800", "value": "x"} for t in ("invoke", "ok")]
     file = tmp_path / "history.json"

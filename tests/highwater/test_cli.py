@@ -61,6 +61,16 @@ BAD_INPUT = [
     ["campaign", "--seeds", "5..1"],
     ["campaign", "--seeds", "a..b"],
     ["campaign", "--seeds", "0..3", "--protocol", "paxos"],
+    ["campaign", "--seeds", "0..3", "--protocol", "safe,paxos"],
+    ["campaign", "--seeds", "0..3", "--protocol", ""],
+    ["campaign", "--seeds", "0..3", "--faults", "crash", "--faults", "earthquake"],
+    ["campaign", "--seeds", "0..3", "--spark", "nowhere"],
+    ["campaign", "--seeds", "0..3", "--spark", "local[2]", "--spark-conf", "cores"],
+    ["campaign", "--seeds", "0..3", "--spark-conf", "spark.task.cpus=2"],
+    ["campaign", "--seeds", "0..3", "--spark", "local[2]", "--backend", "process"],
+    ["campaign", "--seeds", "0..3", "--store", "moon://bucket/store"],
+    ["campaign", "--seeds", "0..3", "--store", "s3://bucket/store", "--backend", "process"],
+    ["campaign", "--seeds", "0..3", "--deadline", "0"],
     ["campaign", "--seeds", "0..3", "--jobs", "0"],
     ["campaign", "--seeds", "0..3", "--goals", "absent.yaml"],
     ["campaign", "--seeds", "0..3", "--goals", "bad.yaml"],
@@ -113,6 +123,27 @@ def test_bad_input_prints_one_line_exits_2_and_writes_nothing(
     assert said.count("\n") == 1
     assert said.startswith("highwater: ")
     assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["campaign", "--seeds", "1"],
+        ["judge", "."],
+        *([*words, "--dataset", "x"] for words in (["query", "all"], ["triage"], ["diff", "a", "b"])),
+    ],
+    ids=" ".join,
+)
+def test_invalid_spark_setting_is_refused_by_every_command(
+    command: list[str], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_command_line([*command, "--spark", "local", "--spark-conf", "cores"])
+
+    said = capsys.readouterr().err
+    assert (code, said) == (
+        ExitCode.USAGE,
+        "highwater: a Spark setting is key=value with a key that begins with spark., not 'cores'\n",
+    )
 
 
 def test_malformed_yaml_error_names_the_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

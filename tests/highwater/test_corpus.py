@@ -50,7 +50,7 @@ def _case(**expected: object) -> Case:
     )
 
 
-def test_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
+def test_corpus_entry_becomes_a_case_per_expected_verdict(tmp_path: Path) -> None:
     (tmp_path / "example.yaml").write_text(ENTRY)
 
     cases = load_corpus(tmp_path)
@@ -60,7 +60,7 @@ def test_entry_becomes_one_case_for_each_expectation(tmp_path: Path) -> None:
     assert cases[0].plan.schedule == cases[1].plan.schedule
 
 
-def test_entry_may_name_a_plan_file(tmp_path: Path) -> None:
+def test_corpus_entry_may_name_a_plan_file(tmp_path: Path) -> None:
     (tmp_path / "plan.yml").write_text(plan_to_yaml(derive(5)))
     (tmp_path / "example.yaml").write_text(ENTRY.replace("seed: 3\nfaults: [pause]", "plan: plan.yml"))
 
@@ -76,7 +76,7 @@ def test_entry_may_name_a_plan_file(tmp_path: Path) -> None:
         ("name: [", "example.yaml:1"),
     ],
 )
-def test_malformed_entry_is_refused_with_its_line(tmp_path: Path, text: str, place: str) -> None:
+def test_malformed_corpus_entry_is_refused_with_its_line(tmp_path: Path, text: str, place: str) -> None:
     (tmp_path / "example.yaml").write_text(text)
 
     with pytest.raises(UsageError, match=place):
@@ -102,7 +102,7 @@ def test_corpus_without_entries_is_refused(tmp_path: Path) -> None:
         (_case(verdict="VALID", kinds=(), live=True), replace(VALID, live=None), ExitCode.LABORATORY_FAILED),
     ],
 )
-def test_case_that_does_not_hold_has_a_complaint(case: Case, summary: Summary, code: ExitCode) -> None:
+def test_corpus_case_with_another_verdict_is_reported(case: Case, summary: Summary, code: ExitCode) -> None:
     assert corpus.exit_code(case, summary) is code
     assert (corpus.complaint(case, summary) is None) == (code is ExitCode.VALID)
 

@@ -7,14 +7,14 @@ from checkers.verdict import Validity
 from highwater.exit_codes import PRECEDENCE, ExitCode, of_verdict, worst
 
 
-def test_worst_code_is_the_first_by_precedence() -> None:
+def test_worst_exit_code_is_the_first_by_precedence() -> None:
     assert [int(code) for code in PRECEDENCE] == [2, 14, 10, 13, 12, 11, 0]
     assert worst([ExitCode.UNKNOWN, ExitCode.LABORATORY_FAILED, ExitCode.INVALID]) is ExitCode.INVALID
     assert worst([]) is ExitCode.VALID
 
 
 @given(st.lists(st.sampled_from(ExitCode)), st.sampled_from(ExitCode))
-def test_additional_code_never_improves_the_worst(codes: list[ExitCode], more: ExitCode) -> None:
+def test_additional_exit_code_never_improves_the_worst(codes: list[ExitCode], more: ExitCode) -> None:
     assert PRECEDENCE.index(worst([*codes, more])) <= PRECEDENCE.index(worst(codes))
 
 

@@ -65,7 +65,7 @@ def campaign(*summaries: Summary, goals: tuple[str, ...], wanted: int | None = N
     return Campaign(wanted=len(summaries) if wanted is None else wanted, summaries=summaries, goals=goals)
 
 
-def test_goals_table_adds_up_all_runs() -> None:
+def test_campaign_goals_table_adds_up_all_runs() -> None:
     found = counts(RUN, RUN)
 
     assert (found["message:leader-and-isr"], found["error:STALE_BROKER_EPOCH"], found["error:NONE"]) == (6, 2, 4)
@@ -94,7 +94,7 @@ def test_uncounted_message_goals_are_not_listed() -> None:
     assert missed == {wanted}
 
 
-def test_goal_of_survived_wounds_excludes_runs_with_a_loss() -> None:
+def test_goal_of_survived_data_loss_excludes_runs_that_lost() -> None:
     """docs/promise.md VAC-3."""
     names = (WOUNDS_SURVIVED, RECOVERY_ELECTIONS, ELECTIONS_FROM_ELR, EXCUSED_LOSSES)
     runs = (RUN, replace(RUN, excused=7, elections_from_elr=3), replace(RUN, verdict="INVALID"))
@@ -113,7 +113,7 @@ def test_standard_goals_hold_every_reachable_goal() -> None:
     assert set(wanted) - set(standard("within")) == {EXCUSED_LOSSES, "error:OFFSET_OUT_OF_RANGE", "admin:elect-unclean"}
 
 
-def test_table_counts_admin_requests_and_participants() -> None:
+def test_goals_table_counts_admin_requests_and_participants() -> None:
     """R-064, R-206, B-66: a request or participant that no run had was not tested."""
     run = replace(RUN, done=(Done(f="remove-partition", count=2),), idempotent=30, legacy_brokers=1)
     found = counts(RUN, run, run)
@@ -122,7 +122,7 @@ def test_table_counts_admin_requests_and_participants() -> None:
     assert found["admin:create-topic"] == 0
 
 
-def test_missed_goal_is_a_harness_failure() -> None:
+def test_missed_campaign_goal_exits_as_harness_failure() -> None:
     reached, missed = campaign(RUN, goals=("message:leader-and-isr",)), campaign(RUN, goals=("message:log-info",))
 
     assert exit_code(reached, unknown_allowed_percent=0) is ExitCode.VALID
@@ -130,14 +130,14 @@ def test_missed_goal_is_a_harness_failure() -> None:
     assert tally(missed.summaries, missed.goals).missed == ("message:log-info",)
 
 
-def test_stopped_campaign_with_a_missed_goal_is_unknown() -> None:
+def test_interrupted_campaign_with_a_missed_goal_is_unknown() -> None:
     assert exit_code(campaign(RUN, goals=("message:log-info",), wanted=2), unknown_allowed_percent=0) is ExitCode.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("goals", "by_default", "some"), [(None, True, True), (None, False, False), ("standard", False, True), ("none", True, False)]
 )
-def test_goals_default_to_standard_for_wide_campaigns(goals: str | None, by_default: bool, some: bool) -> None:
+def test_campaign_of_default_faults_gets_the_standard_goals(goals: str | None, by_default: bool, some: bool) -> None:
     assert chosen(goals, profile="within", by_default=by_default) == (standard("within") if some else ())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pyarrow import fs
 
 from checkers.verdict import Verdict
 from highwater.cli.main import run_command_line
@@ -21,7 +20,7 @@ from history import jsonl, store
 from history.history import History
 from history.op import Operation, OpType
 from pipeline.ledger import Ledger
-from pipeline.storage import Storage, below, storage_at
+from pipeline.storage import storage_at
 from pipeline.work import Item
 from tests.checkers.corpus import history as told
 from tests.checkers.linearizability.test_published import _rows as published
@@ -194,6 +193,14 @@ def test_judge_that_hangs_or_fails_costs_one_verdict(
     assert (second[1]["lost"]["verdict"], _news(second[1])) == ("INVALID", {"good": False, "lost": True})
 
 
+def test_refused_master_keeps_the_verdicts_of_the_ledger(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _judge(capsys, place)
+
+    assert run_command_line(["judge", str(place), "--again", "--spark", "nonsense"]) == ExitCode.USAGE
+
+    assert _news(_judge(capsys, place)[1]) == {"good": False, "lost": False}
+
+
 def test_history_without_a_row_has_failed(place: Path, tmp_path: Path) -> None:
     ledger = Ledger(storage_at(tmp_path / "ledger"))
 
@@ -323,32 +330,6 @@ def test_ledger_that_cannot_be_written_is_refused(place: Path, capsys: pytest.Ca
 
     assert "say with --ledger where the verdicts are kept" in capsys.readouterr().err
     assert _judge(capsys, place, "--ledger", place.parent / "elsewhere")[0] == ExitCode.INVALID
-
-
-def test_runs_of_an_object_store_are_judged_into_the_ledger(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Stands in for S3: a file system that is not the local one, so that runs are copied before they are read."""
-    (place / "lost" / store.EVENTS).unlink()
-
-    def opened(location: str | Path) -> Storage:
-        text = str(location)
-        if not text.startswith("s3://"):
-            return storage_at(location)
-        return Storage(text, fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), text.removeprefix("s3://"))
-
-    monkeypatch.setattr(judging, "storage_at", opened)
-
-    code, rows = _judge(capsys, "s3://runs", "--ledger", tmp_path / "ledger")
-    _, again = _judge(capsys, "s3://runs", "--ledger", tmp_path / "ledger")
-
-    assert code == ExitCode.UNKNOWN
-    assert {name: (row["verdict"], row["words"]) for name, row in rows.items()} == {
-        "good": ("VALID", ""), "lost": ("refused", "events.parquet: no such file"),
-    }  # fmt: skip
-    assert _news(again) == {"good": False, "lost": True}
-    assert rows["good"]["repeat"] == f"highwater judge --again {below('s3://runs', 'good')}"
-    assert not (place / "good" / store.VERDICT).exists()
 
 
 def test_digest_of_a_run_follows_its_files_and_not_its_place(place: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def serves_alone(history: History, name: str, broker: str) -> None:
     assert f"Topic: u\tPartition: 0\tLeader: {broker[1:]}\tReplicas: 1,2,3\tIsr: {broker[1:]}" in described(name, 10_000, "u")
 
 
-def test_log_dir_failure_at_startup() -> None:
+def test_broker_starts_with_a_failed_log_dir() -> None:
     """R-317, R-320: kill the leader, chmod 000 its first directory, start it again, validate."""
     history = performed("bootstrap")
 
@@ -82,7 +82,7 @@ def test_log_dir_failure_at_startup() -> None:
 
 
 @pytest.mark.slow
-def test_log_dir_failure_on_a_running_leader() -> None:
+def test_leader_moves_when_its_log_dir_fails() -> None:
     """R-318, R-320: the leader's directory is chmod 000; another replica leads, and the broker serves from its other
     directory."""
     history = performed("leader")
@@ -98,7 +98,7 @@ def test_log_dir_failure_on_a_running_leader() -> None:
 
 
 @pytest.mark.slow
-def test_log_dir_failure_on_a_running_follower() -> None:
+def test_follower_leaves_the_isr_when_its_log_dir_fails() -> None:
     """R-319, R-320: a follower's directory is chmod 000; it leaves the ISR, and the broker serves from its other directory."""
     history = performed("follower")
 
@@ -147,21 +147,7 @@ def test_describe_prints_one_line_for_each_topic_and_partition() -> None:
     ]
 
 
-def test_describe_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_describe_command_prints_topics_of_a_simulated_run(capsys: pytest.CaptureFixture[str]) -> None:
     """R-306."""
     assert run_command_line(["describe", str(PLANS / "leader.yaml"), "--at", "9000"]) == 0
     assert "Offline: 1" in capsys.readouterr().out
-
-
-def test_jbod_disk_savings_and_tolerated_failures() -> None:
-    """R-313: RAID-10 stores each replica twice. (replicas before, after) -> saved disk space in percent, failed brokers and disks
-    (before, after) that a partition survives.
-
-    A partition survives the failure of all but one of its brokers, or of all but one of its disks.
-    """
-    table = {(2, 2): (50, (1, 1), (3, 1)), (2, 3): (25, (1, 2), (3, 2)), (2, 4): (0, (1, 3), (3, 3))}
-
-    for (before, after), (saved, brokers, disks) in table.items():
-        assert saved == 100 - 100 * after // (2 * before)
-        assert brokers == (before - 1, after - 1)
-        assert disks == (2 * before - 1, after - 1)

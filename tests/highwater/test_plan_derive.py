@@ -53,7 +53,7 @@ def test_different_seeds_derive_different_plans() -> None:
     assert len({plan_digest(replace(derive(seed), seed=None, name="")) for seed in SEEDS}) == len(SEEDS)
 
 
-def test_given_faults_change_only_the_schedule() -> None:
+def test_faults_option_changes_only_the_fault_schedule() -> None:
     for seed in range(50):
         drawn, asked = derive(seed), derive(seed, faults=("pause",))
 
@@ -62,7 +62,7 @@ def test_given_faults_change_only_the_schedule() -> None:
         assert asked.schedule
 
 
-def test_plan_options_replace_only_the_draws_they_name() -> None:
+def test_plan_option_changes_only_the_value_that_it_names() -> None:
     drawn, wished = derive(5), derive(5, seconds=7, wishes=Wishes(produce_per_s=1))
 
     assert wished.faults_ms == 7000
@@ -70,7 +70,7 @@ def test_plan_options_replace_only_the_draws_they_name() -> None:
     assert (wished.cluster, wished.network, wished.draws) == (drawn.cluster, drawn.network, drawn.draws)
 
 
-def test_protocol_does_not_change_the_draws() -> None:
+def test_protocol_option_changes_nothing_else_in_the_plan() -> None:
     """So one seed has the same workload and schedule under every protocol."""
     assert derive(9, protocol="v3") == replace(derive(9), protocol="v3")
 

@@ -37,7 +37,7 @@ schedule:
 
 @example(replace(derive(1), story="a\x85b", required_marks=("\u2028",)))
 @given(anything(Plan))
-def test_any_plan_survives_its_text_form(plan: Plan) -> None:
+def test_any_plan_is_unchanged_after_writing_and_reading(plan: Plan) -> None:
     """Invalid plans too: the shrinker writes them, and reading must not change them."""
     document = Document(plan_to_yaml(plan), "plan")
 
@@ -46,7 +46,7 @@ def test_any_plan_survives_its_text_form(plan: Plan) -> None:
 
 @pytest.mark.slow
 @given(seeds)
-def test_derived_plan_survives_text_and_validation(seed: int) -> None:
+def test_derived_plan_is_valid_after_writing_and_reading(seed: int) -> None:
     plan = derive(seed)
 
     assert plan_from_yaml(plan_to_yaml(plan)) == plan

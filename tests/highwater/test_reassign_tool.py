@@ -136,7 +136,7 @@ def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     assert run(lab, reassign_tool.verify_requests(entries(RAR)))[1:] == (line + "completed successfully",)
 
 
-def test_proposal_b_saved_assignment_cancels_a_reassignment() -> None:
+def test_executing_the_saved_assignment_cancels_under_proposal_b() -> None:
     """R-247: "it is up to the client to record the old state"; --execute prints it as a file."""
     lab = by_requests()
     silence(lab, 4, 5, 6)

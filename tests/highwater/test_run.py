@@ -115,7 +115,7 @@ def test_manifest_has_the_build_and_the_plan(good: History) -> None:
     assert (manifest.plan_digest, manifest.seed) == (plan_digest(PLAN), 1)
 
 
-def test_complete_run_is_valid(good: History) -> None:
+def test_complete_run_without_anomaly_is_valid(good: History) -> None:
     assert judge(good).validity is Validity.VALID
 
 

@@ -61,12 +61,12 @@ def performed() -> History:
     return SimBackend().perform(plan(), Provenance(run_id="scripted", plan_digest="")).history
 
 
-def test_script_survives_its_text_form() -> None:
+def test_admin_script_is_unchanged_after_writing_and_reading() -> None:
     assert plan_from_yaml(plan_to_yaml(plan())) == plan()
 
 
 @pytest.mark.slow
-def test_script_steps_are_all_done_and_the_run_is_valid() -> None:
+def test_all_admin_script_steps_are_done_in_a_valid_run() -> None:
     """R-148, R-149, R-231, R-233, V3 §H: the history has each request with its completion."""
     verdict = judge(performed())
     asked = [op.f for op in performed().operations if op.type == "invoke" and op.f in {step.do for step in plan().script}]
@@ -76,7 +76,7 @@ def test_script_steps_are_all_done_and_the_run_is_valid() -> None:
     assert asked == done == [step.do for step in plan().script]
 
 
-def test_script_topics_are_written_and_moves_recorded() -> None:
+def test_topics_created_by_a_script_are_written_to() -> None:
     written = {(op.topic, op.partition) for op in performed().operations if op.f == "produce" and op.type == "ok"}
     moves: dict[tuple[str | None, int | None], tuple[str, ...] | None] = {}
     for event in performed().events:
@@ -104,7 +104,7 @@ def test_partition_may_lose_records_after_its_removal_request() -> None:
         ("  - {topic: u, min_insync_replicas: 1, flush: none}\n", "", "promise.topics must list topic u"),
     ],
 )
-def test_invalid_script_is_refused_with_its_line(old: str, new: str, words: str) -> None:
+def test_invalid_admin_script_is_refused_with_its_line(old: str, new: str, words: str) -> None:
     assert old in PLAN
     with pytest.raises(PlanError) as error:
         plan_from_yaml(PLAN.replace(old, new))

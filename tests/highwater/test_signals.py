@@ -106,6 +106,9 @@ def test_sigterm_ends_a_campaign_with_pages_and_no_process(tmp_path: Path) -> No
     assert (process.returncode, complaints) == (ExitCode.UNKNOWN, "")
     assert "stopped interrupted" in printed
     assert len(list((tmp_path / "store").rglob("index.html"))) == 1
+    (runs,) = (tmp_path / "store").rglob("runs.jsonl")
+    assert len(runs.read_text().splitlines()) == len(list(runs.parent.glob("ledger/*.json")))
+    assert not list((tmp_path / "store").rglob(".aside"))
     assert remaining(family) == []
 
 

@@ -25,14 +25,14 @@ HISTORY = History(
 
 @pytest.mark.slow
 @given(histories(), histories())
-def test_digests_are_equal_exactly_if_the_rows_are(one: History, other: History) -> None:
+def test_history_digests_are_equal_exactly_if_the_rows_are(one: History, other: History) -> None:
     same = (one.operations, one.events) == (other.operations, other.events)
 
     assert (one.digest == other.digest) == same
 
 
 @given(histories())
-def test_manifest_is_not_part_of_the_digest(history: History) -> None:
+def test_manifest_is_not_part_of_the_history_digest(history: History) -> None:
     """Two runs of one seed differ in their wall time."""
     later = replace(history.manifest, wall_seconds=1.5, commit="f" * 40)
 
@@ -41,14 +41,14 @@ def test_manifest_is_not_part_of_the_digest(history: History) -> None:
 
 @pytest.mark.slow
 @given(histories())
-def test_digest_survives_the_conversion_to_columns(history: History) -> None:
+def test_history_digest_is_the_same_for_rows_and_columns(history: History) -> None:
     read = History.from_tables(history.manifest, operations=history.operations_table, events=history.events_table)
 
     assert read.digest == history.digest
 
 
 @pytest.mark.slow
-def test_digest_is_pinned_and_equal_in_other_processes(tmp_path: Path) -> None:
+def test_history_digest_is_equal_in_every_process(tmp_path: Path) -> None:
     """The corpus holds digests: a change of the canonical bytes must be a decision."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(jsonl.encode(HISTORY))

@@ -24,7 +24,7 @@ HISTORY = History(
 
 @pytest.mark.slow
 @given(history=histories())
-def test_jsonl_keeps_every_row(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_history_is_unchanged_after_writing_and_reading_jsonl(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
     path.write_bytes(jsonl.encode(history))
 
@@ -35,7 +35,9 @@ def test_jsonl_keeps_every_row(history: History, tmp_path_factory: pytest.TempPa
 
 @pytest.mark.slow
 @given(history=histories())
-def test_parquet_keeps_every_row(history: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_history_is_unchanged_after_writing_and_reading_parquet(
+    history: History, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("parquet")
     (folder / "o").write_bytes(parquet.encode(history.operations_table))
     (folder / "e").write_bytes(parquet.encode(history.events_table))
@@ -57,7 +59,7 @@ def _refusal(path: Path, data: bytes) -> str:
     return message.removeprefix(str(path))
 
 
-def test_jsonl_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+def test_jsonl_history_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
     """A file cut by a full disk or a broken download must not pass for a shorter run."""
     data = jsonl.encode(HISTORY).removesuffix(b"\n")
 
@@ -111,7 +113,7 @@ def test_jsonl_that_is_not_a_history_is_refused_by_line(lines: list[bytes], mess
     assert _refusal(tmp_path / "a.jsonl", b"".join(line + b"\n" for line in lines)) == message
 
 
-def test_absent_file_is_refused(tmp_path: Path) -> None:
+def test_missing_history_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"none\.jsonl: cannot be read: No such file or directory$"):
         jsonl.read(tmp_path / "none.jsonl")
     with pytest.raises(HistoryError, match=r"none\.parquet: no such file$"):
@@ -119,7 +121,7 @@ def test_absent_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 3, 100, -1])
-def test_truncated_parquet_is_refused_in_one_line(kept: int, tmp_path: Path) -> None:
+def test_truncated_parquet_history_is_refused_in_one_line(kept: int, tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
     path.write_bytes(parquet.encode(HISTORY.events_table)[:kept])
 
@@ -128,7 +130,7 @@ def test_truncated_parquet_is_refused_in_one_line(kept: int, tmp_path: Path) -> 
             read(path, "events")
 
 
-def test_foreign_parquet_is_refused(tmp_path: Path) -> None:
+def test_parquet_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
     pq.write_table(pa.table({"index": [1]}), path)
 
@@ -137,7 +139,7 @@ def test_foreign_parquet_is_refused(tmp_path: Path) -> None:
             read(path, "events")
 
 
-def test_operations_file_is_refused_as_events(tmp_path: Path) -> None:
+def test_operations_table_is_refused_in_place_of_events(tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
     path.write_bytes(parquet.encode(HISTORY.operations_table))
 
@@ -145,7 +147,7 @@ def test_operations_file_is_refused_as_events(tmp_path: Path) -> None:
         parquet.read(path, "events")
 
 
-def test_journal_grows_with_its_recorder(tmp_path: Path) -> None:
+def test_history_journal_grows_while_a_run_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     recorder = Recorder(lambda: 5)
     with jsonl.Journal(path, MANIFEST) as journal:
@@ -161,7 +163,7 @@ def test_journal_grows_with_its_recorder(tmp_path: Path) -> None:
     assert list(found.events) == recorder.events
 
 
-def test_journal_that_was_not_closed_keeps_its_whole_lines(tmp_path: Path) -> None:
+def test_unclosed_history_journal_keeps_its_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([MANIFEST_LINE, OPERATION_LINE, EVENT_LINE[:-4]]))
 
@@ -171,7 +173,7 @@ def test_journal_that_was_not_closed_keeps_its_whole_lines(tmp_path: Path) -> No
     assert found.manifest.outcome == "incomplete"
 
 
-def test_journal_of_a_failed_run_has_no_end(tmp_path: Path) -> None:
+def test_history_journal_of_a_failed_run_has_no_end_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(KeyboardInterrupt), jsonl.Journal(path, MANIFEST):
         raise KeyboardInterrupt

@@ -25,22 +25,22 @@ def test_completion_is_paired_with_the_last_call_of_its_process() -> None:
     assert pairs == [([0, 0], [3, 3]), ([1], [6]), ([4], [])]
 
 
-def test_completion_without_invocation_is_in_no_attempt() -> None:
+def test_completion_without_invocation_is_in_no_client_call() -> None:
     recorder = Recorder(lambda: 5)
     recorder.operation(process=1, type=OpType.OK, f="poll")
 
     assert recorder.history(MANIFEST).attempts == ()
 
 
-def test_partitions_are_those_of_rows_and_of_the_assignment() -> None:
+def test_history_lists_partitions_of_rows_and_assignment() -> None:
     assert _recorded().partitions == (TopicPartition("orders", 0), TopicPartition("t", 3))
 
 
-def test_events_are_found_by_kind_in_order() -> None:
+def test_history_finds_events_by_kind_in_order() -> None:
     assert [e.index for e in _recorded().of_kind(EventKind.HEALED, EventKind.HW)] == [2, 5]
 
 
-def test_witness_is_found_by_its_index() -> None:
+def test_history_row_is_found_by_its_index() -> None:
     history = _recorded()
 
     assert history.row(0) == history.operations[:2]
@@ -48,7 +48,7 @@ def test_witness_is_found_by_its_index() -> None:
     assert history.row(99) is None
 
 
-def test_frames_hold_the_rows() -> None:
+def test_polars_frames_of_a_history_hold_its_rows() -> None:
     history = _recorded()
 
     assert history.operations_frame["value"].to_list() == ["a", "b", None, "a", "b", "c", None]

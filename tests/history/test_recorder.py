@@ -8,7 +8,7 @@ from history.recorder import Record, Recorder
 from tests.strategies import MANIFEST
 
 
-def test_operations_and_events_share_one_counter() -> None:
+def test_operations_and_events_share_one_row_counter() -> None:
     """Checkers compare the index of an acknowledgement with the index of a truncation."""
     recorder = Recorder(count(100).__next__)
 
@@ -23,7 +23,7 @@ def test_operations_and_events_share_one_counter() -> None:
     assert [(row.index, row.time_ns) for row in recorder.events] == [(1, 101)]
 
 
-def test_records_of_one_operation_differ_by_slot() -> None:
+def test_rows_of_one_operation_are_numbered_by_slot() -> None:
     recorder = Recorder(lambda: 5)
 
     records = (Record(value="a", offset=3, leader_epoch=1), Record(value="b", offset=4, leader_epoch=1))

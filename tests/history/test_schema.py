@@ -33,7 +33,7 @@ def _column_type(annotation: object) -> str:
 
 
 @pytest.mark.parametrize(("table", "row"), ROWS)
-def test_columns_are_the_fields_of_the_struct(table: schema.TableName, row: type[Struct]) -> None:
+def test_history_columns_are_the_fields_of_the_row_struct(table: schema.TableName, row: type[Struct]) -> None:
     hints = typing.get_type_hints(row)
     fields = [(name, _column_type(hints[name]), not isinstance(hints[name], types.UnionType)) for name in row.__struct_fields__]
 
@@ -41,7 +41,7 @@ def test_columns_are_the_fields_of_the_struct(table: schema.TableName, row: type
 
 
 @pytest.mark.parametrize(("row", "columns"), [(Operation, OperationColumns), (ClusterEvent, EventColumns)])
-def test_recorder_takes_every_column_it_does_not_set_itself(row: type[Struct], columns: type) -> None:
+def test_recorder_accepts_each_history_column_it_does_not_set(row: type[Struct], columns: type) -> None:
     itself = {"index", "slot", "time_ns", "process", "type", "f", "kind"}
     if row is Operation:
         itself |= {"value", "offset", "leader_epoch"}  # set for each record
@@ -51,7 +51,7 @@ def test_recorder_takes_every_column_it_does_not_set_itself(row: type[Struct], c
 
 
 @pytest.mark.parametrize("row", [Operation, ClusterEvent])
-def test_only_null_and_slot_zero_are_defaults(row: type[Struct]) -> None:
+def test_history_columns_default_to_null_except_slot_zero(row: type[Struct]) -> None:
     """Rows leave defaults out of JSONL and of the digest: any other default would read as another value."""
     defaults = {f.name: f.default for f in structs.fields(row) if not f.required}
 
@@ -60,14 +60,14 @@ def test_only_null_and_slot_zero_are_defaults(row: type[Struct]) -> None:
 
 @pytest.mark.slow
 @given(histories())
-def test_rows_survive_the_conversion_to_columns(history: History) -> None:
+def test_history_rows_survive_the_conversion_to_columns(history: History) -> None:
     operations = schema.operations_of(schema.to_frame(schema.to_table("operations", history.operations)))
     events = schema.events_of(schema.to_frame(schema.to_table("events", history.events)))
 
     assert (operations, events) == (history.operations, history.events)
 
 
-def test_empty_frames_have_all_columns_and_types() -> None:
+def test_empty_history_tables_have_all_columns_and_types() -> None:
     """Checkers evaluate expressions on frames of runs without rows; a column of type null would break them."""
     frame = schema.to_frame(schema.to_table("events", ()))
 
@@ -111,13 +111,13 @@ def test_table_with_another_schema_is_refused(table: pa.Table, words: str) -> No
     assert schema.complaint("events", table) == words
 
 
-def test_document_is_written_to_the_given_path(tmp_path: Path) -> None:
+def test_history_format_document_is_written_to_a_given_path(tmp_path: Path) -> None:
     code = schema.main(["--rewrite", str(tmp_path / "format.md")])
 
     assert (code, (tmp_path / "format.md").read_text()) == (0, schema.document())
 
 
-def test_document_names_every_column_and_kind() -> None:
+def test_history_format_document_names_every_column_and_kind() -> None:
     names = [c.name for _, columns in schema.TABLES for c in columns] + [str(k) for k in EventKind]
 
     assert [name for name in names if f"| `{name}` |" not in schema.document()] == []

@@ -50,7 +50,7 @@ def _recorded() -> History:
 
 @pytest.mark.parametrize(("name", "table"), [(store.OPERATIONS, "operations"), (store.EVENTS, "events")])
 @pytest.mark.parametrize("counted", [True, False], ids=["by count", "by digest"])
-def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
+def test_stored_run_with_missing_rows_is_refused(name: str, table: TableName, counted: bool, tmp_path: Path) -> None:
     """A good run without half of its events looks like a run that lost writes."""
     history = _recorded()
     store.save(tmp_path, history)
@@ -62,7 +62,7 @@ def test_tables_with_rows_cut_off_are_refused(name: str, table: TableName, count
         store.load_run(tmp_path)
 
 
-def test_tables_of_another_run_are_refused(tmp_path: Path) -> None:
+def test_stored_run_with_tables_of_another_run_is_refused(tmp_path: Path) -> None:
     """The other tables have the same number of rows, and the manifest is from before it had SHA-256 of files."""
     history = _recorded()
     store.save(tmp_path / "a", history)
@@ -152,7 +152,7 @@ def test_repeated_run_begins_with_an_empty_folder(tmp_path: Path) -> None:
     assert _files(tmp_path) == ["history.jsonl", "manifest.json", "plan.yaml"]
 
 
-def test_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write_file(tmp_path / "a", b"old")
 
     def fill(path: Path, data: bytes) -> int:
@@ -183,14 +183,14 @@ def test_runs_are_found_at_and_below_a_path(tmp_path: Path) -> None:
     assert store.find_runs(runs[2]) == (runs[2],)
 
 
-def test_finding_no_run_is_refused(tmp_path: Path) -> None:
+def test_path_without_a_stored_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="no run is stored here"):
         store.find_runs(tmp_path)
     with pytest.raises(HistoryError, match="no such folder"):
         store.find_runs(tmp_path / "none")
 
 
-def test_load_takes_any_path_of_a_history(tmp_path: Path) -> None:
+def test_history_is_loaded_from_any_of_its_paths(tmp_path: Path) -> None:
     store.save(tmp_path, History(MANIFEST))
     (tmp_path / "a.jsonl").write_bytes(jsonl.encode(History(MANIFEST)))
 
@@ -206,7 +206,7 @@ def test_load_takes_any_path_of_a_history(tmp_path: Path) -> None:
         (store.encode_manifest(replace(MANIFEST, schema_version=9)), "schema version 9; this highwater reads 1 and 2"),
     ],
 )
-def test_foreign_manifest_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
+def test_manifest_of_another_format_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / store.MANIFEST).write_bytes(data)
 
     with pytest.raises(HistoryError, match=f"manifest.json: {words}$"):

@@ -62,7 +62,7 @@ def _folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["", "events.parquet", "history.jsonl"])
-def test_history_of_version_1_reads_as_of_this_version(name: str, tmp_path: Path) -> None:
+def test_history_of_schema_version_1_is_read(name: str, tmp_path: Path) -> None:
     path = VERSION_1 / name if name == "history.jsonl" else _folder(tmp_path) / name
 
     found, expected = store.load(path), now()
@@ -74,7 +74,7 @@ def test_history_of_version_1_reads_as_of_this_version(name: str, tmp_path: Path
     assert found.digest == expected.digest != DIGEST_1
 
 
-def test_version_1_digest_is_known_of_rows_of_this_version() -> None:
+def test_digest_of_version_1_is_computed_from_upgraded_rows() -> None:
     """`highwater replay` compares it with the digest of a run that was stored in version 1."""
     history = now()
 
@@ -82,7 +82,7 @@ def test_version_1_digest_is_known_of_rows_of_this_version() -> None:
     assert versions.digest_in(SCHEMA_VERSION, history.operations, history.events) == history.digest
 
 
-def test_changed_tables_of_version_1_are_refused(tmp_path: Path) -> None:
+def test_tampered_history_of_version_1_is_refused(tmp_path: Path) -> None:
     """Without the digest in its metadata, a table must have the rows of the manifest's digest."""
     folder = _folder(tmp_path)
     manifest = store.load_manifest(folder)
@@ -92,7 +92,7 @@ def test_changed_tables_of_version_1_are_refused(tmp_path: Path) -> None:
         store.load_run(folder)
 
 
-def test_column_of_this_version_in_version_1_is_refused(tmp_path: Path) -> None:
+def test_new_column_in_a_version_1_history_is_refused(tmp_path: Path) -> None:
     lines = (VERSION_1 / "history.jsonl").read_text()
     (tmp_path / "history.jsonl").write_text(lines.replace('"offset":17', '"count":17'))
 
@@ -118,7 +118,7 @@ def test_selected_columns_of_version_1_are_upgraded() -> None:
 
 
 @given(events())
-def test_rows_and_tables_are_upgraded_alike(row: ClusterEvent) -> None:
+def test_version_1_rows_and_tables_are_upgraded_alike(row: ClusterEvent) -> None:
     old = replace(row, broker=None, count=None, gauge=None, digest=None)
     table = to_table("events", [old]).drop_columns(["broker", "count", "gauge", "digest"])
     table = table.replace_schema_metadata({b"highwater.table": b"events", b"highwater.schema_version": b"1"})

@@ -79,7 +79,7 @@ def test_broker_that_never_reregisters_fails_the_liveness_check() -> None:
     assert "b1 is not registered at the end" in verdict.not_live
 
 
-def test_failed_assertion_is_an_anomaly() -> None:
+def test_failed_assertion_in_a_broker_is_an_anomaly() -> None:
     """No other checker reports a process that ended itself if the cluster does without it."""
     verdict = judge(history_of(Touchy), (assertions.CHECKER,))
 

@@ -33,7 +33,7 @@ def test_any_nemesis_schedule_heals_all_faults(seed: int, profile: Profile, shap
 
 
 @given(seeds, profiles(), shapes())
-def test_schedule_is_a_function_of_the_seed(seed: int, profile: Profile, shape: Shape) -> None:
+def test_same_seed_gives_the_same_fault_schedule(seed: int, profile: Profile, shape: Shape) -> None:
     """Also where other numbers were drawn from the same generator before."""
     used = Rng(seed)
     used.bits()
@@ -61,7 +61,7 @@ def test_schedule_uses_only_kinds_of_the_profile(seed: int, profile: Profile, sh
     assert kinds <= {kind.name for kind in usable(profile, shape)}
 
 
-def test_windows_are_sorted_and_numbered() -> None:
+def test_fault_windows_are_sorted_by_begin_and_numbered() -> None:
     for windows in _many(50):
         assert [window.id for window in windows] == [f"f{number}" for number in range(1, len(windows) + 1)]
         assert [window.at_ms for window in windows] == sorted(window.at_ms for window in windows)
@@ -80,7 +80,7 @@ def test_one_schedule_lacks_fault_kinds_but_hundreds_lack_none() -> None:
     assert sum(len(some) <= 3 for some in kinds) >= 10
 
 
-def test_rounds_have_overlapping_windows_and_calms_between() -> None:
+def test_fault_rounds_overlap_faults_and_have_calms_between() -> None:
     """Pairs of faults find bugs that single faults do not; in calms the ISR becomes complete again."""
     whole = SHAPE.session_timeout_ms + SHAPE.replica_lag_time_max_ms
     overlaps = calms = 0
@@ -101,13 +101,13 @@ def test_pauses_are_shorter_and_longer_than_the_session_timeout() -> None:
             assert (window.until_ms - window.at_ms > SHAPE.session_timeout_ms) == (window.kind == "pause-long")
 
 
-def test_some_schedules_swizzle_one_fault_over_brokers() -> None:
+def test_some_schedules_begin_one_fault_on_brokers_in_turn() -> None:
     swizzled = [windows for windows in _many(60) if sum(isinstance(window.target, Named) for window in windows) >= 3]
 
     assert swizzled != []
 
 
-def test_some_schedules_depose_one_leader_repeatedly() -> None:
+def test_some_fault_schedules_depose_one_leader_repeatedly() -> None:
     """Truncation goes wrong where several epochs pass before followers have fetched (KIP-279)."""
     chases = 0
     for windows in _many(60, Profile(name="within", kinds=("expire-session", "crash-leader"))):
@@ -117,7 +117,7 @@ def test_some_schedules_depose_one_leader_repeatedly() -> None:
     assert chases > 5
 
 
-def test_schedule_without_kinds_is_empty() -> None:
+def test_fault_schedule_without_fault_kinds_is_empty() -> None:
     assert generate(Rng(1), Profile(name="within", kinds=()), SHAPE) == ()
 
 

@@ -30,11 +30,11 @@ def _sentences(*windows: Window) -> list[str]:
     return [complaint.sentence for complaint in validate(windows, SHAPE)]
 
 
-def test_validate_accepts_a_schedule_that_can_be_performed() -> None:
+def test_fault_schedule_that_can_be_performed_is_accepted() -> None:
     assert _sentences(_window(0, 10_000), _window(100, 200, Pause(), LeaderOf(topic="orders", partition=1), "f2")) == []
 
 
-def test_validate_refuses_a_window_that_ends_after_the_faults() -> None:
+def test_fault_that_ends_after_the_fault_phase_is_refused() -> None:
     assert _sentences(_window(0, 10_001)) == [
         "window f1 (k): a plan that cannot heal: it is open until 10001 ms and the faults end at 10000 ms"
     ]
@@ -62,14 +62,14 @@ def test_validate_refuses_a_window_that_ends_after_the_faults() -> None:
         (_window(0, 5, target=Random(count=4)), "count must be from 1 to 3, not 4"),
     ],
 )
-def test_validate_names_the_parameter_and_what_is_allowed(window: Window, words: str) -> None:
+def test_invalid_fault_error_names_parameter_and_limit(window: Window, words: str) -> None:
     (sentence,) = _sentences(window)
 
     assert words in sentence
     assert sentence.startswith("window f1 (k): ")
 
 
-def test_validate_refuses_two_windows_with_one_id() -> None:
+def test_schedule_with_two_windows_of_one_id_is_refused() -> None:
     """Draws are named by the id: removing one of the two windows would change the draws of the other."""
     (complaint,) = validate((_window(0, 5), _window(6, 7)), SHAPE)
 
@@ -92,14 +92,14 @@ def test_partly_overlapping_windows_of_a_fault_are_refused() -> None:
     assert clash(first, replace(half, target=Everyone()))
 
 
-def test_validate_refuses_drifts_that_add_up_below_the_least() -> None:
+def test_clock_drifts_that_add_up_to_too_slow_are_refused() -> None:
     slow = ClockDrift(ppm=-500_000)
 
     assert "may add up to -1000000 ppm" in _sentences(_window(0, 9, slow), _window(1, 5, slow, name="f2"))[0]
     assert _sentences(_window(0, 9, slow), _window(9, 12, slow, name="f2")) == []
 
 
-def test_validate_refuses_more_than_max_windows() -> None:
+def test_schedule_with_too_many_fault_windows_is_refused() -> None:
     windows = [_window(n, n + 1, name=f"f{n}") for n in range(MAX_WINDOWS + 1)]
 
     assert f"at most {MAX_WINDOWS} windows" in _sentences(*windows)[0]

@@ -15,12 +15,12 @@ from tests.nemesis.strategies import anything, profiles, seeds, shapes
 
 
 @given(st.lists(anything(Window), max_size=3).map(tuple))
-def test_fault_windows_survive_their_yaml_form(windows: tuple[Window, ...]) -> None:
+def test_fault_windows_are_unchanged_after_yaml_round_trip(windows: tuple[Window, ...]) -> None:
     assert windows_from_yaml(windows_to_yaml(windows)) == windows
 
 
 @given(seeds, profiles(), shapes())
-def test_generated_windows_take_one_yaml_line_each(seed: int, profile: Profile, shape: Shape) -> None:
+def test_generated_fault_windows_take_one_yaml_line_each(seed: int, profile: Profile, shape: Shape) -> None:
     windows = generate(Rng(seed), profile, shape)
     text = windows_to_yaml(windows)
 

@@ -1,8 +1,11 @@
-"""One Spark session for all tests that need one, because it takes seconds to start."""
+"""One Spark session and one S3 server for all tests that need them, because they take seconds to start."""
 
+import logging
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
+from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from pipeline.session import missing, session
@@ -16,3 +19,26 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(lack)
     with session("local[2]") as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of an S3 server on this machine, with an empty bucket `bucket`."""
+    from moto.server import ThreadedMotoServer  # takes half a second
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {"access_key": "test", "secret_key": "test", "allow_bucket_creation": True}
+    fs.S3FileSystem(**settings, scheme="http", endpoint_override=f"{host}:{port}").create_dir("bucket")
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The URI of an empty folder on the S3 server, with credentials in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    return f"s3://bucket/{quote(request.node.name, safe='')}?endpoint_override={s3_server}"

@@ -55,6 +55,11 @@ def _flip_plain(path: Path) -> None:
     _flip(path)
 
 
+def _rename_column(path: Path) -> None:
+    """Give a column a name that is not UTF-8, in the two places of the footer that Parquet reads."""
+    path.write_bytes(path.read_bytes().replace(b"incarnation", b"incarnatio\xff"))
+
+
 def _halve(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -173,6 +178,7 @@ OLD: dict[str, Fault] = {
         _change("events", lambda rows: rows.append_column("x", pa.nulls(rows.num_rows))),
         r"events\.parquet: column x of events is unknown",
     ),
+    "column-not-utf8": (_events(_rename_column), rf"events\.parquet: {_NO_PARQUET}.*utf-8"),
     "tables-exchanged": (
         lambda run: shutil.copy(run / store.EVENTS, run / store.OPERATIONS), r"operations\.parquet: not the operations table",
     ),

@@ -1,12 +1,15 @@
-"""A machine without the requirements of Spark gets one sentence."""
+"""What Spark is given, and the one sentence that a machine, an argument or a job gets where it does not work."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pipeline import session as module
 from pipeline.errors import PipelineError
-from pipeline.session import missing, session
+from pipeline.session import SETTINGS, cause, full_master, missing, parse_conf, session
+from pipeline.stamp import MISMATCH, PACKAGES, check_stamp, present_stamp
 
 
 def _java(folder: Path, script: str) -> None:
@@ -53,7 +56,127 @@ def test_missing_pyspark_is_reported_with_its_package(monkeypatch: pytest.Monkey
         raise AssertionError("no session without PySpark")
 
 
-@pytest.mark.parametrize("master", ["", "locale", "local[many]", "local[2", "spark:", "http://host"])
+@pytest.mark.parametrize("master", ["", "locale", "local[many]", "local[2", "local-cluster[2]", "spark:", "http://host"])
 def test_invalid_master_is_refused(master: str) -> None:
     with pytest.raises(PipelineError, match="is not a Spark master"), session(master):
         raise AssertionError("no session with this master")
+
+
+@pytest.mark.parametrize(
+    ("master", "full"),
+    [
+        ("local", "local[1,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("k8s://https://host", "k8s://https://host"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_local_master_repeats_failed_tasks(master: str, full: str) -> None:
+    """`local[2]` alone ends the job with the first Python worker that is killed."""
+    assert full_master(master) == full
+
+
+def test_submitted_master_is_refused_without_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+
+    with pytest.raises(PipelineError, match="'submitted' is only known under spark-submit"):
+        full_master("submitted")
+
+
+def test_settings_are_parsed_and_the_later_counts() -> None:
+    texts = ["spark.a=1", "spark.driver.memory = 4g", "spark.a=x=y z"]
+
+    assert parse_conf(texts) == {"spark.a": "x=y z", "spark.driver.memory": "4g"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("spark.ui.enabled", "is key=value with a key that begins with spark., not 'spark.ui.enabled'"),
+        ("spark.ui.enabled=", "is key=value"),
+        ("driver.memory=1g", "is key=value with a key that begins with spark."),
+        ("spark.a b=1", "is key=value"),
+        ("spark.master=local", "give it as --spark MASTER"),
+        ("spark.driver.memory=lots", "spark.driver.memory must be a size such as 512m or 2g, not 'lots'"),
+        ("spark.network.timeout=soon", "spark.network.timeout must be a time such as 30s or 5min, not 'soon'"),
+        ("spark.speculation=yes", "spark.speculation must be true or false, not 'yes'"),
+        ("spark.task.maxFailures=few", "spark.task.maxFailures must be a whole number, not 'few'"),
+    ],
+)
+def test_invalid_setting_is_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        parse_conf([text])
+
+    assert words in str(caught.value)
+
+
+def test_default_settings_pass_their_own_check() -> None:
+    assert parse_conf([f"{setting.key}={setting.value}" for setting in SETTINGS]) == {s.key: s.value for s in SETTINGS}
+
+
+_PYTHON_ERROR = """An error occurred while calling o76.save.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, most recent failure: Lost
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    raise ValueError("ValueError: inner")
+{}: the bucket is gone
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+Caused by: java.io.EOFException: at the end
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (_PYTHON_ERROR.format("pipeline.errors.PipelineError"), "the bucket is gone"),
+        (_PYTHON_ERROR.format("ValueError"), "ValueError: the bucket is gone"),
+        (
+            "[TABLE_OR_VIEW_NOT_FOUND] The table `nowhere` cannot be found.\n'Project 'x",
+            "[TABLE_OR_VIEW_NOT_FOUND] The table `nowhere` cannot be found.",
+        ),
+        (
+            "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Job 1 cancelled\n\tat org.x",
+            "Job 1 cancelled",
+        ),
+        ("", "Spark does not say why"),
+    ],
+)
+def test_error_of_spark_is_told_in_one_line(text: str, line: str) -> None:
+    assert cause(text) == line
+
+
+def test_code_stamp_covers_the_packages_of_the_wheel() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+
+    assert sorted(PACKAGES) == sorted(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+
+
+def test_executor_with_equal_code_and_versions_is_accepted() -> None:
+    check_stamp(present_stamp())
+
+
+def test_executor_with_other_code_or_python_is_refused() -> None:
+    here = present_stamp()
+    driver = replace(here, code="0" * 12, versions={**here.versions, "Python": "3.12.0", "other": "1"})
+
+    with pytest.raises(PipelineError) as caught:
+        check_stamp(driver)
+
+    python = here.versions["Python"]
+    expected = (
+        f"highwater's code {here.code} and {'0' * 12}, Python {python} and 3.12.0, other missing and 1; install the same on both"
+    )
+    assert str(caught.value).partition(f"{MISMATCH}: ")[2] == expected
+
+
+def test_documented_settings_are_those_of_a_session() -> None:
+    """docs/spark.md has a table of them."""
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `spark.")]
+
+    assert rows == [f"| `{setting.key}` | {setting.value} | {setting.why} |" for setting in SETTINGS]

@@ -21,7 +21,7 @@ def test_isolation_judge_agrees_with_trying_every_execution(writes: str) -> None
 
 
 @pytest.mark.slow
-def test_reported_cycles_are_the_shortest() -> None:
+def test_reported_dependency_cycles_are_the_shortest() -> None:
     """Each step is a dependency by definition, and every kind is reported."""
     tally = cycles.prove(_HISTORIES)
 

@@ -143,7 +143,7 @@ def test_planted_mistake_in_the_transaction_judge_is_found(
 
 
 @pytest.mark.slow
-def test_cycle_that_is_not_the_shortest_is_a_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_long_dependency_cycle_counts_as_disagreement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first cycle is tried."""
     monkeypatch.setattr(elle_cycles, "_TRIES_MAX", 1)
 

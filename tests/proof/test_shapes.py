@@ -6,12 +6,12 @@ from proof.shapes import before, shapes, symmetries
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (2, 2), (3, 5), (4, 15), (5, 53)])
-def test_interval_orders_are_as_many_as_published(size: int, count: int) -> None:
+def test_call_overlap_patterns_are_as_many_as_published(size: int, count: int) -> None:
     """Bousquet-Mélou, Claesson, Dukes, Kitaev (2010); OEIS A022493."""
     assert len(shapes(size)) == count
 
 
-def test_interval_order_symmetries_keep_the_order_of_calls() -> None:
+def test_renamed_calls_keep_how_they_overlap_in_time() -> None:
     for spans in shapes(4):
         relation = before(spans)
         for names in symmetries(spans):

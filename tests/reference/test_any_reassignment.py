@@ -168,6 +168,6 @@ def test_random_faults_cover_reassignments_and_rollbacks() -> None:
     assert min(words.count("forward"), words.count("back")) > 5
 
 
-def test_random_faults_catch_a_controller_that_narrows_ar_first() -> None:
+def test_random_faults_catch_removing_old_replicas_from_ar_first() -> None:
     """B-59: if AR is narrowed first, some run leaves a stray replica behind."""
     assert any(not run_storm(seed, "reassign-ar-first").heal() for seed in range(8))

@@ -284,7 +284,7 @@ def run_storm(seed: int, protocol: str = "safe", *, dirs: int = 2, steps: int = 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_cluster_recovers_from_any_faults_and_loses_nothing(seed: int) -> None:
+def test_cluster_with_admin_requests_survives_any_faults(seed: int) -> None:
     """DUR-1, DUR-3, DUR-4, ORD-1, VIS-2, LIVE-1, LIVE-2, LIVE-4.
 
     No election relies on a replica whose data is lost, and no request is left behind or half done.

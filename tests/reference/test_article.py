@@ -62,7 +62,7 @@ def test_follower_leaves_the_isr_when_too_many_records_behind(rule: str, isr: li
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1, 2]), ("caught_up", [1])])
-def test_fetching_follower_stays_in_the_isr_by_the_article(rule: str, isr: list[int]) -> None:
+def test_article_keeps_a_slow_fetching_follower_in_the_isr(rule: str, isr: list[int]) -> None:
     """R-139: the article only asks that a follower sends fetch requests, so one that is always a little behind stays."""
     lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
     for i in lab.ids:

@@ -232,7 +232,7 @@ def test_resent_leader_and_isr_omits_a_stopped_partition() -> None:
     assert dict(queued.stops) == {T0: replace(stop, topic_id=controller.topic_ids["t"])}
 
 
-def test_replaced_fetch_gets_a_reply() -> None:
+def test_parked_fetch_that_a_newer_one_replaces_gets_a_reply() -> None:
     """Either fetch may be the late copy of the other. Without a reply, the client would wait for its whole timeout."""
     lab = Lab(1)
     for correlation in (1, 2):

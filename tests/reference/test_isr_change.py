@@ -162,7 +162,7 @@ def test_isr_change_results_come_in_request_order() -> None:
     assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
 
 
-def test_isr_change_at_another_broker_is_not_controller() -> None:
+def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
     """R-199: only the controller judges proposals."""
     lab = full()
     lab.tell(3, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))
@@ -391,7 +391,7 @@ def test_deposed_controller_does_not_refuse_isr_change_for_good() -> None:
     assert step_after_a_zombies_answer("safe") == "asking"
 
 
-def test_refusal_with_an_older_state_keeps_the_change_open() -> None:
+def test_isr_change_refused_with_an_older_state_stays_pending() -> None:
     """B-55, KAFKA-14154: a controller that refuses by an older version has not seen the state that the leader has."""
     lab = full()
     shrink(lab, 4)

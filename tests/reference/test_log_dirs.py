@@ -52,7 +52,7 @@ def test_broker_serves_good_dirs_while_another_is_bad() -> None:
 
 
 def test_bad_dir_halts_the_broker_before_kip_112() -> None:
-    """C-23, V3 Discussion 4: an I/O error of one disk concerns the whole broker."""
+    """R-073, C-23, V3 Discussion 4: an I/O error of one disk concerns the whole broker."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 0 failed"}), ("safe", {})):
         lab = jbod(variant=VARIANTS[name])
         break_dir(lab, 1)

@@ -302,7 +302,7 @@ def test_each_controller_gets_its_own_controller_epoch(persist: bool, epochs: tu
 
 
 @pytest.mark.parametrize(("name", "standing"), [("safe", [1]), ("controller-outlives-its-session", [])])
-def test_controller_stands_again_after_its_session_expires(name: str, standing: list[int]) -> None:
+def test_controller_may_be_elected_again_after_session_expiry(name: str, standing: list[int]) -> None:
     """B-46, KAFKA-4360: otherwise the cluster has no controller if the last one does not stand for election again."""
     lab = Lab(1, variant=VARIANTS[name])
     lab.expire(1)
@@ -313,7 +313,7 @@ def test_controller_stands_again_after_its_session_expires(name: str, standing: 
 
 
 @pytest.mark.parametrize(("early", "role"), [(False, Follower), (True, Idle)])
-def test_repeated_leader_and_isr_completes_a_transition(early: bool, role: type) -> None:
+def test_repeated_leader_and_isr_completes_the_role_change(early: bool, role: type) -> None:
     """B-56, KAFKA-9307: the session ended in the middle of it; the same command must not be ignored as old."""
     lab = with_switches(3, epoch_before_transition=early)
     lab.partition(3).role = Idle()
@@ -377,7 +377,7 @@ def test_parked_requests_of_a_disconnected_client_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(("fenced", "there"), [(True, True), (False, False)])
-def test_late_stop_replica_deletes_nothing(fenced: bool, there: bool) -> None:
+def test_late_stop_replica_of_an_old_epoch_deletes_nothing(fenced: bool, there: bool) -> None:
     """B-52, U-10, KIP-570: without an epoch of its own, a late StopReplica deletes a replica that was assigned again."""
     lab = with_switches(3, stop_replica_epoch=fenced)
     command(lab, 3, told(lab, 2, epoch_up=4))

@@ -127,7 +127,7 @@ def test_only_new_replicas_of_a_reassignment_are_marked_new() -> None:
     assert news == {"b1": (), "b2": (), "b3": (), "b4": (T0,), "b5": (T0,), "b6": (T0,)}
 
 
-def test_reassignment_first_widens_the_assigned_replicas() -> None:
+def test_reassignment_first_adds_new_replicas_to_the_assignment() -> None:
     """C-12: AR := OAR + RAR in the topic znode, so that a failover and a starting broker find the new replicas."""
     assert assigned(stuck()) == (*OAR, *RAR)
     assert assigned(stuck("reassign-without-widening")) == OAR

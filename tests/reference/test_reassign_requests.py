@@ -75,7 +75,7 @@ def test_malformed_reassignment_requests_are_skipped() -> None:
     assert reassignment_requests.decode_request(data) == Request({TopicPartition("t-3"): ids(2, 3)})
 
 
-def test_reassignment_survives_its_znode_payload() -> None:
+def test_reassignment_is_unchanged_after_znode_round_trip() -> None:
     """R-246, R-253: it stores `top` and the drop set for the next controller; a payload of another form is no entry."""
     entry = Reassignment(ids(2, 4), ids(1, 2), top=2, held=ids(1, 2, 3), drop=ids(3), legacy=True)
     data = reassignment_requests.entry_payload(entry)

@@ -137,7 +137,7 @@ def test_conflicting_reassignment_survives_controller_crash() -> None:
     assert unfinished(labs, (2, 3, 4)) == []
 
 
-def test_narrowing_replicas_first_leaves_old_replicas_behind() -> None:
+def test_shrinking_the_assignment_first_leaves_old_replicas() -> None:
     """B-59: the controller dies after AR := RAR, and no znode names the brokers that held a replica (KAFKA-16120)."""
     labs = outcomes(lambda: cluster(VARIANTS["reassign-ar-first"]), reassign, return_later_elsewhere)
     strays = [lab for lab in labs if finish(lab, partial(is_narrowed, lab)) and set(holders(lab)) - {*RAR, 1}]

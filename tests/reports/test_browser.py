@@ -62,13 +62,13 @@ def test_run_page_is_no_wider_than_its_window(page: Page, tmp_path: Path) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") <= 800
 
 
-def test_index_sorts_by_a_column(page: Page, tmp_path: Path) -> None:
+def test_campaign_page_sorts_its_table_by_a_column(page: Page, tmp_path: Path) -> None:
     open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
     page.locator("#runs th", has_text="acked").click()
     assert page.locator("#runs tbody td:first-child").all_inner_texts()[:2] == ["s1", "s3"]
 
 
-def test_index_filters_by_words(page: Page, tmp_path: Path) -> None:
+def test_campaign_page_filters_its_table_by_words(page: Page, tmp_path: Path) -> None:
     open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
     page.locator("#filter input").fill("safe unknown")
     assert page.locator("#runs tbody tr:visible td:first-child").all_inner_texts() == ["s2"]

@@ -24,7 +24,7 @@ from tests.reports.scenes import MS, Scene, manifest_of, small_loss
 END = 30_000 * MS
 
 
-def test_call_without_an_answer_is_unknown() -> None:
+def test_client_call_without_an_answer_is_shown_as_unknown() -> None:
     """Counted as failed, its records would look like anomalies if they appear."""
     scene = Scene()
     scene.at(5).operation(process=0, type=OpType.INVOKE, f="produce")
@@ -44,14 +44,14 @@ def test_poll_counts_returned_records_and_produce_sent_records() -> None:
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1), st.integers(0, 1000))
-def test_quantile_is_the_nearest_rank(found: list[int], per_mille: int) -> None:
+def test_latency_quantile_is_the_nearest_rank(found: list[int], per_mille: int) -> None:
     ordered = sorted(found)
     answer = quantile(ordered, per_mille)
     assert answer in ordered
     assert sum(value <= answer for value in ordered) * 1000 >= len(ordered) * per_mille
 
 
-def test_window_without_end_ends_at_healing() -> None:
+def test_fault_without_a_recorded_end_ends_at_healing() -> None:
     history, _ = small_loss()
     windows = {window.id: window for window in windows_of(history.events, END)}
     assert (windows["f1"].end_ns, windows["f1"].acted) == (5000 * MS, 1)
@@ -94,7 +94,7 @@ def test_replica_has_no_log_end_while_its_node_is_down() -> None:
     )
 
 
-def test_roles_follow_each_other_without_a_gap() -> None:
+def test_replica_roles_follow_each_other_without_a_gap() -> None:
     b2 = replica_of(track_of_small_loss(), "b2")
     assert [(span.role, span.leader_epoch) for span in b2.roles] == [
         ("idle", None),
@@ -130,7 +130,7 @@ def test_span_of_a_controller_ends_when_its_node_stops() -> None:
     assert b2.reigns == ((2, 6010 * MS, END),)
 
 
-def test_life_of_an_offset_names_the_truncating_node() -> None:
+def test_account_of_an_offset_names_the_truncating_broker() -> None:
     history, verdict = small_loss()
     story = story_of(Place(topic="orders", partition=0, offset=1), history, witness=verdict.anomalies[0].witness)
     assert [f"{line.who}: {line.words}" for line in story if not line.who.startswith("client")] == [
@@ -148,7 +148,7 @@ def test_life_of_an_offset_names_the_truncating_node() -> None:
     ]
 
 
-def test_story_of_an_offset_shows_the_first_hw_beyond_it_only() -> None:
+def test_account_of_an_offset_shows_the_first_hw_beyond_it() -> None:
     """This holds also if the first move is itself a witness."""
     scene = Scene()
     moves = [scene.at(hw).event(EventKind.HW, node="b1", topic="orders", partition=0, hw=hw) for hw in (1, 2, 3)]
@@ -157,7 +157,7 @@ def test_story_of_an_offset_shows_the_first_hw_beyond_it_only() -> None:
     assert [line.index for line in story] == [moves[1]]
 
 
-def test_story_covers_the_generation_of_its_witness() -> None:
+def test_account_of_an_offset_covers_the_record_of_its_witness() -> None:
     """An offset that was lost and written again held two records; a story of both would explain neither."""
     scene = Scene()
     place: dict[str, Any] = {"node": "b1", "topic": "orders", "partition": 0}
@@ -170,7 +170,7 @@ def test_story_covers_the_generation_of_its_witness() -> None:
     assert [line.index for line in story] == [append, cut]
 
 
-def test_story_ends_soon_after_its_last_witness() -> None:
+def test_account_of_an_anomaly_ends_after_its_last_witness() -> None:
     scene = Scene()
     place: dict[str, Any] = {"topic": "orders", "partition": 0}
     append = scene.at(1).event(EventKind.APPEND, node="b1", offset=4, value="v", **place)
@@ -182,7 +182,7 @@ def test_story_ends_soon_after_its_last_witness() -> None:
     assert len(story) == 1 + AFTER_MAX
 
 
-def test_long_poll_shows_only_the_record_at_the_offset() -> None:
+def test_poll_of_many_records_shows_only_that_at_the_offset() -> None:
     scene = Scene()
     records = tuple(Record(value=f"v{n}", offset=n) for n in range(500))
     poll = scene.at(1).operation(process=0, type=OpType.OK, f="poll", topic="orders", partition=0, records=records)
@@ -194,12 +194,12 @@ def test_long_poll_shows_only_the_record_at_the_offset() -> None:
     assert len(witness_rows(history, poll, None)) == 2
 
 
-def test_every_kind_of_event_has_words() -> None:
+def test_every_event_kind_has_a_sentence_on_the_page() -> None:
     lines = [event_line(ClusterEvent(index=0, kind=kind, time_ns=0)) for kind in EventKind]
     assert all(line.words for line in lines)
 
 
-def test_one_fault_on_several_nodes_is_one_line() -> None:
+def test_one_fault_on_several_brokers_is_one_log_line() -> None:
     events = [
         ClusterEvent(index=n, kind=EventKind.FAULT_BEGUN, time_ns=0, node=f"b{n}", fault="f1", detail="crash") for n in (1, 2, 3)
     ]
@@ -225,12 +225,12 @@ def a_call(process: int, start: int, outcome: OpType = OpType.OK) -> Call:
     )
 
 
-def test_client_keeps_its_lane_when_its_process_number_changes() -> None:
+def test_client_keeps_its_timeline_lane_with_a_new_process() -> None:
     calls = [a_call(0, 0, OpType.INFO), a_call(1, 1), a_call(2, 2, OpType.INFO), a_call(3, 10), a_call(5, 10)]
     assert lane_count(calls) == 3
 
 
-def test_overlapping_processes_have_separate_lanes() -> None:
+def test_overlapping_clients_have_separate_timeline_lanes() -> None:
     assert lane_count([a_call(n, n) for n in range(4)]) == 4
     assert lane_count([]) == 1
 
@@ -240,7 +240,7 @@ def a_window(start: int, end: int) -> FaultWindow:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)).map(lambda w: a_window(w[0], w[0] + w[1])), max_size=30))
-def test_fault_bars_of_one_row_never_overlap(windows: list[FaultWindow]) -> None:
+def test_fault_bars_in_one_timeline_row_never_overlap(windows: list[FaultWindow]) -> None:
     scale = TimeScale(start_ns=0, end_ns=1300)
     rows = packed(windows, scale)
 
@@ -248,7 +248,7 @@ def test_fault_bars_of_one_row_never_overlap(windows: list[FaultWindow]) -> None
     assert all(scale.x(a.end_ns) <= scale.x(b.start_ns) for row in rows for a, b in pairwise(row))
 
 
-def test_lane_of_a_window_does_not_depend_on_row_order() -> None:
+def test_place_of_a_fault_bar_ignores_the_order_of_rows() -> None:
     windows = [replace(a_window(n * 100, n * 100 + 150), id=f"f{n}") for n in range(5)]
     scale = TimeScale(start_ns=0, end_ns=1300)
     assert packed(windows, scale) == packed(windows[::-1], scale)

@@ -11,9 +11,8 @@ from reports.calls import Call
 from reports.lag import partition_figure
 from reports.nodes import NodeTrack
 from reports.plots import bucket_ns, call_figure, quantile_points
-from reports.render import latency_words
 from reports.replicas import tracks_of
-from reports.svg import LEFT, NS_PER_S, PLOT, Backdrop, Pointer, TimeScale
+from reports.svg import LEFT, NS_PER_S, PLOT, Backdrop, Pointer, TimeScale, latency_words
 from reports.timeline import HOVER_MAX, nodes_figure, timeline_figure
 from tests.reports.scenes import MS, small_loss
 
@@ -41,11 +40,11 @@ def a_call(number: int, *, took_ms: int = 5, outcome: OpType = OpType.OK, end_ns
 
 
 @given(st.integers(NS_PER_S, 10**6 * NS_PER_S))
-def test_any_span_has_at_most_a_hundred_buckets(span: int) -> None:
+def test_any_time_span_has_at_most_a_hundred_plot_buckets(span: int) -> None:
     assert span // bucket_ns(span) < 100 or bucket_ns(span) == 1000 * NS_PER_S
 
 
-def test_bucket_without_an_answer_has_no_quantile() -> None:
+def test_plot_bucket_without_an_answer_has_no_quantile() -> None:
     """A line drawn through an outage would show calls as fast during it."""
     calls = [a_call(0, took_ms=7), a_call(300, took_ms=9)]
     points = dict(quantile_points(calls, MINUTE, 500))
@@ -53,7 +52,7 @@ def test_bucket_without_an_answer_has_no_quantile() -> None:
     assert len(points) == 61
 
 
-def test_failed_calls_are_not_counted_in_quantiles() -> None:
+def test_failed_calls_are_not_counted_in_latency_quantiles() -> None:
     calls = [a_call(0, took_ms=7), a_call(1, took_ms=2000, outcome=OpType.INFO)]
     assert next(value for _, value in quantile_points(calls, MINUTE, 1000)) == 7 * MS
 
@@ -69,7 +68,7 @@ def test_calls_without_an_acknowledgement_have_plots(calls: list[Call]) -> None:
     assert timeline_figure(calls, MINUTE, NOTHING).startswith("<svg")
 
 
-def test_calls_beyond_the_hover_bound_are_still_drawn() -> None:
+def test_calls_without_a_hover_text_are_still_drawn() -> None:
     calls = [a_call(n) for n in range(HOVER_MAX + 500)]
     drawing = timeline_figure(calls, MINUTE, NOTHING)
     assert drawing.count("<rect") == HOVER_MAX

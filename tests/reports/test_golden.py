@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from reports.junit import junit_xml
-from reports.render import campaign_html, run_html
+from reports.render import campaign_html, render_analytics, render_diff, run_html
+from tests.reports.answers import analytics_page, diff_page
 from tests.reports.campaigns import goals, rows
 from tests.reports.scenes import small_loss
 
@@ -22,12 +23,14 @@ def pages() -> dict[str, str]:
     return {
         "run.html": run_html(history, verdict, plan="name: small\nseed: 7\n", repeat="highwater run --seed 7 --protocol v3"),
         "campaign.html": campaign_html(rows(), title="Five runs", repeat="highwater campaign --seeds 1..5", goals=goals()),
+        "analytics.html": render_analytics(analytics_page()),
+        "diff.html": render_diff(diff_page()),
         "junit.xml": junit_xml(rows(), suite="campaign"),
     }
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
-def test_page_equals_its_golden_file(name: str) -> None:
+def test_report_page_equals_its_golden_file(name: str) -> None:
     """A page changes only on purpose."""
     assert (GOLDEN / name).read_text(encoding="utf-8") == pages()[name]
 

@@ -2,13 +2,15 @@
 
 from xml.etree import ElementTree
 
-from reports.index import FaultTotal, campaign_of
+from msgspec.structs import replace
+
+from reports.index import PASSED_SHOWN, FaultTotal, campaign_of
 from reports.junit import junit_xml
 from reports.render import campaign_html
 from tests.reports.campaigns import goals, rows
 
 
-def test_totals_count_every_run_once() -> None:
+def test_campaign_page_totals_count_every_run_once() -> None:
     totals = dict(campaign_of(rows(), title="", repeat="").totals)
     outcomes = ("valid", "invalid", "unknown", "harness failed")
     assert totals["runs"] == "5"
@@ -17,22 +19,22 @@ def test_totals_count_every_run_once() -> None:
     assert totals["run seconds per worker second"] == "48.0 s"
 
 
-def test_worst_runs_come_first() -> None:
+def test_worst_runs_come_first_on_the_campaign_page() -> None:
     assert [row.name for row in campaign_of(rows(), title="", repeat="").rows] == ["s5", "s3", "s2", "s4", "s1"]
 
 
-def test_faults_are_counted_as_begun_and_as_acted() -> None:
+def test_campaign_page_counts_faults_begun_and_effective() -> None:
     assert campaign_of(rows(), title="", repeat="").faults == (
         FaultTotal(kind="crash", runs=2, begun=4, acted=4, runs_acted=2, invalid=1, anomalies=(1, 1)),
         FaultTotal(kind="disk-full", runs=2, begun=2, acted=0, runs_acted=0, invalid=0, anomalies=(0, 0)),
     )
 
 
-def test_anomalies_are_counted_by_runs_and_in_total() -> None:
+def test_campaign_page_counts_anomalies_by_run_and_in_total() -> None:
     assert campaign_of(rows(), title="", repeat="").anomalies == (("lost", 1, 2), ("unclean-election", 1, 1))
 
 
-def test_missed_goal_differs_from_an_unwanted_count() -> None:
+def test_campaign_page_tells_missed_goals_from_other_counts() -> None:
     page = campaign_html(rows(), title="", repeat="", goals=goals())
     ends = {goal.name: page.split(f"<td>{goal.name}</td>")[1].split("</tr>")[0] for goal in goals()}
     said = {name: [word for word in ("reached", "missed") if word in end] for name, end in ends.items()}
@@ -40,7 +42,21 @@ def test_missed_goal_differs_from_an_unwanted_count() -> None:
     assert said == {"message:leader-and-isr": ["reached"], "message:log-info": ["missed"], "error:NOT_CONTROLLER": []}
 
 
-def test_empty_campaign_has_an_index() -> None:
+def test_huge_campaign_lists_failures_and_few_passed_runs() -> None:
+    """A page with a row for each of a million runs opens in no browser."""
+    good, bad = rows()[0], rows()[2]
+    many = [replace(bad if n % 100 == 0 else good, name=f"run {n}") for n in range(PASSED_SHOWN + 600)]
+
+    page = campaign_of(many, title="", repeat="")
+
+    failures = [row.name for row in page.rows if row.validity is bad.validity]
+    assert sorted(failures) == sorted(f"run {n}" for n in range(0, len(many), 100))
+    assert (len(page.rows) - len(failures), page.left_out) == (PASSED_SHOWN, 600 - len(failures))
+    assert dict(page.totals)["runs"] == str(len(many))
+    assert f"{page.left_out} more valid and live runs" in campaign_html(many, title="", repeat="")
+
+
+def test_campaign_without_runs_has_an_index_page() -> None:
     assert "harness failed" in campaign_html([], title="nothing", repeat="")
 
 
@@ -50,7 +66,7 @@ def suite() -> ElementTree.Element:
     return found
 
 
-def test_each_outcome_has_its_junit_element() -> None:
+def test_each_run_outcome_has_its_junit_element() -> None:
     assert {case.get("name"): [child.tag for child in case] for case in suite()} == {
         "s1": [],
         "s2": ["skipped"],
@@ -60,7 +76,7 @@ def test_each_outcome_has_its_junit_element() -> None:
     }
 
 
-def test_junit_counts_agree_with_the_cases() -> None:
+def test_junit_counts_agree_with_the_test_cases() -> None:
     found = {name: suite().get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
     assert found == {"tests": "5", "failures": "2", "errors": "1", "skipped": "1", "time": "2.500"}
 

@@ -23,7 +23,7 @@ def an_anomaly(kind: str = "lost", key: str = "orders-0", checker: str = "durabi
     return Anomaly(kind=kind, checker=checker, key=key, witness=(), words=words)
 
 
-def test_summary_counts_records_calls_and_changes() -> None:
+def test_run_page_summary_counts_records_calls_and_changes() -> None:
     facts = {fact.name: fact.value for fact in page(*small_loss()).facts}
     assert facts == {
         "calls": "4",
@@ -40,7 +40,7 @@ def test_summary_counts_records_calls_and_changes() -> None:
     }
 
 
-def test_fault_that_was_begun_but_never_acted_is_shown() -> None:
+def test_run_page_shows_a_fault_that_took_no_effect() -> None:
     """Otherwise a nemesis without effect would go unnoticed."""
     assert [(row.kind, row.begun, row.acted) for row in page(*small_loss()).faults] == [("crash", 1, 1), ("power-loss", 1, 0)]
 
@@ -55,12 +55,12 @@ def test_fault_that_was_begun_but_never_acted_is_shown() -> None:
         (Findings(anomalies=(an_anomaly(),), live_judged=True), "INVALID", "live", "invalid"),
     ],
 )
-def test_banner_separates_safety_and_liveness(findings: Findings, verdict: str, live: str, tone: str) -> None:
+def test_run_page_banner_separates_safety_and_liveness(findings: Findings, verdict: str, live: str, tone: str) -> None:
     banner = banner_of(merge([findings]), manifest_of())
     assert (banner.verdict, banner.live, banner.tone) == (verdict, live, tone)
 
 
-def test_banner_names_an_interrupted_run() -> None:
+def test_run_page_banner_names_an_interrupted_run() -> None:
     manifest = msgspec.structs.replace(manifest_of(), outcome="interrupted")
     assert "ended early: interrupted" in banner_of(merge([Findings()]), manifest).sentence
 
@@ -87,7 +87,7 @@ def test_anomaly_without_offset_is_shown_with_events_around_it() -> None:
     assert "b2 stops (life 1): crash" in [f"{line.who} {line.words}" for line in view.story]
 
 
-def test_every_kind_is_counted_and_few_examples_are_shown() -> None:
+def test_run_page_counts_all_anomalies_and_shows_few_in_full() -> None:
     """137 anomalies of one kind must not hide the only one of another kind."""
     many = [an_anomaly(kind="order", words=f"{n}") for n in range(50)]
     history, _ = small_loss()
@@ -98,7 +98,7 @@ def test_every_kind_is_counted_and_few_examples_are_shown() -> None:
     assert len(shown.anomalies) == EXAMPLES_MAX + 1
 
 
-def test_story_of_an_offset_is_shown_once() -> None:
+def test_run_page_tells_the_account_of_an_offset_once() -> None:
     history, _ = small_loss()
     pair = (an_anomaly("a", words="offset 1 is gone"), an_anomaly("b", words="offset 1 holds two values"))
 
@@ -108,21 +108,21 @@ def test_story_of_an_offset_is_shown_once() -> None:
     assert (second.story, second.told_by) == ((), 1)
 
 
-def test_examples_come_from_different_partitions_first() -> None:
+def test_anomalies_shown_are_of_different_partitions_first() -> None:
     found = [an_anomaly(key=key, words=str(n)) for key in ("orders-0", "orders-1", "orders-2") for n in range(9)]
     history, _ = small_loss()
     shown = page(history, merge([Findings(anomalies=tuple(found))]))
     assert [view.anomaly.key for view in shown.anomalies] == ["orders-0", "orders-1", "orders-2"]
 
 
-def test_kinds_are_in_registry_order_with_their_claims() -> None:
+def test_anomaly_kinds_are_in_registry_order_with_their_claims() -> None:
     last, first = an_anomaly("a", checker=ALL[-1].name), an_anomaly("z", checker=ALL[0].name)
     history, _ = small_loss()
     kinds = page(history, merge([Findings(anomalies=(last, first))])).kinds
     assert [(row.kind, row.claim) for row in kinds] == [("z", ALL[0].claim), ("a", ALL[-1].claim)]
 
 
-def test_excused_losses_are_grouped_with_their_wound() -> None:
+def test_excused_losses_are_grouped_by_the_fault_behind_them() -> None:
     scene = Scene()
     wound = scene.at(5).event(EventKind.WOUND, node="b1", topic="orders", partition=0, offset=3, dir=0, detail="power-loss")
     losses = [ExcusedLoss(topic="orders", partition=0, offset=n, value=f"v{n}", wound=wound) for n in (3, 4, 5, 9)]
@@ -141,7 +141,7 @@ def test_excused_losses_are_grouped_with_their_wound() -> None:
     assert "5 losses are excused by wounds" in shown.banner.sentence
 
 
-def test_long_story_is_cut_in_its_middle_but_keeps_witnesses() -> None:
+def test_long_account_of_an_anomaly_keeps_its_witnesses() -> None:
     scene = Scene()
     indices = [
         scene.at(n).event(EventKind.STATE_WRITTEN, topic="orders", partition=0, leader="b1", leader_epoch=n, isr=("b1",))
@@ -164,7 +164,7 @@ def test_partitions_with_anomalies_come_first() -> None:
     assert [track.key for track in shown.partitions] == ["orders-2", "orders-0", "orders-1"]
 
 
-def test_wall_time_is_not_part_of_a_page() -> None:
+def test_report_page_does_not_contain_wall_time() -> None:
     """A replayed run takes another wall time and must have the same page."""
     history, verdict = small_loss()
     slower = History(

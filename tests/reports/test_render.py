@@ -72,21 +72,21 @@ def test_every_link_within_a_page_has_a_target() -> None:
     assert [link for link in found.links if link.removeprefix("#") not in found.ids] == []
 
 
-def test_text_of_a_run_is_never_markup() -> None:
+def test_text_of_a_run_is_escaped_on_its_page() -> None:
     """Values, errors and words come from outside."""
     html = small_page()
     assert "<script>alert(1)" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
 
-def test_every_drawing_is_well_formed() -> None:
+def test_every_svg_drawing_on_a_page_is_well_formed() -> None:
     drawings = re.findall(r"<svg .*?</svg>", small_page(), flags=re.DOTALL)
     assert len(drawings) == 7
     for drawing in drawings:
         ElementTree.fromstring(drawing)
 
 
-def test_same_run_has_the_same_bytes() -> None:
+def test_same_run_gives_a_page_of_the_same_bytes() -> None:
     assert small_page() == small_page()
 
 

@@ -22,7 +22,7 @@ def test_data_watch_reports_the_change_missed_while_disconnected(
     assert book.data_missed("/a", now) == missed
 
 
-def test_deletion_uses_up_both_watches_and_fires_once() -> None:
+def test_znode_deletion_fires_data_and_child_watch_once() -> None:
     book = WatchBook()
     book.set_data("/a", None)
     book.set_data("/a", 7)
@@ -32,7 +32,7 @@ def test_deletion_uses_up_both_watches_and_fires_once() -> None:
     assert book.data_paths == book.children_paths == ()
 
 
-def test_children_change_leaves_the_data_watch_set() -> None:
+def test_change_of_children_leaves_the_zk_data_watch_set() -> None:
     book = WatchBook()
     book.set_data("/a", 7)
     book.set_children("/a", 7)
@@ -40,7 +40,7 @@ def test_children_change_leaves_the_data_watch_set() -> None:
     assert [book.fired("/a", "children"), book.fired("/a", "changed")] == [True, True]
 
 
-def test_fired_watch_reports_no_missed_change() -> None:
+def test_fired_zk_watch_reports_no_missed_change() -> None:
     book = WatchBook()
     book.set_data("/a", 7)
     book.fired("/a", "changed")

@@ -7,7 +7,7 @@ from tests.tidy.promise import PAGE, rule_names, rules, rules_now
 
 
 @pytest.mark.slow
-def test_every_citation_refers_to_an_existing_entry() -> None:
+def test_every_requirement_id_cited_in_code_exists() -> None:
     found = {name: wrong for name, text in texts() if (wrong := lead_nowhere(text))}
 
     assert found == {}
@@ -32,7 +32,7 @@ def test_every_citation_refers_to_an_existing_entry() -> None:
         ("V3 §A step " + "9.9", ["V3 §A step 9.9"]),
     ],
 )
-def test_citation_of_a_missing_entry_is_reported(text: str, wrong: list[str]) -> None:
+def test_cited_requirement_id_that_does_not_exist_is_reported(text: str, wrong: list[str]) -> None:
     assert lead_nowhere(text) == wrong
 
 
@@ -40,17 +40,17 @@ def test_citation_of_a_missing_entry_is_reported(text: str, wrong: list[str]) ->
     "text",
     ["docs/promise.md §1 and §6", "docs/decisions/0008-edn.md", "R-057, C-07, U-11, B-42", "VIS-1 to VIS-3", "V3 §A step 3.3"],
 )
-def test_citation_of_an_existing_entry_is_accepted(text: str) -> None:
+def test_cited_requirement_id_that_exists_is_accepted(text: str) -> None:
     assert lead_nowhere(text) == []
 
 
-def test_docstrings_and_comments_of_python_are_read() -> None:
+def test_ids_cited_in_docstrings_and_comments_are_found() -> None:
     python = '"""One."""\nx = "not this"  # two\n\n\ndef f() -> None:\n    """Three."""\n'
 
     assert words_of(python).split("\n") == ["One.", "Three.", "# two"]
 
 
-def test_promise_rules_are_read_from_list_items() -> None:
+def test_rules_of_the_promise_page_are_read_from_its_lists() -> None:
     text = "# P\n\n## 2. D\n\n* **DUR-1** A\n  b.\n* **DUR-2** C.\n\nNot a rule.\n\n## 7. V\n\n* **VAC-1** E.\n"
 
     found = [(name, rule.section, rule.text) for name, rule in rules(text).items()]
@@ -58,6 +58,6 @@ def test_promise_rules_are_read_from_list_items() -> None:
     assert found == [("DUR-1", 2, "A b."), ("DUR-2", 2, "C."), ("VAC-1", 7, "E.")]
 
 
-def test_promise_page_has_no_rule_outside_of_a_list_item() -> None:
+def test_every_rule_of_the_promise_page_is_a_list_item() -> None:
     """A rule that is only mentioned on the page has no text that `highwater protocol` can show."""
     assert set(rule_names(PAGE.read_text(encoding="utf-8"))) == set(rules_now())

@@ -113,14 +113,14 @@ def test_simulated_code_never_iterates_over_a_set() -> None:
         "return ','.join({str(x) for x in b})",
     ],
 )
-def test_set_rule_finds_ordered_uses_of_sets(body: str) -> None:
+def test_rule_against_set_order_finds_ordered_uses(body: str) -> None:
     text = f"def f(b: set[int]) -> object:\n    {body}\n"
 
     assert _iterations(Source(name="x.py", text=text, tree=ast.parse(text))) != []
 
 
 @pytest.mark.parametrize("body", ["return sorted(b)", "return any(x for x in b)", "return {x for x in b}", "return 1 in b"])
-def test_set_rule_accepts_uses_without_order(body: str) -> None:
+def test_rule_against_set_order_accepts_other_uses(body: str) -> None:
     text = f"def f(b: set[int]) -> object:\n    {body}\n"
 
     assert _iterations(Source(name="x.py", text=text, tree=ast.parse(text))) == []

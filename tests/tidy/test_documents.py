@@ -13,6 +13,7 @@ GENERATED = {
     "docs/history-format.md": ("history.schema", "document"),
     "docs/properties.md": ("checkers.registry", "document"),
     "docs/faults.md": ("nemesis.document", "document"),
+    "docs/dataset.md": ("pipeline.tables", "document"),
     "docs/wire.md": ("highwater.catalogue.wire_document", "document"),
 }
 HISTORIES = ROOT / "corpus" / "histories"

@@ -9,7 +9,7 @@ from reference.errors import ErrorCode
 from workloads.completion import PRODUCE, completion_type, number_after
 
 
-def test_every_protocol_error_is_in_the_table() -> None:
+def test_every_protocol_error_has_a_completion_type() -> None:
     """A new error must get its row in the table instead of the default."""
     assert {name for name in PRODUCE if not name.startswith("_")} == {code.name for code in ErrorCode}
 
@@ -68,7 +68,7 @@ def test_completion_without_error_is_ok(error: str | None) -> None:
     processes=st.integers(1, 8),
     endings=st.lists(st.tuples(st.integers(0, 7), st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO])), max_size=60),
 )
-def test_retired_process_number_is_never_reused(processes: int, endings: list[tuple[int, OpType]]) -> None:
+def test_process_number_is_not_reused_after_unknown_outcome(processes: int, endings: list[tuple[int, OpType]]) -> None:
     """An operation of unknown outcome stays open; a second operation under its number would overlap with it."""
     numbers = list(range(processes))
     retired: set[int] = set()

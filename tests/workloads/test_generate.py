@@ -32,14 +32,14 @@ PARTITIONS = (PartitionName("orders", 0),)
         ("produce-consume", Parameters(partitions=PARTITIONS, acks=()), "workload: acks must be some of -1, 0 and 1, not []"),
     ],
 )
-def test_invalid_parameters_are_refused_in_one_line(name: str, parameters: Parameters, message: str) -> None:
+def test_invalid_workload_parameters_are_refused_in_one_line(name: str, parameters: Parameters, message: str) -> None:
     with pytest.raises(ParametersError) as refusal:
         generate(name, 1, parameters)
 
     assert str(refusal.value) == message
 
 
-def test_processes_are_producers_consumers_and_final_readers() -> None:
+def test_workload_has_producers_consumers_and_final_readers() -> None:
     """The index of a process is its first process number."""
     kinds = [type(process).__name__ for process in generate("produce-consume", 1, Parameters(partitions=PARTITIONS, producers=2))]
 

@@ -160,7 +160,7 @@ def test_delayed_producer_does_not_catch_up() -> None:
     assert len(after) <= 20
 
 
-def test_random_draws_of_a_process_do_not_affect_others() -> None:
+def test_random_draws_of_a_client_do_not_affect_others() -> None:
     """Removing a consumer or delaying a call does not change the k-th choice of a producer."""
     full = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=3, acks=(0, 1, -1)))
     fewer = generate("produce-consume", 7, Parameters(partitions=PARTITIONS, producers=2, consumers=0, acks=(0, 1, -1)))
@@ -174,7 +174,7 @@ def test_random_draws_of_a_process_do_not_affect_others() -> None:
     assert one[: len(other)] == other
 
 
-def test_other_draws_give_other_operations() -> None:
+def test_other_random_draws_give_other_client_operations() -> None:
     one, other = (generate("produce-consume", draws, Parameters(partitions=PARTITIONS))[0] for draws in (1, 2))
 
     assert perform_one(one, FakeCluster(), "faults", (0, 5000, 1)) != perform_one(other, FakeCluster(), "faults", (0, 5000, 1))
@@ -203,7 +203,7 @@ def test_out_of_range_consumer_restarts_at_the_beginning() -> None:
     assert next(i.offset for _, i, _ in perform_one(consumer, cluster, "faults", (8000, 9000, 1)) if i.f == "poll") == 0
 
 
-def test_consumer_seeks_to_start_end_back_and_beyond() -> None:
+def test_consumer_seeks_to_log_start_end_back_and_beyond_end() -> None:
     """R-036, R-136: the beginning, the end, an earlier offset, and an offset behind the end, after which it restarts."""
     cluster = FakeCluster()
     cluster.logs["orders", 0] = ["a", "b", "c", "d"]
@@ -219,7 +219,7 @@ def test_consumer_seeks_to_start_end_back_and_beyond() -> None:
     assert ("poll", 0) in follows
 
 
-def test_final_reader_gives_up_silent_partitions_only() -> None:
+def test_final_reader_gives_up_only_unanswered_partitions() -> None:
     """The reader must end, and offline partitions must not keep it from reading the others."""
     cluster = FakeCluster(lambda invocation: "LEADER_NOT_AVAILABLE" if invocation.topic == "orders" else None)
     cluster.logs = {("orders", 0): ["a"], ("orders", 1): ["b"], ("events", 0): ["c"]}
@@ -231,7 +231,7 @@ def test_final_reader_gives_up_silent_partitions_only() -> None:
     assert sum(c.type is OpType.FAIL for _, _, c in ended) == 2 * FINAL_ATTEMPTS_MAX
 
 
-def test_final_reader_retries_silent_partitions_last() -> None:
+def test_final_reader_retries_unanswered_partitions_last() -> None:
     """docs/promise.md SILENT-2, LIVE-3: questions that nobody answers must not use up the time in which the others are to be
     read.
     """

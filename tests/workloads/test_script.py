@@ -24,7 +24,7 @@ def test_workload_without_a_script_adds_no_processes() -> None:
     assert len(generate("produce-consume", 3, PARAMETERS)) == 2 + 3
 
 
-def test_script_step_is_requested_once_at_its_due_time() -> None:
+def test_script_admin_request_is_sent_once_at_its_due_time() -> None:
     """A failed step is not repeated, since the plan decides what happens when."""
     *_, admin = generate("produce-consume", 3, PARAMETERS)
     assert admin.next(now_ms=0, phase="faults") == Sleep(100)
@@ -38,7 +38,7 @@ def test_script_step_is_requested_once_at_its_due_time() -> None:
     assert [i.f for i in run(admin, "final")] == ["admin-pending"]
 
 
-def test_late_script_steps_are_requested_in_the_final_phase() -> None:
+def test_late_script_requests_are_sent_in_the_final_phase() -> None:
     """A command may last until after the faults."""
     *_, admin = generate("produce-consume", 3, PARAMETERS)
     assert run(admin, "faults", until_ms=50) == []

@@ -44,5 +44,5 @@ def test_invalid_script_error_names_the_step(step: Step, words: str) -> None:
     assert said[0][1].startswith(f"step 2 ({step.do}): ")
 
 
-def test_a_script_has_an_end() -> None:
+def test_script_with_too_many_steps_is_refused() -> None:
     assert "at most 1000 steps" in next(complaints((MOVES,) * (MAX_STEPS + 1), GROUND))[1]

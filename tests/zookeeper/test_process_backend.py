@@ -75,7 +75,7 @@ def plan(*windows: Window, faults_ms: int, session_timeout_ms: int = 600) -> Pla
     )
 
 
-def test_fault_inside_a_process_is_refused_before_the_run() -> None:
+def test_process_backend_refuses_crash_at_before_the_run() -> None:
     refusal = ProcessBackend().refuse(plan(window("f1", 100, 200, CrashAt(), LEADER), faults_ms=1000))
 
     why = "the effects of a machine cannot be seen from outside its process"

@@ -14,7 +14,7 @@ from reference.coordination.api import Check, Create, Delete, SetData
 from tests.zookeeper.bench import Client
 
 
-def test_missing_java_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_zookeeper_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(local, "_jars", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -26,7 +26,7 @@ def test_missing_java_is_reported_with_what_to_install(monkeypatch: pytest.Monke
         pass
 
 
-def test_too_old_java_error_quotes_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_zookeeper_error_for_too_old_java_quotes_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\necho more >&2\n")
     (tmp_path / "java").chmod(0o755)
     monkeypatch.setattr(local, "_jars", lambda: tmp_path)
@@ -38,7 +38,7 @@ def test_too_old_java_error_quotes_its_version(monkeypatch: pytest.MonkeyPatch, 
     )
 
 
-def test_missing_pyspark_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zookeeper_without_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_spec", lambda _: None)
 
     assert missing() == (

@@ -1,4 +1,4 @@
-"""Decode record batches for the history: brokers carry them as bytes, histories show their values.
+"""Decodes record batches for the history: brokers carry them as bytes, histories show their values.
 
 aiokafka's reader decodes them, with any compression. Offset and leader epoch come from the machine's batch and not from the
 header inside the bytes: the header is patched when a batch leaves a broker, so it differs between replicas of one log.
@@ -35,14 +35,14 @@ def opened(batch: Batch) -> Batch:
 
 
 def opened_line(line: NoteLine) -> NoteLine:
-    """Decode the record batches in one line of a broker's notes."""
+    """Decode the record batches in one line that a broker reported to the harness."""
     if not line.note.batches:
         return line
     return replace(line, note=replace(line.note, batches=tuple(map(opened, line.note.batches))))
 
 
 def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
-    """Decode the record batches in log directories that no process uses. Raises HarnessError for a damaged batch."""
+    """Decode the record batches in a stopped broker's log directories. Raises HarnessError for a damaged batch."""
     images = look(paths)
     return tuple(
         replace(image, logs=tuple(_opened_log(log, path / log.tp) for log in image.logs))
@@ -51,7 +51,7 @@ def opened_dirs(paths: Sequence[Path]) -> tuple[DirImage, ...]:
 
 
 def _opened_log(log: LogImage, folder: Path) -> LogImage:
-    """The image holds headers alone. The segments hold the same batches in the same order, so their bytes are decoded."""
+    # The image holds headers alone. The segments hold the same batches in the same order, so their bytes are decoded.
     data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
     batches, at = [], 0
     for batch in log.batches:

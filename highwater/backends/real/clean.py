@@ -20,7 +20,7 @@ _END_S_MAX = 10.0
 
 
 def clean() -> Iterator[str]:
-    """Remove what killed runs left; yields one line per removed item. Raises HarnessError if an item cannot be removed."""
+    """Remove processes, containers and folders of killed runs; yields one line per removed item. HarnessError on failure."""
     yield from _containers()
     for folder in abandoned():
         for pid in _processes_of(folder):

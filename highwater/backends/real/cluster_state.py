@@ -22,7 +22,7 @@ BETWEEN_LOOKS_S = 0.5
 
 
 async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tuple[int, ...]]:
-    """The broker ids in each broker's metadata, sorted; empty for a broker that does not answer."""
+    """The broker ids that each broker's metadata lists, sorted; empty for a broker that does not answer."""
     told = await asyncio.gather(*(asyncio.to_thread(_metadata, where, ()) for where in brokers.values()))
     return {
         node: () if response is None else tuple(sorted(broker.node_id for broker in response.brokers))
@@ -31,21 +31,21 @@ async def known_brokers(brokers: Mapping[Address, HostPort]) -> dict[Address, tu
 
 
 class EndState(Struct, frozen=True):
-    """The cluster as read once: topic znodes, partition state znodes by path, and the metadata that each broker serves."""
+    """The final state of the cluster: topic and state znodes, and the metadata that each broker serves."""
 
     topics: tuple[tuple[str, Data], ...]
     states: dict[str, Data]
     told: dict[Address, tuple[PartitionState, ...]]
 
     def record(self, recorder: Recorder) -> None:
-        """Add this state to the history as rows, which `checkers.convergence` compares across brokers and ZooKeeper."""
+        """Record the final state of the cluster as history rows, which `checkers.convergence` compares."""
         record_zookeeper(recorder, self.topics, self.states)
         for node, states in self.told.items():
             record_metadata(recorder, node, states)
 
 
 async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...]:
-    """Read the state of the cluster until two consecutive readings are equal, and return the last.
+    """Read the cluster's state until two consecutive readings are equal, and return the last.
 
     A reading takes time, so one alone may mix two states. After LOOKS_MAX readings the last two, which differ, are returned: the
     final state of the cluster is then not known.
@@ -61,7 +61,7 @@ async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...
 
 
 async def look(admin: Admin, brokers: Mapping[Address, HostPort]) -> EndState:
-    """Read ZooKeeper and the metadata of each broker; a broker that does not answer in time has no partitions."""
+    """Read ZooKeeper and each broker's metadata once; a broker that does not answer in time has no partitions."""
     topics, states = await _zookeeper(admin)
     told = await asyncio.gather(*(asyncio.to_thread(_told, where) for where in brokers.values()))
     return EndState(topics, states, dict(zip(brokers, told, strict=True)))

@@ -1,4 +1,4 @@
-"""Evidence of a run on real nodes: rows from the notes of the nodes and from ZooKeeper's transaction log.
+"""What a run on real brokers proves: history rows from the brokers' reports and from ZooKeeper's transaction log.
 
 The transaction log is complete and in the order of commit. Its times are milliseconds of the wall clock, rounded down, so that a
 write is never recorded after its consequences. An ISR change that the leader noted in the same millisecond would be recorded
@@ -50,7 +50,7 @@ def whole_until(commits: Iterable[AnyCommit], *, end_ns: int, start_ns: int, wal
 
 
 def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
-    """Turn one node's notes into rows of the history, in the order in which the node wrote them."""
+    """Turn what one broker reported into rows of the history, in the order in which it reported."""
     clock = RowClock(start_ns)
     recorder = Recorder(clock)
     notebooks: dict[tuple[str, int], Notebook] = {}
@@ -65,7 +65,7 @@ def recorded_notes(lines: Iterable[NoteLine], *, start_ns: int) -> Recorder:
 
 
 def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
-    """Set the incarnation of each wound (destroyed data): the one under which its node registered last before it."""
+    """Add to each recorded loss of data the registration of its broker: the last one before the loss."""
     registered: dict[str | None, int | None] = {}
     rows = []
     for row in events:
@@ -78,10 +78,10 @@ def stamped(events: Iterable[ClusterEvent]) -> tuple[ClusterEvent, ...]:
 
 
 class ZooKeeperEvidence:
-    """Records the rows of commits, given in their order, at the times of the transaction log."""
+    """Records history rows for ZooKeeper's committed changes, given in their order, at their times."""
 
     def __init__(self, lines: Sequence[NoteLine], starts: Iterable[ClusterEvent], *, start_ns: int, wall_ahead_ns: int) -> None:
-        """`lines`: the notes of all nodes; `starts`: the rows of the starts of their lives."""
+        """`lines`: the reports of all brokers; `starts`: the history rows of the starts of their processes."""
         self._starts = [row for row in starts if row.kind is EventKind.NODE_STARTED]
         self._clock = RowClock(start_ns)
         self.recorder = Recorder(self._clock)
@@ -97,7 +97,7 @@ class ZooKeeperEvidence:
         self._last_ns = 0
 
     def add(self, commit: AnyCommit) -> None:
-        """Record the rows of one commit."""
+        """Record the history rows of one committed change in ZooKeeper."""
         life = None
         if isinstance(commit, NodeCreated) and is_registration(commit.path):
             self._node_of[commit.session] = registrant(commit.path)
@@ -110,22 +110,21 @@ class ZooKeeperEvidence:
             self.recorder.event(kind, **columns)
 
     def _life(self, node: Address) -> int | None:
-        """The life of this node that runs at the clock's time, None before the first.
-
-        An earlier life's session may have registered; that registration ends soon, with its session.
-        """
+        # The life of this node that runs at the clock's time, None before the first.
+        #
+        # An earlier life's session may have registered; that registration ends soon, with its session.
         began = [row for row in self._starts if row.node == node and row.time_ns <= self._clock()]
         return began[-1].life if began else None
 
     def _sent(self, commit: AnyCommit) -> int:
-        """When a leader noted that it sends this write of a state (monotonic ns), 0 for any other commit."""
+        # When a leader noted that it sends this write of a state (monotonic ns), 0 for any other commit.
         tp = paths.tp_of_state_path(commit.path) if isinstance(commit, NodeWritten) else None
         if not isinstance(commit, NodeWritten) or tp is None:
             return 0
         return self._sent_ns.get((self._node_of.get(commit.session), tp, commit.version - 1), 0)
 
     def _set_clock(self, commit: AnyCommit, *, after_ns: int = 0) -> None:
-        """Set the rows' time to the commit's, but not before the previous commit's: the wall clock may go back."""
+        # Set the rows' time to the commit's, but not before the previous commit's: the wall clock may go back.
         at_ns = max(self._last_ns, commit.time_ms * _MS - self._wall_ahead_ns)
         if at_ns <= after_ns < at_ns + 2 * _MS:
             at_ns = after_ns + 1

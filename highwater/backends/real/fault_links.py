@@ -1,4 +1,4 @@
-"""Faults of real links: the conditions that open windows put on each link are combined and handed to the site.
+"""Network faults on real brokers: the faults active on each link are combined into one setting for it.
 
 A link is held where one window holds it; delays are added; the highest loss counts.
 """
@@ -19,7 +19,7 @@ LOOK_S = 0.02
 
 
 class LinkFaults:
-    """Applies network faults to the links of a cluster; `servers` are the places of ZooKeeper's servers.
+    """Applies network faults to the links of a cluster; `servers` are the addresses of ZooKeeper's servers.
 
     `changing` is called with links right before they change, so that findings of probes that look at them are dropped.
     """
@@ -45,7 +45,7 @@ class LinkFaults:
         self._watched: set[str] = set()  # open windows whose effect only traffic shows
 
     async def do(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
-        """Apply a fault to links of these brokers. Returns the probe of its effect, and the links."""
+        """Apply a network fault to links of these brokers. Returns the probe of its effect, and the links."""
         pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
         if isinstance(fault, Reset):
             self._broken[window.id] = 0
@@ -62,18 +62,18 @@ class LinkFaults:
         return seen, pairs
 
     async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
-        """Hold all traffic of these links until `undo` is called for the window."""
+        """Stop all traffic of these links until `undo` is called for the fault."""
         self._of[window_id] = tuple(pairs)
         for pair in self._of[window_id]:
             self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
         return await self._apply(self._of[window_id])
 
     def closing(self, window_id: str) -> None:
-        """End the probes of this window that wait for traffic to show its effect."""
+        """End the probes of a fault that still wait for traffic to show its effect, because the fault ends."""
         self._watched.discard(window_id)
 
     async def undo(self, window_id: str) -> tuple[Probe, tuple[Pair, ...]]:
-        """End the link faults of this window. Returns the probe that they have ended, and the links."""
+        """End a network fault. Returns the probe that its effect is over, and the links."""
         resetting = self._resetting.pop(window_id, None)
         if resetting is not None:
             resetting.cancel()
@@ -85,7 +85,7 @@ class LinkFaults:
         return await self._apply(pairs), pairs
 
     def _until_hit(self, window_id: str, pairs: tuple[Pair, ...], what: str) -> Probe:
-        """Count hits only on links that no other open window affects."""
+        """Probe whether a fault hit messages: counts only links that no other open fault window affects."""
         alone = tuple(pair for pair in pairs if len(self._done[pair]) == 1)
         if not alone:
             return _not_told_apart
@@ -93,7 +93,7 @@ class LinkFaults:
         return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
 
     def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
-        """A probe that looks until something is counted, or until the window closes: the effect depends on traffic."""
+        # A probe that looks until something is counted, or until the window closes: the effect depends on traffic.
         self._watched.add(window_id)
 
         async def probe() -> Proof:
@@ -131,7 +131,7 @@ class LinkFaults:
                 assert_never(fault)
 
     def _expanded(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-        """Replace ZooKeeper by its servers, and drop the link between clients and ZooKeeper, which no fault touches."""
+        """Replace ZooKeeper by its servers, and leave out the link between clients and ZooKeeper, which no fault touches."""
         found: dict[Pair, None] = {}
         for source, target in pairs:
             if {source, target} == {CLIENTS, ZOOKEEPER}:
@@ -147,7 +147,7 @@ async def _not_told_apart() -> Proof:
 
 
 def subjects(pairs: Iterable[Pair]) -> tuple[str, ...]:
-    """The names of links under which `Proving` records that they were changed or probed."""
+    """The names of links under which it is recorded that they were changed or probed."""
     return tuple(f"{source}>{target}" for source, target in pairs)
 
 

@@ -1,4 +1,4 @@
-"""Faults of real nodes: processes, sessions, clocks, log directories. Overlapping windows on one node are added up here."""
+"""Faults of real brokers: processes, sessions, clocks, log directories. Overlapping faults on one broker are added up here."""
 
 import asyncio
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ DirFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow
 
 
 class _Trouble:
-    """The clock and directory faults that now act on one broker."""
+    """The faults of clocks and log directories that are active on one broker."""
 
     def __init__(self) -> None:
         self.hands = 0  # faults that are being done or undone; the process may be down meanwhile
@@ -67,7 +67,7 @@ class NodeFaults:
         self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """True while an open window keeps this broker down, or a fault is being applied to it or ended."""
+        """True while an active fault keeps this broker down, or a fault is being applied to it or ended."""
         return self._holds[broker].down > 0 or self._trouble[broker].hands > 0
 
     async def heal(self) -> None:
@@ -85,19 +85,19 @@ class NodeFaults:
                     await self._start(node)
 
     async def do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        """Apply a fault of a window to this broker, and start the probe of its effect."""
+        """Apply a fault to this broker, and start the probe of its effect."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._do(window, fault, broker)
 
     async def undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
-        """End a fault of a window on this broker."""
+        """End a fault on this broker, and start the probe that its effect is over."""
         with self._at_work_on(broker):
             self._changing(fault, broker)
             await self._undo(window, fault, broker)
 
     def _changing(self, fault: NodeFault, broker: BrokerId) -> None:
-        """Announce the change before it is made: it takes time, and a probe of an earlier fault may look meanwhile."""
+        # Announce the change before it is made: it takes time, and a probe of an earlier fault may look meanwhile.
         self._proving.changed(f"{self._nodes[broker].address} {_subject(fault)}")
 
     @contextmanager
@@ -141,7 +141,7 @@ class NodeFaults:
             case ExpireSession():
                 self._acts(window, node, await self._expire(broker), "session")
             case CrashAt():
-                raise AssertionError("refused before the run")
+                raise AssertionError("the backend must refuse a plan with this fault before the run")
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_wrong(window, fault, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():
@@ -215,7 +215,7 @@ class NodeFaults:
         return await node.start()
 
     async def _let_run(self, window: Window, broker: BrokerId) -> None:
-        """Take one hold off this process, and start it where none is left."""
+        """Remove one reason to keep this broker's process down; start the process if none is left."""
         node = self._nodes[broker]
         if not self._holds[broker].release() or await node.is_running():
             return
@@ -225,7 +225,7 @@ class NodeFaults:
         await self._stand_still(broker)
 
     async def _stand_still(self, broker: BrokerId) -> None:
-        """Pause the process that has just been started, where an open window pauses this node."""
+        """Pause a process that has just been started, if an open fault window pauses this broker."""
         if self._holds[broker].pauses:
             self._proving.changed(f"{self._nodes[broker].address} process")  # no probe may see it running
             await self._nodes[broker].pause()
@@ -254,7 +254,7 @@ class NodeFaults:
         return probe
 
     async def _has_session(self, broker: BrokerId, session: int) -> bool:
-        """Whether the broker is registered by this session, asked again for a while.
+        """Whether a broker is registered by this ZooKeeper session, asked again for a while.
 
         The server that answers may be behind the one that ended the session.
         """
@@ -324,12 +324,12 @@ class NodeFaults:
             await self._stand_still(broker)
 
     async def _empty(self, node: Node, dir_: int) -> None:
-        """Replace a directory by an empty one; its broker must be down."""
+        """Replace a log directory by an empty one; its broker must be down."""
         wounds = await node.swap_dir(dir_)
         self._nemesis.swapped(node.address, dir_, [(wound.tp, wound.topic_id, wound.offset) for wound in wounds])
 
     async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
-        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
+        # The device loses what was not synced. A process that still has it in the page cache is killed before that.
         node = self._nodes[broker]
         await self._kill(node)
         seed = self._nemesis.draws.below(f"drop {window.id} {node.address}", 1 << 32)
@@ -338,7 +338,7 @@ class NodeFaults:
 
 
 def _subject(fault: NodeFault) -> str:
-    """The part of a node that this fault changes, as `Proving` names it."""
+    # The part of a node that this fault changes, as `Proving` names it.
     match fault:
         case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
             return "process"

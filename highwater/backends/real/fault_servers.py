@@ -18,7 +18,7 @@ _HIT_PATIENCE_S = 1.0  # of the harness's own requests while servers are hit; af
 
 
 class ServerFaults:
-    """Kills, pauses or cuts off ZooKeeper servers. Two open windows never affect the same server."""
+    """Kills, pauses or cuts off ZooKeeper servers. Two faults never affect the same server at once."""
 
     def __init__(self, site: Site, links: LinkFaults, proving: Proving, admin: Admin, *, draws: Draws) -> None:
         self._site = site
@@ -31,7 +31,7 @@ class ServerFaults:
         self._seen = MemoryZooKeeper()
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
-        """The controller and partition znodes; the last known ones if a fault keeps ZooKeeper from answering.
+        """The znodes of the controller and the partitions; the last known ones while ZooKeeper does not answer.
 
         Without a quorum ZooKeeper is not asked, since the schedule would wait for the timeout.
         """
@@ -48,7 +48,7 @@ class ServerFaults:
         return self._seen
 
     async def do(self, window: Window, fault: ZooKeeperFault) -> None:
-        """Apply the fault to `fault.servers` randomly drawn servers without another fault, or to all if there are fewer."""
+        """Apply the fault to `fault.servers` randomly drawn ZooKeeper servers that have no other fault."""
         held = [server for _, hit in self._held.values() for server in hit]
         left = [server for server in self._site.servers if server not in held]
         hit: list[Life] = []
@@ -61,7 +61,7 @@ class ServerFaults:
             self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
 
     async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
-        """End the ZooKeeper fault of this window."""
+        """End a fault of ZooKeeper servers."""
         self._ended.append(window.id)
         _, hit = self._held.pop(window.id)
         for server in hit:

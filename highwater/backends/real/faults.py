@@ -1,4 +1,4 @@
-"""The nemesis of a run on real nodes: opens each window on the nodes that its target names, and undoes it when it closes.
+"""The nemesis of a run on real brokers: begins each scheduled fault on the brokers that its target names, and ends it.
 
 Windows may overlap: a process runs again when no window holds it, clocks show the sum of all windows' faults, links and
 directories the worst. Each family of faults has its part: `fault_links`, `fault_nodes` (clocks, processes, disks),
@@ -25,7 +25,7 @@ from reference.types import BrokerId, broker_address, topic_partition
 
 
 class Faults:
-    """Plays the schedule of one run on real nodes."""
+    """Injects the scheduled faults of one run into real brokers."""
 
     def __init__(self, plan: Plan, site: Site, recorder: Recorder, admin: Admin) -> None:
         self._plan = plan
@@ -38,7 +38,7 @@ class Faults:
         self._nodes = NodeFaults(site, self._nemesis, self._proving, admin)
 
     async def run(self) -> None:
-        """Open and close the windows at their times, counted from now."""
+        """Begin and end the scheduled faults at their times, counted from now."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         moments = [(window.at_ms, 1, window) for window in self._plan.schedule]
@@ -51,7 +51,7 @@ class Faults:
                 await self._close(window.id)
 
     async def heal(self) -> None:
-        """Close all windows and start all nodes. A node of which an assertion failed stays down. HarnessError on failure."""
+        """End all faults and start all brokers. A broker with a failed assertion stays down. HarnessError on failure."""
         for window_id in self._nemesis.open_windows():
             await self._close(window_id)
         await self._servers.heal()
@@ -59,15 +59,15 @@ class Faults:
         self._nemesis.healed()
 
     async def settle(self) -> None:
-        """Wait until all probes have ended. Raises HarnessError if a fault is not healed."""
+        """Wait until all probes have ended. Raises HarnessError if the effect of a fault is not over."""
         await self._proving.settle()
 
     def keeps_down(self, broker: BrokerId) -> bool:
-        """True while an open window, or a fault that is being applied or ended, keeps this broker down."""
+        """True while an active fault, or one that is being applied or ended, keeps this broker down."""
         return self._nodes.keeps_down(broker)
 
     def counts(self) -> tuple[FaultCount, ...]:
-        """For each kind of the schedule, how many windows began and how often they were seen to take effect."""
+        """For each kind of fault in the schedule, how many were begun and how often they were seen to take effect."""
         return self._nemesis.counts()
 
     async def _open(self, window: Window) -> None:

@@ -1,4 +1,4 @@
-"""One order for the rows of several processes: each process is recorded on its own, then all rows are numbered by time.
+"""Merges rows that several processes recorded into one history, numbered by time.
 
 All processes of one machine share CLOCK_MONOTONIC, so that a cause has an earlier time than its effect. Rows of equal time keep
 the order of the sources, and within a source the order of recording.
@@ -14,18 +14,18 @@ from history.recorder import Recorder
 
 
 class RowClock:
-    """A clock that is set before each row is recorded. Set in monotonic ns, read in ns since the start of the run."""
+    """A clock that is set before each history row is recorded. Set in monotonic ns, read in ns since the run's start."""
 
     def __init__(self, start_ns: int) -> None:
         self._start_ns = start_ns
         self._at_ns = start_ns
 
     def set(self, monotonic_ns: int) -> None:
-        """Set the time of the next rows. Times before the start of the run become its start."""
+        """Set the time of the next history rows. Times before the start of the run become its start."""
         self._at_ns = max(self._start_ns, monotonic_ns)
 
     def __call__(self) -> int:
-        """Nanoseconds since the start of the run."""
+        """The time of the next history row, in ns since the start of the run."""
         return self._at_ns - self._start_ns
 
 

@@ -1,4 +1,4 @@
-"""Processes as the kernel shows them: their state in /proc, how they ended, their memory."""
+"""Processes as the Linux kernel shows them: their state in /proc, how they ended, their memory."""
 
 import asyncio
 import subprocess
@@ -22,7 +22,7 @@ def state_of(pid: int) -> str:
 
 
 async def gone(process: "subprocess.Popen[bytes] | None") -> Proof:
-    """Whether the process has ended, or ends within GONE_LOOKS_MAX looks."""
+    """Whether the process has ended, or soon ends (looks GONE_LOOKS_MAX times)."""
     if process is None:
         return Proof(False, "there was no process")
     for _ in range(GONE_LOOKS_MAX):
@@ -35,7 +35,7 @@ async def gone(process: "subprocess.Popen[bytes] | None") -> Proof:
 
 
 async def in_state(process: "subprocess.Popen[bytes] | None", wanted: str) -> Proof:
-    """Whether the process is in one of these states, or gets there soon: a signal takes a moment to arrive."""
+    """Whether the process is in one of these states, or soon is: a signal takes a moment to arrive."""
     if process is None:
         return Proof(False, "there is no process")
     now = ""

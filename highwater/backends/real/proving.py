@@ -1,4 +1,4 @@
-"""Proof that faults act and are healed: probes run beside the schedule, and their findings become rows.
+"""Proves that faults take effect and end: probes run beside the schedule, and what they find becomes history rows.
 
 A fault has acted once a probe has seen its effect. A fault without effect is recorded as such, and a run in which no fault had an
 effect is vacuous. A fault that still acts after it was undone is a failure of the harness. A finding about something that was
@@ -17,7 +17,7 @@ from reference.types import Address
 
 
 class Proving:
-    """The probes of one run. `acted` is called with window, node and 1 when a fault was seen to take effect."""
+    """The probes of one run. `acted` is called with fault, broker and 1 when a fault was seen to take effect."""
 
     def __init__(self, recorder: Recorder, *, acted: Callable[[Window, Address, int], None]) -> None:
         self._recorder = recorder
@@ -27,20 +27,20 @@ class Proving:
         self.failure: HarnessError | None = None
 
     def changed(self, *subjects: str) -> None:
-        """Drop the findings of running probes of these subjects (links, processes, directories), which are changed now."""
+        """Drop what running probes of these links, processes or directories find, because these are changed now."""
         for subject in subjects:
             self._changes[subject] = self._changes.get(subject, 0) + 1
 
     def acts(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
-        """Start a probe that measures the effect of the window on this node."""
+        """Start a probe that measures whether the fault takes effect on this broker."""
         self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=False))
 
     def healed(self, window: Window, node: Address, probe: Probe, *subjects: str) -> None:
-        """Start a probe that measures whether the window's effect on this node is over."""
+        """Start a probe that measures whether the fault's effect on this broker is over."""
         self._begin(window, self._prove(window, node, probe, self._since(subjects), healing=True))
 
     async def settle(self, window_id: str | None = None) -> None:
-        """Wait until the probes of this window, or of all windows, have ended. Raises HarnessError if a fault is not healed."""
+        """Wait until the probes of this fault, or all, have ended. HarnessError if a fault's effect is not over."""
         names = list(self._tasks) if window_id is None else [window_id]
         await asyncio.gather(*(task for name in names for task in self._tasks.pop(name, ())))
         if self.failure is not None:
@@ -71,7 +71,7 @@ class Proving:
             self._acted(window, node, 1)
 
     def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
-        """A function that is true while none of these subjects has changed since this call, before the probe begins."""
+        # A function that is true while none of these subjects has changed since this call, before the probe begins.
         before = {subject: self._changes.get(subject, 0) for subject in subjects}
         return lambda: all(self._changes.get(subject, 0) == count for subject, count in before.items())
 

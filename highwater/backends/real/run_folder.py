@@ -21,7 +21,7 @@ _SOCKET_BYTES_MAX = 107  # sun_path of sockaddr_un, without its closing zero
 
 
 class RunFolder:
-    """Creates and locks the folder; `remove` deletes the folder and releases the lock."""
+    """The folder of one run: creates and locks it; `remove` deletes it and releases the lock."""
 
     def __init__(self, prefix: str = PREFIX) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix))
@@ -38,7 +38,7 @@ class RunFolder:
         return self.path.name
 
     def remove(self) -> None:
-        """Delete the folder with everything in it. May be called again."""
+        """Delete the folder of the run with everything in it. May be called again."""
         remove(self.path)
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -59,7 +59,7 @@ def tmpdir_too_long() -> str | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether the harness of this folder's run is gone; False if the lock file cannot be opened, as another user's."""
+    """Whether a run's harness was killed and left this folder; False if the lock file cannot be opened."""
     try:
         descriptor = os.open(folder / _LOCK, os.O_RDWR)
     except OSError:
@@ -74,7 +74,7 @@ def is_abandoned(folder: Path) -> bool:
 
 
 def abandoned() -> list[Path]:
-    """Folders in the temporary folder whose harness is gone, sorted."""
+    """The folders of runs whose harness was killed, sorted."""
     temporary = Path(tempfile.gettempdir())
     found = sorted(path for prefix in (PREFIX, ZOOKEEPER_PREFIX) for path in temporary.glob(f"{prefix}*"))
     return [path for path in found if path.is_dir() and is_abandoned(path)]

@@ -1,4 +1,4 @@
-"""The interface between the stage and a cluster of real brokers: brokers, links, clocks, log directories, ZooKeeper servers.
+"""The interface to a cluster of real brokers, as processes or containers: brokers, network, clocks, directories, ZooKeeper.
 
 The stage plays the plan and decides which fault holds when; a site only carries it out. The stage knows which windows overlap and
 passes the resulting condition: it replaces the previous condition, and the default condition heals. Each action returns a `Probe`
@@ -30,7 +30,7 @@ HostPort = tuple[str, int]
 
 
 class Proof(Struct, frozen=True):
-    """The result of a probe: `holds` is whether the action has its effect, None if that could not be measured.
+    """What a probe found: `holds` is whether the fault (or its end) took effect, None if that could not be measured.
 
     `detail` says in words what was measured; it becomes part of a row of the history.
     """
@@ -43,7 +43,7 @@ Probe = Callable[[], Awaitable[Proof]]
 
 
 class LinkCondition(Struct, frozen=True, kw_only=True):
-    """The state of one direction of a link; the default is a link without faults.
+    """The network fault on one direction of a link; the default is a link without faults.
 
     `held`: nothing arrives and no connection is established. Data in flight arrives once the link is joined, if both ends still
     wait for it (TCP retransmits unacknowledged data). `delay_ms`: each packet is late by a draw from 0 to this value.
@@ -61,7 +61,7 @@ JOINED = LinkCondition()
 
 
 class ClockCondition(Struct, frozen=True):
-    """The error of a node's clocks: an offset of its wall clock, a rate error of both its clocks."""
+    """How wrong a broker's clocks are: an offset of its wall clock, a rate error of both its clocks."""
 
     offset_ms: int = 0
     drift_ppm: int = 0
@@ -71,7 +71,7 @@ RIGHT = ClockCondition()
 
 
 class DirCondition(Struct, frozen=True, kw_only=True):
-    """The state of one log directory; the default is a sound one.
+    """The fault of one log directory; the default is a directory without a fault.
 
     `unreadable`: it has no permissions. `broken`: every access fails with EIO. `full`: writes fail with ENOSPC. `flush_ms`:
     each flush takes this much longer. `is_file`: a file stands in the directory's place.
@@ -92,117 +92,117 @@ class Life(Protocol):
 
     @property
     def address(self) -> Address:
-        """Its place, such as "b1" or "z1"."""
+        """The name of the broker or ZooKeeper server, such as "b1" or "z1"."""
 
     async def start(self) -> Probe:
-        """Start a process on the files of the previous one; none may run. Returns once it exists, perhaps before it serves."""
+        """Start a new process on the files of the previous one. Returns once it exists, perhaps before it serves."""
 
     async def kill(self) -> Probe:
-        """Send SIGKILL; the page cache survives. Does nothing if no process runs."""
+        """Send the process SIGKILL; the page cache survives. Does nothing if none runs."""
 
     async def pause(self) -> Probe:
-        """Freeze the process. Does nothing if no process runs or it is paused already."""
+        """Freeze the process. Does nothing if none runs or it is paused already."""
 
     async def resume(self) -> Probe:
         """Continue a paused process."""
 
     async def is_running(self) -> bool:
-        """Whether a process exists, paused or not."""
+        """Whether the process exists, paused or not."""
 
 
 class Node(Life, Protocol):
-    """One broker through all its lives. A life is one process; the files are those of the previous life."""
+    """One broker through all its restarts; each process works on the files of the previous one."""
 
     @property
     def life(self) -> int:
-        """The number of the current or last process, from 1; 0 before the first start."""
+        """The number of the broker's current or last process, from 1; 0 before the first start."""
 
     @property
     def dirs(self) -> int:
-        """The number of log directories."""
+        """The number of the broker's log directories."""
 
     async def terminate(self) -> Probe:
-        """Send SIGTERM; a controlled shutdown may take a while. Does nothing if no process runs."""
+        """Send the broker SIGTERM; a controlled shutdown may take a while. Does nothing if it is down."""
 
     async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Set the error of its clocks, for this process and later ones."""
+        """Set how wrong the broker's clocks are, for this process and later ones."""
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Set the state of a log directory, for this process and later ones."""
+        """Apply or end a fault of a log directory, for this process and later ones."""
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """Replace a log directory by an empty one; returns what was lost. No process may run."""
+        """Replace a log directory by an empty one; returns what was lost. The broker must be down."""
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
-        """Simulate a power loss: cut files back to what was flushed, or a drawn part of the rest; returns what was lost.
+        """Simulate a power loss: cut the broker's files back to what was flushed, or a drawn part of the rest.
 
         No process may run.
         """
 
     def notes(self) -> list[NoteLine]:
-        """The notes that all processes of this broker have written so far. Raises HarnessError if the file cannot be read."""
+        """What all processes of this broker reported to the harness so far. HarnessError if it cannot be read."""
 
     def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
         """The partitions with a log in this directory, sorted; empty if the directory cannot be read."""
 
     def disks(self) -> tuple[DirImage, ...]:
-        """The contents of the log directories, with decoded record batches. No process may run."""
+        """The contents of the broker's log directories, with decoded record batches. It must be down."""
 
     def stopped_itself(self) -> str | None:
-        """The reason from this life's `node-stopped` note; None if there is no such note."""
+        """Why the broker's process stopped itself, as it reported; None if it did not."""
 
     def last_words(self) -> str:
-        """The last line that the process printed; empty unless something went wrong."""
+        """The last line that the broker's process printed; empty unless something went wrong."""
 
 
 class Links(Protocol):
-    """The network between the places of a run."""
+    """The network between the brokers, ZooKeeper servers and clients of a run."""
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Apply these conditions to their links; other links keep theirs. The probe measures at the receiving ends."""
+        """Apply these network faults to their links; other links keep theirs. The probe measures at the receiving ends."""
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Reset the connections over these links now; returns their number."""
+        """Reset the TCP connections over these links now; returns their number."""
 
     def counts(self) -> Mapping[Pair, int]:
         """How many packets or messages a fault held, delayed or dropped on each link since the run began."""
 
 
 class Site(Protocol):
-    """The cluster of one run. Belongs to one asyncio loop while it is open."""
+    """The cluster of one run, as processes or containers. Belongs to one asyncio loop while it is open."""
 
     @property
     def nodes(self) -> Mapping[BrokerId, Node]:
-        """All brokers; `open` starts none of them."""
+        """All brokers of the cluster; `open` starts none of them."""
 
     @property
     def servers(self) -> Sequence[Life]:
-        """The ZooKeeper servers, which `open` starts."""
+        """The ZooKeeper servers of the cluster, which `open` starts."""
 
     @property
     def links(self) -> Links:
-        """All links; `open` leaves them without faults."""
+        """The network of the cluster; `open` leaves it without faults."""
 
     @property
     def zookeeper(self) -> str:
-        """Where the harness reaches ZooKeeper: "host:port,host:port"."""
+        """The address at which the harness reaches ZooKeeper: "host:port,host:port"."""
 
     @property
     def clients(self) -> Mapping[Address, HostPort]:
-        """Where the run's clients reach each broker, over links that faults affect."""
+        """The addresses at which the run's clients reach each broker, over links that faults affect."""
 
     @property
     def harness(self) -> Mapping[Address, HostPort]:
-        """Where the harness reaches each broker as a client; faults do not affect these connections."""
+        """The addresses at which the harness reaches each broker; faults do not affect these connections."""
 
     async def open(self) -> None:
         """Build the cluster. Raises HarnessError on failure; the caller calls `close` in any case."""
 
     async def leave(self) -> None:
-        """Close what belongs to the asyncio loop, at the end of the run. May be called without `open`."""
+        """Close the cluster's parts in the asyncio loop, at the end of the run. May be called without `open`."""
 
     def stop(self) -> None:
-        """End all brokers for good. Call it outside of the loop; it may be called again."""
+        """End all brokers for good. Call it outside of the asyncio loop; it may be called again."""
 
     def commits(self) -> Iterable[AnyCommit]:
         """ZooKeeper's committed changes, in commit order. Raises HarnessError if a transaction log cannot be read."""
@@ -212,7 +212,7 @@ class Site(Protocol):
 
 
 def end_all(ends: Iterable[Callable[[], object]]) -> None:
-    """Call each function, also after earlier ones failed. Then raise HarnessError with the first failure, if any."""
+    """Call each function, even after one failed. Then raise HarnessError with the first failure, if any."""
     failures: list[HarnessError | OSError] = []
     for end in ends:
         try:

@@ -1,4 +1,4 @@
-"""The phases of a run on real brokers: open a site, play the plan on it, close it.
+"""The phases of a run on real brokers: build the cluster, perform the plan on it, take it down.
 
     ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ final reads ─▶ end
 
@@ -46,14 +46,14 @@ SLICE_S = 0.2  # between two checks for dead brokers
 
 
 def unplayable(plan: Plan) -> str | None:
-    """Why real brokers and librdkafka cannot perform this plan on this machine, in a sentence; None if they can."""
+    """Why this plan cannot be performed on real brokers on this machine, in a sentence; None if it can."""
     if plan.workload.name == "misuse":
         return "the workload 'misuse' breaks rules of the protocol that librdkafka cannot break; run it with --backend sim"
     return tmpdir_too_long()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
-    """Play the plan on a site and close the site. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
+    """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far."""
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a lost ZooKeeper is a fault; rows report it, stderr need not
     outcome: Outcome = "completed"
     stage = Stage(plan, site)
@@ -77,7 +77,7 @@ def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> 
 
 
 class Stage:
-    """One run. Attributes in ns count from `_start_ns` on the monotonic clock and are None until that moment has come."""
+    """One run on real brokers. Attributes in ns count from `_start_ns` and are None until that moment has come."""
 
     def __init__(self, plan: Plan, site: Site) -> None:
         self._plan = plan
@@ -95,7 +95,7 @@ class Stage:
 
     @contextmanager
     def collecting_failures(self) -> Iterator[None]:
-        """A context that ends at a HarnessError and adds its message to `failures`."""
+        """A context that ends at a HarnessError and adds its message to the run's `failures`."""
         try:
             yield
         except HarnessError as error:
@@ -107,7 +107,7 @@ class Stage:
     # --- phases ------------------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """Run all phases. Raises HarnessError if the harness fails; the rows recorded so far are kept in any case."""
+        """Run all phases of the run. HarnessError if the harness fails; the rows recorded so far are kept."""
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         try:
             await self._site.open()
@@ -153,7 +153,7 @@ class Stage:
         self._broken = f"{context['message']}: {context.get('exception')!r}"
 
     async def _rest(self, faults: Faults, phases: Phases) -> None:
-        """The quiet phase, then tell the consumers to read every partition to its end."""
+        """Let the quiet phase pass, then tell the consumers to read every partition to its end."""
         self._healed_at_ns = self._now_ns()
         phases.enter("quiet")
         await self._pass_time(self._plan.quiet_ms / 1000, faults)
@@ -162,7 +162,7 @@ class Stage:
         phases.enter("final")
 
     async def _gather(self, faults: Faults) -> None:
-        """Wait until every broker's metadata lists all brokers.
+        """Wait until the metadata of every broker lists all brokers.
 
         If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
@@ -192,7 +192,7 @@ class Stage:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
     async def _pass_time(self, seconds: float, faults: Faults) -> None:
-        """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
+        # Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError.
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
             await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
@@ -220,7 +220,7 @@ class Stage:
     # --- the end -----------------------------------------------------------------------------------------------------------
 
     def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
-        """All recorded rows in one order, up to the end of the run. Call it after all brokers are stopped."""
+        """The history of the run: all recorded rows in one order. Call it after all brokers are stopped."""
         commits: list[AnyCommit] = []
         with self.collecting_failures():  # without commits the checkers find less, but the rest of the history is valid
             commits = list(self._site.commits())
@@ -271,7 +271,7 @@ class Stage:
 
 
 def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
-    """The first HarnessError in an exception group, which may be nested."""
+    """Find the first HarnessError in an exception group, which may be nested."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,4 +1,4 @@
-"""The deterministic simulator of a Kafka cluster: one module for each source of nondeterminism, put together by `world`.
+"""The deterministic simulator of a Kafka cluster: one module for each source of nondeterminism.
 
 scheduler, clock, timers    time
 network, transport          messages: links and connections; requests and answers

@@ -1,4 +1,4 @@
-"""Simulated workload processes: each has a Kafka client and an admin client, and at most one open operation."""
+"""Simulated clients: each has a Kafka client and an admin client, and at most one open operation."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +26,7 @@ _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 
 
 class ClientHost:
-    """A simulated client process, which is never stopped. `idle` is True once its workload process has finished the phase."""
+    """A simulated client process, which no fault stops. `idle`: its workload has finished the phase."""
 
     def __init__(
         self, sim: Simulation, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
@@ -57,7 +57,7 @@ class ClientHost:
             self._go_on()
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """Hand an event to the client machine."""
+        """Hand an event to the simulated client's machine."""
         self._sim.handled += 1
         if isinstance(event, _FROM_ZOOKEEPER) or event == _ADMIN_TIMER_FIRED:
             self._perform(self._admin.handle(event))
@@ -65,18 +65,18 @@ class ClientHost:
             self._perform(self._client.handle(event, now=self._clock.now()))
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Run an action inside the process."""
+        """Run an action inside the simulated client."""
         action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """Run an action inside the process after a delay."""
+        """Run an action inside the simulated client after a delay."""
         self._sim.scheduler.after(delay_ns, action)
 
     def _ring(self, name: str) -> None:
         self.take(self.address, TimerFired(name))
 
     def _go_on(self) -> None:
-        """Ask the workload process for the next operation."""
+        """Ask the workload process of this client for its next operation."""
         if self._attempts.open is not None:
             return
         now_ms = (self._sim.scheduler.now - self._zero_ns) // MS
@@ -115,4 +115,4 @@ class ClientHost:
                     # Not at once: the effects behind the answer in this list belong to the call that has ended.
                     self._sim.scheduler.after(0, self._go_on)
                 case _:
-                    raise AssertionError(f"a client does not ask for {output}")
+                    raise AssertionError(f"a simulated client cannot perform the effect {output}")

@@ -13,7 +13,7 @@ EPOCH_NS = 1_700_000_000_000 * MS  # wall time at the start of a run
 
 
 class Clock:
-    """The monotonic and the wall clock of one node, read through `now`."""
+    """The simulated monotonic and wall clock of one broker, read through `now`."""
 
     __slots__ = ("_base_ns", "_jump_ns", "_ppm", "_scheduler", "_since_ns", "_wall_ns")
 
@@ -26,18 +26,18 @@ class Clock:
         self._jump_ns = 0
 
     def monotonic_ns(self) -> int:
-        """The present time of this node's monotonic clock, in ns."""
+        """The time on this broker's monotonic clock, in ns."""
         elapsed = self._scheduler.now - self._since_ns
         return self._base_ns + elapsed + elapsed * self._ppm // _MILLION
 
     def now(self) -> Now:
-        """The times that the monotonic and the wall clock show, in ms."""
+        """The times that the broker's monotonic and wall clock show, in ms."""
         monotonic = self.monotonic_ns()
         return Now(Millis(monotonic // MS), Millis((monotonic + self._wall_ns + self._jump_ns) // MS))
 
     @property
     def off(self) -> tuple[int, int]:
-        """How wrong the clocks are: the wall clock's offset in ns, the drift of both clocks in ppm."""
+        """How wrong the broker's clocks are: the wall clock's offset in ns, the drift of both clocks in ppm."""
         return self._jump_ns, self._ppm
 
     def until_ns(self, monotonic_ns: int) -> int:
@@ -48,7 +48,7 @@ class Clock:
         return self._scheduler.now + (left if not self._ppm else -(-left * _MILLION // (_MILLION + self._ppm)) + 1)
 
     def drift(self, ppm: int) -> None:
-        """Set the drift of both clocks in ppm: above 0 they run fast, at 0 at the right rate."""
+        """Set the drift of the broker's clocks in ppm: above 0 they run fast, at 0 at the right rate."""
         assert ppm > -_MILLION
         self._base_ns = self.monotonic_ns()
         self._since_ns = self._scheduler.now

@@ -1,4 +1,4 @@
-"""The disks of one node: log directories with a page cache, an fsync that takes time, and errors.
+"""The simulated disks of one broker: log directories with a page cache, an fsync that takes time, and errors.
 
 Each log keeps a journal of the operations since its last flush. A power loss undoes a drawn suffix of that journal, per log; the
 last append that remains may be torn (its batch exists and is not intact). A crash undoes nothing. Checkpoints are replaced
@@ -27,7 +27,7 @@ _NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
 
 
 class Refusal:
-    """A disk fault that makes a log directory fail all operations, or only those that need room."""
+    """A fault that makes a simulated log directory fail all operations, or only those that need space."""
 
     __slots__ = ("acting", "error", "reads")
 
@@ -38,7 +38,7 @@ class Refusal:
 
 
 class _Log:
-    """One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation."""
+    # One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation.
 
     __slots__ = ("batches", "born", "journal", "number", "topic_id")
 
@@ -54,7 +54,7 @@ Mark = list[tuple[TopicPartition, _Log, int]]  # the last operation of each log 
 
 
 class Directory:
-    """One log directory of a broker: its logs, checkpoint, marks and the faults that affect it now."""
+    """One simulated log directory of a broker: its logs, checkpoint, markers and the faults active on it."""
 
     __slots__ = ("born", "checkpoint", "clean", "dirs", "dirty", "gone", "logs", "refusals", "slows")
 
@@ -71,7 +71,7 @@ class Directory:
 
 
 class Disk:
-    """The log directories of a node; they outlive its processes."""
+    """The simulated log directories of a broker; they outlive its processes."""
 
     __slots__ = ("_draws", "_flush_ns_max", "_flush_ns_min", "_node", "dirs")
 
@@ -92,9 +92,7 @@ class Disk:
         return None
 
     def perform(self, effect: DiskEffect) -> str | None:
-        """Write to the page cache (a checkpoint: to the disk). Returns the error, with nothing changed, where the directory
-        refuses.
-        """
+        """Write to the page cache (a checkpoint: to the disk). If the directory fails, change nothing and return the error."""
         directory = self.dirs[effect.dir]
         if directory.refusals:
             error = self.refuses(effect.dir, needs_room=isinstance(effect, _NEED_ROOM))
@@ -149,11 +147,11 @@ class Disk:
         return delay_ns
 
     def flush_mark(self, index: int) -> Mark:
-        """Mark the operations that a flush makes durable if it starts now; pass it to `flushed` when the flush ends."""
+        """Remember what a flush that starts now makes durable; pass the result to `flushed` when the flush ends."""
         return [(tp, log, log.number + len(log.journal)) for tp, log in self.dirs[index].dirty.items()]
 
     def flushed(self, index: int, mark: Mark) -> None:
-        """End a flush: the marked operations are durable and a power loss no longer undoes them."""
+        """End a flush: what was written before it began is durable, and a power loss no longer undoes it."""
         directory = self.dirs[index]
         directory.gone.clear()
         for tp, log, number in mark:
@@ -166,7 +164,7 @@ class Disk:
     # --- faults of the harness ------------------------------------------------------------------------------------------------
 
     def lose_unflushed(self, index: int, purpose: str, *, torn: bool, all_of_it: bool) -> Wounds:
-        """Lose a random part of the unflushed operations, latest first, of each log, as in a power loss."""
+        """Simulate a power loss: undo a random part of each log's unflushed writes, latest first."""
         directory = self.dirs[index]
         wounds: Wounds = []
         for tp, log in sorted(directory.dirty.items()):
@@ -236,7 +234,7 @@ def _undo(log: _Log, survive: int, *, torn: bool) -> None:
 
 
 def _first_difference(before: list[Batch], after: list[Batch]) -> int | None:
-    """The first offset whose record in `before` is missing or different in `after`."""
+    """The first offset whose record in log `before` is missing or different in log `after`."""
     for old, new in zip(before, after, strict=False):
         if old != new:
             return old.base_offset

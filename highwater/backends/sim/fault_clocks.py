@@ -1,4 +1,4 @@
-"""Faults of simulated clocks: a node's clocks show the sum of the offsets and drifts of all open windows."""
+"""Clock faults in the simulator: a broker's clocks show the sum of the offsets and drifts of all active faults."""
 
 from functools import partial
 from typing import assert_never
@@ -12,7 +12,7 @@ from reference.types import Address
 
 
 class _Wrong:
-    """The drifts and offsets of one node's clocks, by open window."""
+    """The drifts and offsets of one node's clocks, by open fault window."""
 
     __slots__ = ("drifts_ppm", "jumps_ns")
 
@@ -22,14 +22,14 @@ class _Wrong:
 
 
 class ClockFaults:
-    """Injects clock faults into simulated nodes."""
+    """Injects clock faults into simulated brokers."""
 
     def __init__(self, scheduler: Scheduler, nodes: tuple[Address, ...]) -> None:
         self._scheduler = scheduler
         self._wrong = {address: _Wrong() for address in nodes}
 
     def do(self, opened: OpenWindow, fault: ClockFault, node: NodeHost, acting: Acting) -> None:
-        """Apply the clock fault to this node, and register how to undo it when the window closes."""
+        """Apply a clock fault to this broker, and register how to undo it at the fault's end."""
         wrong, before = self._wrong[node.address], node.clock.off
         opened.undo.append(partial(self._over, node, opened.id))
         match fault:
@@ -45,7 +45,7 @@ class ClockFaults:
         acting.count += node.clock.off != before
 
     def heal(self, node: NodeHost) -> None:
-        """Remove all clock faults from this node and set its clocks right."""
+        """Remove all clock faults from this broker and set its clocks right."""
         self._wrong[node.address] = _Wrong()
         self._apply(node)
 

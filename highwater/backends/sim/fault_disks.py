@@ -21,7 +21,7 @@ class DiskFaults:
         self._nemesis = nemesis
 
     def do(self, opened: OpenWindow, fault: DiskFault, node: NodeHost, acting: Acting) -> None:
-        """Apply the disk fault to this node, and register how to undo it when the window closes."""
+        """Apply a disk fault to this broker, and register how to undo it at the fault's end."""
         directory = node.disk.dirs[fault.dir]
         match fault:
             case DirUnreadable():  # as the system tests of KIP-112 do to a leader and to a follower (R-317, R-318, R-319)
@@ -45,7 +45,7 @@ class DiskFaults:
     def _refuse(
         self, opened: OpenWindow, node: NodeHost, dir_: int, refusal: Refusal, undo: "partial[None] | None" = None
     ) -> None:
-        """The directory refuses until the window closes; then `undo` comes before the broker is restarted."""
+        # The directory refuses until the window closes; then `undo` comes before the broker is restarted.
         opened.undo.append(partial(self._repaired, node))
         if undo is not None:
             opened.undo.append(undo)
@@ -56,13 +56,13 @@ class DiskFaults:
         self._nemesis.swapped(node.address, index, node.disk.swap(index))
 
     def _drop(self, window_id: str, index: int, node: NodeHost) -> None:
-        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
+        # The device loses what was not synced. A process that still has it in the page cache is killed before that.
         node.stop("crash")
         lost = node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False)
         self._nemesis.wounded(node.address, index, lost, "dropped")
 
     def _repaired(self, node: NodeHost) -> None:
-        """Restart a broker that was told of the directory's failure, now that the directory works (KIP-112)."""
+        """Restart a broker that knows of its directory's failure, now that the directory works again (KIP-112)."""
         if node.wrong:
             return
         if node.failed_dirs:

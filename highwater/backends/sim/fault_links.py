@@ -23,7 +23,7 @@ class LinkFaults:
         self._geography = geography
 
     def do(self, opened: OpenWindow, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> None:
-        """Apply the network fault to the links of these brokers, and register how to undo it when the window closes."""
+        """Apply a network fault to the links of these brokers, and register how to undo it at the fault's end."""
         if isinstance(fault, Partition):
             self._cut(opened, fault, brokers)
             return
@@ -31,7 +31,7 @@ class LinkFaults:
             self._disturb(opened, fault, broker)
 
     def _cut(self, opened: OpenWindow, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
-        """Nothing arrives over these links; messages on their way wait."""
+        """Cut links: nothing arrives over them, and messages on their way wait."""
         for pair in self._geography.cut_by(fault, brokers, self._sim.draws, purpose=f"cut {opened.id}"):
             # A link between an administrator and ZooKeeper belongs to no broker; the first broker counts it.
             first = next(iter(opened.actings.values()))
@@ -41,7 +41,7 @@ class LinkFaults:
             opened.hold_in(link.cuts, acting)
 
     def _disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, broker: BrokerId) -> None:
-        """Make links of one broker slow, lossy, clogged or unstable."""
+        """Make the links of one broker slow, lossy, clogged or unstable."""
         acting, sim = opened.actings[broker_address(broker)], self._sim
         match fault:
             case Packets(peer=peer):

@@ -31,11 +31,11 @@ class ProcessFaults:
         self._nemesis = nemesis
 
     def holds(self, node: NodeHost) -> Holds:
-        """The counts of open fault windows that keep this node down or pause it."""
+        """How many active faults keep this broker down or pause it."""
         return self._nemesis.holds[node.config.broker]
 
     def do(self, opened: OpenWindow, fault: ProcessFault, node: NodeHost, acting: Acting) -> None:
-        """Apply the process fault to this node, and register how to undo it when the window closes."""
+        """Apply a process fault to this broker, and register how to undo it at the fault's end."""
         match fault:
             case Pause():
                 self._pause(opened, node, acting)
@@ -66,12 +66,12 @@ class ProcessFaults:
                 assert_never(fault)
 
     def kill(self, opened: OpenWindow, node: NodeHost, acting: Acting, blow: "partial[None]") -> None:
-        """Call `blow` to end the process, and keep it down until the fault window closes."""
+        """Call `blow` to end a broker process, and keep it down until the fault ends."""
         self._strike(node, acting, blow)
         opened.undo.append(partial(self.let_run, node))
 
     def let_run(self, node: NodeHost) -> None:
-        """Remove one reason to keep the process down, and start the process if none is left."""
+        """Remove one reason to keep a broker down, and start it if none is left."""
         node.spring()
         if self.holds(node).release() and not node.wrong:
             node.start()
@@ -79,12 +79,12 @@ class ProcessFaults:
                 node.pause()
 
     def start_soon(self, node: NodeHost, lo_ms: int = RESTART_MS_MIN, hi_ms: int = RESTART_MS_MAX) -> None:
-        """Call `let_run` after a random delay."""
+        """After a random delay, remove one reason to keep a broker down, and start it if none is left."""
         wait_ms = self._sim.draws.between(f"restart {node.address}", lo_ms, hi_ms)
         self._sim.scheduler.after(wait_ms * MS, self.let_run, node)
 
     def _strike(self, node: NodeHost, acting: Acting, blow: "partial[None]") -> None:
-        """Hold the process down; `blow` ends it, at once or within a few milliseconds."""
+        """Keep a broker process down; `blow` ends it, at once or within a few milliseconds."""
         self.holds(node).down += 1
         acting.count += 1
         node.ambush(blow)
@@ -100,20 +100,20 @@ class ProcessFaults:
             node.resume()
 
     def _end_shutdown(self, node: NodeHost, life: int) -> None:
-        """A process that has not exited by itself is killed."""
+        """Kill a broker process that was told to shut down and has not exited by itself."""
         if node.life == life:
             node.stop("crash")
         self.let_run(node)
 
     def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
-        """The process came to the effect at which it is to be killed."""
+        """Kill a broker process at its crash point (fault `crash-at`)."""
         self.holds(node).down += 1
         acting.count += 1
         node.stop("crash")
         opened.undo.append(partial(self.let_run, node))
 
     def _bounce(self, node: NodeHost) -> None:
-        """The process is restarted before the controller answers the watch on its registration: B-47, KAFKA-1120."""
+        """Restart a broker before the controller has seen its registration disappear (B-47, KAFKA-1120)."""
         session = self._server.session_of(node.address)
         node.stop("crash")
         if session:

@@ -13,6 +13,6 @@ class ZooKeeperFaults:
         self._links = links
 
     def do(self, opened: OpenWindow, fault: ZooKeeperFault, brokers: tuple[BrokerId, ...]) -> None:
-        """Clog the links between these brokers and ZooKeeper for `pause`, cut them for `kill` and `cut`."""
+        """Stop the traffic between these brokers and ZooKeeper: clog the links for `pause`, cut them for `kill` and `cut`."""
         down = Clog(links=("zookeeper",)) if fault.how == "pause" else Partition(links=("zookeeper",))
         self._links.do(opened, down, brokers)

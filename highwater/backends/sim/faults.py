@@ -1,4 +1,4 @@
-"""The nemesis of a simulated cluster: injects each fault of the schedule when its window opens, undoes it when it closes.
+"""The nemesis of the simulator: begins each fault of the schedule at its time and undoes it at its end.
 
 Windows may overlap on a node: a process runs again when no window holds it, and clocks show the sum of all windows' faults. Each
 family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes`, `fault_disks`, `fault_zookeeper`), whose `do`
@@ -42,20 +42,20 @@ class Faults:
         self._open: dict[str, OpenWindow] = {}
 
     def plan(self, zero_ns: int) -> None:
-        """Schedule the opening and closing of every fault window, counted from the start of the workload."""
+        """Schedule the begin and the end of every fault, counted from the start of the workload."""
         for window in self._sim.plan.schedule:
             self._sim.scheduler.at(zero_ns + window.at_ms * MS, self.open, window)
             self._sim.scheduler.at(zero_ns + window.until_ms * MS, self.close, window.id)
 
     def open(self, window: Window) -> None:
-        """Open a fault window; do nothing if no broker matches its target."""
+        """Begin a fault; do nothing if no broker matches its target."""
         brokers = self._nemesis.begin(window, self._server.tree)
         if brokers:
             opened = self._open[window.id] = OpenWindow(window, tuple(broker_address(broker) for broker in brokers))
             self._do(opened, brokers)
 
     def close(self, window_id: str) -> None:
-        """Close a fault window and undo its faults, latest first; do nothing if it is not open."""
+        """End a fault and undo its effects, latest first; do nothing if it is not active."""
         ended = self._nemesis.end(window_id)
         if ended is None:
             return
@@ -68,7 +68,7 @@ class Faults:
             self._nemesis.ended(window, broker)
 
     def heal(self) -> None:
-        """Close all fault windows, start all nodes and set all clocks right. A node of which an assertion failed stays down."""
+        """End all faults, start all brokers and set all clocks right. A broker with a failed assertion stays down."""
         for window_id in self._nemesis.open_windows():
             self.close(window_id)
         for broker, node in self._nodes.items():
@@ -83,7 +83,7 @@ class Faults:
         self._nemesis.healed()
 
     def counts(self) -> tuple[FaultCount, ...]:
-        """For each fault kind of the schedule, how many windows began and how often they took effect."""
+        """For each kind of fault in the schedule, how many were begun and how often they took effect."""
         return self._nemesis.counts()
 
     def _do(self, opened: OpenWindow, brokers: tuple[BrokerId, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Links and connections: the transport of bytes between two processes, modelled as TCP.
+"""The simulated network: links and connections that carry bytes between two processes, modelled as TCP.
 
 A `Link` is one direction between two addresses; faults change links. A `Connection` is two halves over the links there and
 back: in order and at most once while it lives. A message's delay is drawn when it is sent; faults apply when it arrives. While
@@ -23,7 +23,7 @@ PATIENCE_MS_MAX = 4000
 
 
 class Acting:
-    """Counts how often the fault of one window took effect on one node."""
+    """Counts how often one fault took effect on one broker."""
 
     __slots__ = ("count", "node", "window")
 
@@ -34,7 +34,7 @@ class Acting:
 
 
 class Stop:
-    """A fault that holds back messages of a link: all of them, or some kinds."""
+    """A network fault that holds back messages of a link: all of them, or some kinds."""
 
     __slots__ = ("acting", "kinds")
 
@@ -44,7 +44,7 @@ class Stop:
 
 
 class Link:
-    """The network link from one address to another, with the faults that affect it now."""
+    """The simulated link from one address to another, with the network faults active on it."""
 
     __slots__ = ("back", "clogs", "cuts", "held", "keys", "slows", "source", "stops", "target")
 
@@ -61,7 +61,7 @@ class Link:
 
 
 class Half:
-    """One direction of a connection. Messages are numbered from 1; `survives` is the last that arrives once it is broken."""
+    """One direction of a simulated TCP connection. Messages are numbered from 1; `survives`: the last to arrive if it breaks."""
 
     __slots__ = ("connection", "early", "last_ns", "link", "receive", "received", "sent", "survives")
 
@@ -77,7 +77,7 @@ class Half:
 
 
 class Connection:
-    """A connection from a client to a server; `on_lost` is called at the client when it breaks."""
+    """A simulated TCP connection from a client to a server; `on_lost` is called at the client when it breaks."""
 
     __slots__ = ("back", "broken", "doubted", "forth", "on_lost", "told_late")
 
@@ -110,7 +110,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
 
     def link(self, source: str, target: str) -> Link:
-        """The link from `source` to `target`."""
+        """The simulated link from `source` to `target`."""
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = Link(source, target)
@@ -119,13 +119,13 @@ class Network:
         return link
 
     def links(self) -> list[Link]:
-        """All links that were ever used."""
+        """All simulated links that were ever used."""
         return list(self._links.values())
 
     # --- sending and arriving -----------------------------------------------------------------------------------------------
 
     def send(self, half: Half, payload: object, topic_partition: str = "") -> None:
-        """Send over a connection. A message over a broken connection is lost; its client soon learns of the break."""
+        """Send over a simulated connection. Over a broken one the message is lost; its client soon learns of the break."""
         if half.connection.broken:
             return
         half.sent += 1
@@ -136,7 +136,7 @@ class Network:
         self._scheduler.at(arrival_ns, self._arrive, half, half.sent, payload)
 
     def send_alone(self, link: Link, late_ns: int, deliver: Callable[[object], None], payload: object) -> None:
-        """Send a message outside of any connection, with an extra delay."""
+        """Send a message outside of any connection, with an extra delay, as a retry over another connection would come."""
         self._scheduler.after(late_ns + self._delay_ns(link, payload, "alone"), self._arrive_alone, link, deliver, payload)
 
     def _delay_ns(self, link: Link, payload: object, what: str) -> int:
@@ -210,15 +210,13 @@ class Network:
             self.sever(connection, some_arrive=False)
 
     def release(self, link: Link) -> None:
-        """A cut or clog of this link has ended: send waiting messages again, each with a new delay, in order within a
-        connection.
-        """
+        """A fault that held back this link's messages has ended: send those that wait, each with a new delay."""
         held, link.held = link.held, []
         for action, arguments in held:
             self._scheduler.after(self._delay_ns(link, None, "again"), action, *arguments)
 
     def sever(self, connection: Connection, *, some_arrive: bool, tell_after_ns: int | None = None) -> None:
-        """Break a connection. The client learns of it after the given time, or after the delay of the way back."""
+        """Break a simulated connection. The client learns of it after the given time, or after the delay of the way back."""
         assert not connection.broken
         connection.broken = True
         for half in (connection.forth, connection.back):

@@ -1,4 +1,4 @@
-"""One simulated broker process: hosts a machine, performs its effects, and can be stopped in every way.
+"""One simulated broker process: runs the broker machine, performs its effects, and can be killed and paused.
 
 A process is `up`, perhaps `paused`, or down. Events for a paused process wait; on resume they come in drawn order, but in order
 from each source. A failed assertion of the machine is recorded and ends the process. The machine is told at once of an effect
@@ -56,7 +56,7 @@ class Handler(Protocol):
     """A broker machine as its simulated process sees it."""
 
     def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
-        """Handle one event and return the effects that the process must perform."""
+        """Let the broker machine handle one event; return the effects that the process must perform."""
 
 
 Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
@@ -94,7 +94,7 @@ class NodeHost:
     # --- life and death -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process with the data on its disk; do nothing if it runs already."""
+        """Start the simulated broker with the data on its disk; do nothing if it runs already."""
         if self.up:
             return
         self.life += 1
@@ -113,7 +113,7 @@ class NodeHost:
         self._handle(Booted())
 
     def stop(self, why: str, *, silent_ns: int | None = None) -> None:
-        """End the process; do nothing if it is down. `silent_ns`: the host is gone too; peers notice after this time."""
+        """End the broker process; do nothing if it is down. `silent_ns`: as if its host died, peers notice only later."""
         if not self.up:
             return
         self.up = False
@@ -126,7 +126,7 @@ class NodeHost:
         self._sim.recorder.event(EventKind.NODE_STOPPED, node=self.address, life=self.life, detail=why)
 
     def ambush(self, blow: "partial[None]") -> None:
-        """Call `blow` to end the process at a random moment: at once, or between two effects in the next few milliseconds."""
+        """End the broker process, by `blow`, at a random moment: at once, or between two effects within a few ms."""
         if not self.up or self.paused or self._sim.draws.ratio(f"ambush {self.address}", 1, 2):
             blow()
             return
@@ -135,7 +135,7 @@ class NodeHost:
         self._sim.scheduler.after(AMBUSH_NS, self._spring, blow)
 
     def spring(self) -> None:
-        """End the process now if `ambush` has scheduled its end for later."""
+        """End the broker process now if `ambush` has scheduled its end for later."""
         if self._ambush is not None:
             self._spring(self._ambush)
 
@@ -145,11 +145,11 @@ class NodeHost:
             blow()
 
     def pause(self) -> None:
-        """Pause the process; do nothing if it is down."""
+        """Pause the broker process; do nothing if it is down."""
         self.paused = self.up
 
     def resume(self) -> None:
-        """Resume a paused process. It first handles the events that waited; the source of each next event is drawn."""
+        """Resume a paused broker. It first handles the events that waited, in an order drawn by source."""
         self.paused = False
         waiting, self._waiting = self._waiting, {}
         life = self.life
@@ -176,14 +176,14 @@ class NodeHost:
             self._handle(event)
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Run an action inside the process; while the process is paused, the action waits."""
+        """Run an action inside the broker process; while it is paused, the action waits."""
         if self.paused:
             self._waiting.setdefault(source, deque()).append(action)
         elif self.up:
             action()
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """Run an action inside the process after a delay, unless the process has ended or restarted by then."""
+        """Run an action inside the broker process after a delay, unless it has ended or restarted by then."""
         self._sim.scheduler.after(delay_ns, self._run_in, self.life, source, action)
 
     def _run_in(self, life: int, source: str, action: "partial[None]") -> None:
@@ -224,7 +224,7 @@ class NodeHost:
                 self._handle(failed, failures + 1)
 
     def _attempt(self, effect: AnyEffect) -> str | None:
-        """Perform an effect unless a trap ends the process before it. Returns the error where a directory refuses."""
+        """Perform an effect unless a crash point ends the process before it; returns a log directory's error."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
             trap.strike()
@@ -235,7 +235,7 @@ class NodeHost:
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
-        """Perform an effect. Returns the error where a directory refuses."""
+        # Perform an effect. Returns the error where a directory refuses.
         match effect:
             case Send():
                 self._sim.transport.send(self, effect.to, effect.message)
@@ -280,7 +280,7 @@ class NodeHost:
 
 
 def _words(error: AssertionError) -> str:
-    """The assertion with its module and line, without a file path."""
+    """Format a failed assertion with its module and line, without a file path."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

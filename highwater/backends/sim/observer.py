@@ -1,4 +1,4 @@
-"""A client of the harness itself: at the end of a simulated run it asks every broker once for its metadata."""
+"""The harness's own client: at the end of a simulated run it asks every broker once for its metadata."""
 
 from highwater.backends.sim.simulation import Simulation
 from reference.events import AnyEvent, Received
@@ -7,7 +7,7 @@ from reference.types import Address
 
 
 class Observer:
-    """Asks brokers for their metadata; `told` has the partition states that each node answered with."""
+    """Asks brokers for their metadata at the end of a run; `told` has the partition states of each answer."""
 
     def __init__(self, sim: Simulation) -> None:
         self.address = Address("c-laboratory")  # draws of delays are named by it
@@ -21,6 +21,6 @@ class Observer:
         self._sim.transport.send(self, node, Metadata(correlation))
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """Keep the partition states of a metadata answer; ignore all other events."""
+        """Keep the partition states of a broker's metadata answer; ignore all other events."""
         if isinstance(event, Received) and isinstance(event.message, MetadataReply):
             self.told[source] = event.message.states

@@ -1,4 +1,4 @@
-"""An open fault window of the simulator: the nodes that it hits, and how to undo the fault when it closes."""
+"""An active fault of the simulator: the brokers that it hits, and how to undo it when it ends."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ Undo = Callable[[], None]
 
 
 class OpenWindow:
-    """An open fault window. `over` is True once it is closed: callbacks scheduled for it then do nothing."""
+    """An active fault. `over` is True once it has ended: actions scheduled for it then do nothing."""
 
     __slots__ = ("actings", "id", "nodes", "over", "undo", "window")
 
@@ -26,12 +26,12 @@ class OpenWindow:
         self.over = False
 
     def hold_in(self, place: list[T], item: T) -> None:
-        """Add an item to a list, and remove it when the window closes."""
+        """Add an item to a list until the fault ends."""
         place.append(item)
         self.undo.append(partial(place.remove, item))
 
     def close(self) -> None:
-        """Close the window and undo its faults, latest first."""
+        """End the fault and undo its effects, latest first."""
         self.over = True
         for undo in reversed(self.undo):
             undo()

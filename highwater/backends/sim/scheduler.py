@@ -1,4 +1,4 @@
-"""Virtual time: one queue of all future actions, in nanoseconds.
+"""Virtual time of the simulator: one queue of all future actions, in nanoseconds.
 
 What is due at the same instant happens in the order in which it was asked for, so that a run is a function of its plan alone.
 Nothing is removed from the queue: an action that is no longer wanted does nothing when it runs.
@@ -14,7 +14,7 @@ US = 1_000
 
 
 class Scheduler:
-    """The queue of future actions. `now` is the current instant in ns since the start of the run."""
+    """The queue of the simulation's future actions. `now` is the virtual time in ns since the start of the run."""
 
     __slots__ = ("_heap", "_order", "now")
 
@@ -24,18 +24,18 @@ class Scheduler:
         self._heap: list[tuple[int, int, Action, tuple[object, ...]]] = []
 
     def at(self, time_ns: int, action: Action, *arguments: object) -> None:
-        """Queue `action(*arguments)` for a time that is not past."""
+        """Queue `action(*arguments)` for a virtual time that is not past."""
         assert time_ns >= self.now
         self._order += 1
         heappush(self._heap, (time_ns, self._order, action, arguments))
 
     def after(self, delay_ns: int, action: Action, *arguments: object) -> None:
-        """Queue an action for `now` plus this delay."""
+        """Queue an action for `now` (virtual time) plus this delay."""
         self._order += 1
         heappush(self._heap, (self.now + delay_ns, self._order, action, arguments))
 
     def run_until(self, end_ns: int) -> None:
-        """Run all actions that are due up to and including `end_ns`, and set `now` to it."""
+        """Run all actions that are due up to and including virtual time `end_ns`, and set `now` to it."""
         heap = self._heap
         while heap and heap[0][0] <= end_ns:
             self.now, _, action, arguments = heappop(heap)

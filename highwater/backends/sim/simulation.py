@@ -1,4 +1,4 @@
-"""What every part of a simulated run shares: plan, time, draws, the network and the recorder."""
+"""What every part of a simulated run shares: plan, virtual time, random numbers, the network and the recorder."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from history.seed import Draws
 
 
 class Simulation:
-    """The shared parts of one simulated run; `handled` counts the events that machines, clients and ZooKeeper were given."""
+    """The shared parts of one simulated run; `handled` counts the events that brokers, clients and ZooKeeper handled."""
 
     __slots__ = ("draws", "handled", "network", "plan", "recorder", "scheduler", "transport")
 

@@ -1,4 +1,4 @@
-"""The timers of one process: by name, on its own monotonic clock.
+"""The timers of one simulated process: by name, on its own monotonic clock.
 
 Arming a name again moves the timer. A queue entry that comes too early is queued again; one whose timer was cancelled is ignored.
 Most timers are moved far more often than they fire, so moving a timer to a later time costs no queue entry.
@@ -20,7 +20,7 @@ class _Armed:
 
 
 class Timers:
-    """The timers of one process until it ends. `fire(name)` is called when a timer expires."""
+    """The timers of one simulated process until it ends. `fire(name)` is called when a timer expires."""
 
     __slots__ = ("_armed", "_clock", "_draws", "_fire", "_keys", "_owner", "_scheduler")
 
@@ -34,7 +34,7 @@ class Timers:
         self._keys: dict[str, str] = {}
 
     def arm(self, effect: SetTimer) -> None:
-        """Arm a timer, or move it if it is armed already."""
+        """Arm a timer of the simulated process, or move it if it is armed already."""
         wait_ms: int = effect.lo_ms
         if effect.hi_ms > effect.lo_ms:
             key = self._keys.get(effect.name)
@@ -58,7 +58,7 @@ class Timers:
         self._armed.clear()
 
     def clock_changed(self) -> None:
-        """Queue all timers anew after a change of the clock's drift."""
+        """Schedule all timers anew after a change of the clock's drift."""
         for name, armed in list(self._armed.items()):
             moved = self._armed[name] = _Armed(armed.due_ns)
             self._queue(name, moved)

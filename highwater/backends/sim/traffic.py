@@ -1,4 +1,4 @@
-"""Counts the messages that reached a process, by kind and error, so that a campaign can say which it has exercised."""
+"""Counts the messages between simulated brokers by kind and error, so that a campaign can say which it has exercised."""
 
 from collections import Counter
 from typing import get_args
@@ -23,7 +23,7 @@ _NAMES: dict[type, str] = {kind: kebab(kind.__name__) for kind in get_args(AnyMe
 
 
 class Traffic:
-    """Counts the requests and answers of one run, by kind and error."""
+    """Counts the requests and answers of one simulated run, by kind and error."""
 
     __slots__ = ("_answered", "_asked")
 
@@ -49,7 +49,7 @@ class Traffic:
                 self._answered[kind, result.error] += 1
 
     def counts(self) -> tuple[MessageCount, ...]:
-        """The counts by kind and error, sorted."""
+        """How often each kind of request and each error was seen, sorted."""
         asked = [
             MessageCount(kind=f"{_NAMES[kind]}:{what}" if what else _NAMES[kind], count=count)
             for (kind, what), count in self._asked.items()

@@ -47,7 +47,7 @@ def kinds_named(names: tuple[str, ...]) -> frozenset[type]:
 
 
 class PacketLoss:
-    """A Packets fault on one link: messages are lost, duplicated or reordered."""
+    """A network fault on one link: messages are lost, duplicated or reordered."""
 
     __slots__ = ("acting", "fault", "kinds")
 
@@ -58,7 +58,7 @@ class PacketLoss:
 
 
 class Endpoint(Protocol):
-    """A process that sends and receives messages."""
+    """A simulated process that sends and receives messages."""
 
     address: Address
     life: int
@@ -72,7 +72,7 @@ _Key = tuple[Address, Address, bool]  # client, server, and whether it is the fe
 
 
 class Channel:
-    """A client process's connection to a server process."""
+    """A simulated client's connection to a server process."""
 
     __slots__ = ("between_brokers", "client", "client_life", "connection", "key", "server", "server_life")
 
@@ -103,22 +103,22 @@ class Transport:
         self.traffic = Traffic()
 
     def join(self, endpoint: Endpoint) -> None:
-        """Register a process, so that others can send to its address."""
+        """Register a simulated process, so that others can send to its address."""
         self._endpoints[endpoint.address] = endpoint
         self._asked[endpoint.address] = {}
 
     def lose(self, link: Link, loss: PacketLoss) -> None:
-        """Lose, duplicate or reorder messages on this link from now on."""
+        """From now on, lose, duplicate or reorder messages on this link."""
         self._losses.setdefault(link, []).append(loss)
 
     def spare(self, link: Link, loss: PacketLoss) -> None:
-        """End a Packets fault on this link."""
+        """End the loss, duplication and reordering of messages on this link."""
         self._losses[link].remove(loss)
         if not self._losses[link]:
             del self._losses[link]
 
     def lossy(self) -> list[Link]:
-        """The links that a Packets fault affects now."""
+        """The links on which a fault now loses, duplicates or reorders messages."""
         return list(self._losses)
 
     # --- sending ------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Transport:
             self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
 
     def _travels_with_the_others(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
-        """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
+        # Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection.
         kind: type = type(message)
         for loss in self._losses.get(link, ()):
             if loss.kinds is not None and kind not in loss.kinds:
@@ -218,7 +218,7 @@ class Transport:
             client.take(server.address, ConnectionLost(server.address))
 
     def reset(self, source: Address, target: Address) -> int:
-        """Break the connections of `source` to `target`; returns their number."""
+        """Break the connections from `source` to `target`; returns their number."""
         broken = 0
         for lane in (False, True):
             channel = self._channels.get((source, target, lane))
@@ -228,7 +228,7 @@ class Transport:
         return broken
 
     def ended(self, address: Address, *, silent_ns: int | None) -> None:
-        """Break the connections of an ended process. `silent_ns`: delay until its peers notice."""
+        """Break the connections of a process that ended. `silent_ns`: delay until its peers notice."""
         self._asked[address] = {}
         for key in [key for key in self._channels if address in key]:
             channel = self._channels[key]

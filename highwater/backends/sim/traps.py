@@ -1,4 +1,4 @@
-"""Crash points (fault `crash-at`): kill a broker process when it is about to perform the effect that a fault window names.
+"""Crash points (fault `crash-at`): kill a broker process when it is about to perform a given effect.
 
 A trap counts the effects of its kind that the process is about to perform while the window is open, over all its lives, and
 strikes once. Effects before it in the list were performed, effects behind it are not.
@@ -15,7 +15,7 @@ _EFFECTS: dict[str, type] = {effect.__name__.lower(): effect for effect in get_a
 
 
 class Trap:
-    """One crash point of one node; `strike` is called to end the process."""
+    """One crash point (an effect at which to kill the process) of one broker; `strike` is called to end it."""
 
     __slots__ = ("_kind", "_left", "_messages", "before", "strike")
 
@@ -28,7 +28,7 @@ class Trap:
         self.strike = strike
 
     def springs(self, effect: AnyEffect) -> bool:
-        """Count this effect if it is of the kind that the crash point names; True for the `nth`, where the process ends."""
+        """Count this effect if it is of the crash point's kind; True for the `nth`, at which the process ends."""
         if effect.__class__ is not self._kind:
             return False
         if self._messages is not None and not (isinstance(effect, Send) and effect.message.__class__ in self._messages):

@@ -1,4 +1,4 @@
-"""A simulated run: puts together the brokers, clients, ZooKeeper and nemesis of one plan, and simulates its phases.
+"""A whole simulated run: puts together the brokers, clients, ZooKeeper and nemesis of one plan, and runs its phases.
 
     boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
 
@@ -40,7 +40,7 @@ class TooManyEvents(Exception):  # noqa: N818 - says what happened
 
 
 class World:
-    """One simulated run. `healed_at_ns` and `final_reads_at_ns` are None until then."""
+    """One whole simulated run. `healed_at_ns` and `final_reads_at_ns` are None until those phases begin."""
 
     def __init__(self, plan: Plan, boot: Boot = Node.boot) -> None:
         self.sim = Simulation(plan)
@@ -108,7 +108,7 @@ class World:
             self._run_for(SLICE_MS)
 
     def _look_at_the_end(self) -> None:
-        """Record the end state of ZooKeeper, the brokers and the disks."""
+        """Record the final state of ZooKeeper, of the brokers' metadata and of the disks."""
         recorder, tree = self.sim.recorder, self.server.tree
         for correlation, node in enumerate(self.nodes.values()):
             self.observer.ask(node.address, correlation)

@@ -1,4 +1,4 @@
-"""The ZooKeeper server of the simulator: the in-memory model with a clock and connections.
+"""The ZooKeeper server of the simulator: an in-memory ZooKeeper with a clock and connections.
 
 A session ends, by this server's clock, when its client was silent for the session timeout. A request in flight when its
 connection broke may still be performed until the session is accepted on another connection. A `Witness` is told of commits at
@@ -23,7 +23,7 @@ ADMINISTRATOR = Address("administrator")
 
 
 class Hello(Struct, frozen=True, gc=False):
-    """The first message that a client sends on a ZooKeeper connection; session 0 asks for a new session."""
+    """Client to ZooKeeper: the first message on a connection; session 0 asks for a new session."""
 
     session: int
     timeout_ms: int
@@ -36,17 +36,17 @@ class Ping(Struct, frozen=True, gc=False):
 
 
 class Welcome(Struct, frozen=True, gc=False):
-    """The server tells the client that it accepted the session on this connection."""
+    """ZooKeeper to client: the session is accepted on this connection."""
 
     session: int
 
 
 class Over(Struct, frozen=True, gc=False):
-    """The server tells the client that its session has expired."""
+    """ZooKeeper to client: your session has expired."""
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """The server's answers to the operations of one request."""
+    """ZooKeeper to client: the answers to the operations of one request."""
 
     id: int
     answers: tuple[AnyAnswer, ...]
@@ -54,7 +54,7 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class WatchEvent(Struct, frozen=True, gc=False):
-    """The server tells the client that a watch fired."""
+    """ZooKeeper to client: a watch fired."""
 
     path: str
     change: Change
@@ -62,14 +62,14 @@ class WatchEvent(Struct, frozen=True, gc=False):
 
 
 class Witness(Protocol):
-    """Observer of ZooKeeper: is told of each commit when it is made."""
+    """Observer of the simulated ZooKeeper: is told of each commit when it is made."""
 
     def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
         """ZooKeeper made these commits; `writer` and `life` name the node and the process that asked for them, if known."""
 
 
 class Line:
-    """A client connection as the ZooKeeper server sees it."""
+    """A client connection as the simulated ZooKeeper server sees it."""
 
     __slots__ = ("connection", "life", "node", "session")
 
@@ -94,7 +94,7 @@ class ZkServer:
         self._lines: dict[int, Line] = {}  # by session
 
     def serve(self, line: Line, payload: object) -> None:
-        """Handle a client's message that arrived on a connection."""
+        """Handle a message that a client sent to ZooKeeper."""
         self._sim.handled += 1
         match payload:
             case ZkRequest(id=request, ops=ops, atomic=atomic):
@@ -108,7 +108,7 @@ class ZkServer:
                 raise AssertionError(payload)
 
     def _alive(self, line: Line) -> bool:
-        """True where the session lives and uses this connection; also renews the session."""
+        """Renew a session; True if it lives and this is its connection."""
         return self._lines.get(line.session) is line and self.tree.touch(line.session, now_ms=self._scheduler.now // MS)
 
     def _greet(self, line: Line, hello: Hello) -> None:

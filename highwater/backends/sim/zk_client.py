@@ -35,23 +35,23 @@ DIAL_AGAIN_MS_MAX = 400
 
 
 class ZkHost(Protocol):
-    """The process that uses the ZooKeeper client library."""
+    """The simulated process that uses the ZooKeeper client library."""
 
     address: Address
     life: int
 
     def run(self, source: str, action: "partial[None]") -> None:
-        """Run an action now, or when a paused process resumes; drop it if the process has ended or restarted by then."""
+        """Run an action in the process now, or when it resumes from a pause; drop it if the process has ended by then."""
 
     def take(self, source: str, event: AnyEvent) -> None:
-        """Hand an event to the broker machine."""
+        """Hand an event from ZooKeeper to the broker machine."""
 
     def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        """Run an action after a delay, unless the process has ended or restarted by then."""
+        """Run an action in the process after a delay, unless it has ended or restarted by then."""
 
 
 class ZkClient:
-    """The ZooKeeper client of one process, from its start to its end."""
+    """The ZooKeeper client of one simulated process, from its start to its end."""
 
     __slots__ = (
         "_child",
@@ -122,7 +122,7 @@ class ZkClient:
         self._network.send(self._connection.forth, request)
 
     def died(self) -> None:
-        """Break the connection because the process has ended."""
+        """Break the connection to ZooKeeper because the process has ended."""
         connection, self._connection, self._state = self._connection, None, "closed"
         if connection is not None and not connection.broken:
             self._network.sever(connection, some_arrive=True)
@@ -154,7 +154,7 @@ class ZkClient:
             self._disconnected()
 
     def _disconnected(self) -> None:
-        """Give up the current connection; requests sent or queued on it are answered Unknown."""
+        """Give up the connection to ZooKeeper; requests sent or queued on it are answered Unknown."""
         connection, was, self._state = self._connection, self._state, "dialing"
         assert connection is not None
         self._connection = None

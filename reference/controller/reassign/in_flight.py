@@ -1,4 +1,4 @@
-"""Proposal B of KIP-236: requests are read, in-flight entries are written (C-19).
+"""Proposal B of KIP-236: the controller reads requests and writes an entry for each reassignment in flight (C-19).
 
     /admin/reassignment_requests/request_NNN   a request; deleted when it is taken up or refused
     /admin/reassignments/[topic]/[partition]   an entry in flight: created, changed by another request, deleted at the end
@@ -47,7 +47,7 @@ def _refusal(
     *,
     legacy: bool,
 ) -> str:
-    """Why a request is ignored (R-251, R-253, KAFKA-2234); empty if it is not."""
+    """Why a reassignment request is ignored (R-251, R-253, KAFKA-2234); empty if it is carried out."""
     min_isr = min_isr_of(turn.config, topic_of(tp))
     if not assigned:
         return "no such partition"
@@ -61,14 +61,14 @@ def _refusal(
 
 
 def done(draft: Draft, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> None:
-    """R-248: remove a legacy entry from /admin/reassign_partitions, unless it names other replicas now."""
+    """R-248: remove a finished entry from /admin/reassign_partitions, unless it names other replicas now."""
     asked = draft.legacy.get(tp)
     if asked is not None and asked.replicas == replicas:
         del draft.legacy[tp]
 
 
 def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
-    """The writes that turn what was read into the draft. Every request that was read has been taken up or refused."""
+    """The ZooKeeper operations that store the changed reassignments; all requests read were taken up or refused."""
     gone = [tp for tp in sorted(agent.versions) if tp not in draft.entries]
     wanted = {f"{REASSIGNMENTS}/{topic_of(tp)}" for tp in draft.entries}
     empty = [path for path in agent.parents if path.startswith(f"{REASSIGNMENTS}/") and path not in wanted]
@@ -87,7 +87,7 @@ def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
 
 
 def _legacy_writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
-    """R-250: the entries of /admin/reassign_partitions that are not in flight become one request, with the flag.
+    """R-250: turn the new entries of /admin/reassign_partitions into one reassignment request, marked as legacy.
 
     R-248: the znode is deleted with its last entry.
     """

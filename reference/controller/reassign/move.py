@@ -33,7 +33,7 @@ _ORDER: dict[str, tuple[MoveStep, ...]] = {
 
 
 def go_on(variant: Variant, move: Move) -> None:
-    """The step after this one, in the order of the variant."""
+    """The step of a reassignment that follows this one."""
     order = _ORDER[variant.reassign_order]
     move.step = order[order.index(move.step) + 1]
     if move.step in ("stopping", "deleting"):
@@ -41,7 +41,7 @@ def go_on(variant: Variant, move: Move) -> None:
 
 
 def is_ready(turn: Turn, controller: Controller, state: PartitionState, move: Move) -> bool:
-    """Whether the replicas outside of the target may go.
+    """Whether the replicas that are not in the target assignment may be removed.
 
     C-11, R-052: V3 §F step 3.2 waits for ISR == AR + RAR, and waits for ever if an old replica is dead. RAR in the ISR is enough.
     R-308: only replicas in service count.
@@ -71,7 +71,7 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
 
 
 def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
-    """R-234: AR := OAR in memory, RAR if the move goes forward. R-235: the leader is one of them and adds no other replica.
+    """R-234: use the target assignment (for a rollback the original one) in memory. R-235: elect one of its replicas.
 
     C-17: the leader must not add RAR - OAR; the text of KIP-236 names OAR - RAR. V3 §F has no such step.
     """
@@ -82,7 +82,7 @@ def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
 
 
 def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) -> None:
-    """Take the move as far as it goes without reading."""
+    """Take a partition's reassignment as far as it goes without reading ZooKeeper."""
     state = controller.states.get(tp)
     if tp not in controller.assignments or tp in controller.changes or state is None:
         return
@@ -109,7 +109,7 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
 
 
 def _begin_again(controller: Controller, move: Move) -> None:
-    """A precondition does not hold any more, because a broker died meanwhile."""
+    # A precondition does not hold any more, because a broker died meanwhile.
     move.step = "widening"
     controller.agent.again = True
 
@@ -120,7 +120,7 @@ def _untold(controller: Controller, move: Move) -> tuple[LiveBroker, ...]:
 
 
 def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
-    """Send StopReplica to the live brokers outside of the target; True when all have answered.
+    """Send StopReplica to the live brokers whose replicas the reassignment removes; True when all have answered.
 
     Any answer is enough, also that the directory is offline (R-308): a broker that is down or cannot delete does so when it
     starts and finds no assignment (V3 §E step 4).
@@ -134,7 +134,7 @@ def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
 
 
 def on_stopped(controller: Controller, reply: StopReplicaReply) -> None:
-    """A broker that knows a later epoch was told of it by a write whose answer was lost: start again above that epoch."""
+    """A broker refused StopReplica because it knows a later epoch, from a write whose answer was lost: use a higher epoch."""
     for tp, error in reply.errors:
         move = controller.agent.moves.get(tp)
         if error is ErrorCode.FENCED_LEADER_EPOCH and move is not None and move.step in ("stopping", "deleting"):

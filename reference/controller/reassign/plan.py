@@ -19,7 +19,7 @@ from reference.types import BrokerId, TopicPartition, topic_of
 
 
 def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
-    """V3 §F on_wakeup: for each partition in reassigned_partition_map."""
+    """V3 §F on_wakeup: decide the next step of each partition in reassigned_partition_map."""
     agent = controller.agent
     draft = Draft(entries=dict(agent.entries), extra=dict(agent.extra), legacy=dict(agent.legacy), assigned=dict(seen.assigned))
     failover, first = turn.config.variant.reassign_failover, not agent.resumed
@@ -54,7 +54,7 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
 
 
 def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> None:
-    """The entry is gone: the move is done, or an operator removed the entry, and AR stays as in the topic znode."""
+    # The entry is gone: the move is done, or an operator removed the entry, and AR stays as in the topic znode.
     move = controller.agent.moves.pop(tp, None)
     if move is None:
         return
@@ -74,11 +74,10 @@ def _words(move: Move) -> str:
 
 
 def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
-    """R-050: put an entry that is not in the map there. Another target than before begins another move.
-
-    R-233, R-239: while /admin/reassign_cancel exists, every pending move goes back and none goes forward. R-243: so does a move
-    whose partition is in the extra znode, until its entry is gone.
-    """
+    # R-050: put an entry that is not in the map there. Another target than before begins another move.
+    #
+    # R-233, R-239: while /admin/reassign_cancel exists, every pending move goes back and none goes forward. R-243: so does a move
+    # whose partition is in the extra znode, until its entry is gone.
     agent = controller.agent
     entry, move = draft.entries[tp], agent.moves.get(tp)
     back = agent.cancelled or tp in agent.extra
@@ -93,10 +92,9 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
 
 
 def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition) -> None:
-    """Proposal B: go on with an entry in flight. The replicas to drop go first (R-254, R-255).
-
-    R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
-    """
+    # Proposal B: go on with an entry in flight. The replicas to drop go first (R-254, R-255).
+    #
+    # R-253: they have gone when AR names none of them. None of them is wanted, so AR is never widened to them again.
     entry, assigned = draft.entries[tp], draft.assigned[tp]
     kept = tuple(b for b in assigned if b not in entry.drop)
     dropping = kept != assigned
@@ -105,7 +103,7 @@ def _go_on_with(turn: Turn, controller: Controller, draft: Draft, tp: TopicParti
 
 
 def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition, wanted: Move) -> None:
-    """Go on with the move under way, or replace it by another one."""
+    # Go on with the move under way, or replace it by another one.
     agent, entry = controller.agent, draft.entries[tp]
     move = agent.moves.get(tp)
     if move is None or (move.target, move.back, move.dropping) != (wanted.target, wanted.back, wanted.dropping):
@@ -122,7 +120,7 @@ def _go_for(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartition
 
 
 def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: TopicPartition) -> None:
-    """The next step of a partition, as far as it depends on the reads."""
+    # The next step of a partition, as far as it depends on the reads.
     move, variant = controller.agent.moves.get(tp), turn.config.variant
     if move is None or tp not in draft.entries:
         return
@@ -155,16 +153,15 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
 
 
 def _all_told(variant: Variant, seen: Seen, move: Move) -> bool:
-    """True if every registered broker in `move.dropped` was sent StopReplica."""
+    """True if every registered broker among the replicas that the move dropped was sent StopReplica."""
     late = [b for b in seen.registered if b.broker in move.dropped and b not in move.told]
     return not late or variant.reassign_order == "ar_first"
 
 
 def _take_extra(controller: Controller, draft: Draft) -> None:
-    """R-242: move the entries of the extra znode to the pending ones; R-243: not before the same partition is rolled back there.
-
-    R-239: begin nothing while a cancellation is in place.
-    """
+    # R-242: move the entries of the extra znode to the pending ones; R-243: not before the same partition is rolled back there.
+    #
+    # R-239: begin nothing while a cancellation is in place.
     agent = controller.agent
     if agent.cancelled:
         return
@@ -177,7 +174,7 @@ def _take_extra(controller: Controller, draft: Draft) -> None:
 
 
 def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tuple[AnyOp, ...]:
-    """The writes that turn what was read into the draft."""
+    # The writes that turn what was read into the draft.
     agent, variant = controller.agent, turn.config.variant
     changed = sorted({topic_of(tp) for tp, replicas in draft.assigned.items() if replicas != seen.assigned[tp]})
     ops: list[AnyOp] = []
@@ -199,12 +196,12 @@ def _writes(turn: Turn, controller: Controller, seen: Seen, draft: Draft) -> tup
 
 
 def _rewrite(path: str, entries: Reassignments, version: int) -> AnyOp:
-    """R-242, R-148: the znode is deleted with its last entry."""
+    """R-242, R-148: replace the list of reassignments in its znode; without entries left, delete the znode."""
     return SetData(path, admin_paths.reassignments_payload(entries), version) if entries else Delete(path, version)
 
 
 def _erased(before: Reassignments, after: Reassignments) -> tuple[AnyOp, ...]:
-    """R-006: V3's znode of a partition is removed, and that of its topic with the last one."""
+    """R-006: remove V3's znode of a moved partition, and with the last partition that of its topic."""
     gone = [tp for tp in before if tp not in after]
     topics = sorted({topic_of(tp) for tp in gone} - {topic_of(tp) for tp in after})
     return (

@@ -21,7 +21,7 @@ _ZNODES = (admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA, admin_paths.REASSIG
 
 
 class Seen(Struct, kw_only=True):
-    """ZooKeeper as it was read: AR of each partition of the topics concerned, states, and registrations."""
+    """What the reassignment agent read from ZooKeeper: AR of each partition of the topics concerned, states, registrations."""
 
     assigned: dict[TopicPartition, tuple[BrokerId, ...]]
     versions: dict[str, int]  # of the topic znodes
@@ -30,7 +30,7 @@ class Seen(Struct, kw_only=True):
 
 
 class Draft(Struct, kw_only=True):
-    """What ZooKeeper is to hold after the next write."""
+    """What the reassignment agent wants ZooKeeper to hold after its next write."""
 
     entries: Reassignments
     extra: Reassignments
@@ -44,14 +44,14 @@ def uses_proposal_b(variant: Variant) -> bool:
 
 
 def roots(variant: Variant) -> tuple[str, ...]:
-    """The paths that hold requests."""
+    """The ZooKeeper paths under which reassignment requests come."""
     if uses_proposal_b(variant):
         return _ROOTS_OF_B
     return (PARTITIONS_REASSIGNED,) if variant.reassign_path == "v3" else _ZNODES
 
 
 def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
-    """The first reads, each with a watch but that of entries in flight (R-252)."""
+    """The first ZooKeeper reads of the reassignment agent; each sets a watch, except that of entries in flight (R-252)."""
     if uses_proposal_b(variant):
         children = GetChildren(REQUESTS, watch=True), GetChildren(REASSIGNMENTS)
         return (*(Exists(root, watch=True) for root in _ROOTS_OF_B), *children)
@@ -63,7 +63,7 @@ def listing(variant: Variant, agent: Agent) -> tuple[AnyOp, ...]:
 
 
 def on_listed(variant: Variant, agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """R-049: get the set of reassigned partitions. The next reads; empty when the set is known."""
+    """R-049: get the set of reassigned partitions: the agent's next reads; empty when the set is known."""
     if uses_proposal_b(variant):
         return _on_listed_in_flight(agent, answers)
     match agent.step:
@@ -105,7 +105,7 @@ def _entries_of_v3(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
-    """The next reads: requests and topics of entries in flight, then the entries; empty when all are known."""
+    # The next reads: requests and topics of entries in flight, then the entries; empty when all are known.
     match agent.step:
         case "listing":
             agent.step = "topics"
@@ -153,7 +153,7 @@ def _on_entries(agent: Agent, answers: tuple[AnyAnswer, ...]) -> None:
 
 
 def details(agent: Agent) -> tuple[AnyOp, ...]:
-    """Reads about the partitions: V3 §F step 3.1 reads the ISR; the watch for the leader's change of it is Kafka's.
+    """The agent's reads about each partition: V3 §F step 3.1 reads the ISR; the watch for the leader's change is Kafka's.
 
     Registrations come last: a broker that registers after this read reads its assignment later than this does.
     """
@@ -169,7 +169,7 @@ def details(agent: Agent) -> tuple[AnyOp, ...]:
 
 
 def seen(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> Seen:
-    """The answers to `details`."""
+    """Decode ZooKeeper's answers to the agent's reads about the partitions to be moved."""
     found = Seen(assigned={}, versions={}, states={}, registered=())
     for op, answer in zip(asked, answers, strict=True):
         if not isinstance(answer, Data):

@@ -19,12 +19,12 @@ from reference.timers import Timer, name_of
 
 
 def watches(turn: Turn) -> tuple[AnyOp, ...]:
-    """Reads with the watches of a new controller; `on_listed` takes the answers."""
+    """The ZooKeeper reads with which a new controller watches for reassignment requests; `on_listed` takes the answers."""
     return tuple(Exists(path, watch=True) for path in reassign_read.roots(turn.config.variant))
 
 
 def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember whether there are requests; `begin` wakes the agent once this controller is active.
+    """Remember whether there are reassignment requests; `begin` wakes the agent once this controller is active.
 
     R-252: entries in flight have no watch, so a new controller always reads them.
     """
@@ -41,7 +41,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
-    """V3 §F step 1: a request came, or the state of a moving partition changed. False: the watch is another procedure's."""
+    """V3 §F step 1: a reassignment request came, or the state of a moving partition changed. False for other watches."""
     roots = reassign_read.roots(turn.config.variant)
     asked = any(path == root or path.startswith(f"{root}/") for root in roots)
     if asked or paths.tp_of_state_path(path) in controller.agent.moves:
@@ -51,7 +51,7 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
 
 
 def wake(turn: Turn, controller: Controller) -> None:
-    """V3 §F step 1.1.2: wake up the agent; once more after this round if it is awake. Only the active controller does so."""
+    """V3 §F step 1.1.2: wake up the agent; if it is awake, it does another round. Only the active controller does so."""
     agent = controller.agent
     agent.again = controller.step != "active" or agent.step != "idle"
     if not agent.again:
@@ -65,7 +65,7 @@ def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """The answers to the agent's reads, or to its write."""
+    """ZooKeeper answered a read or the write of the reassignment agent."""
     agent = controller.agent
     if agent.step == "writing":
         _on_written(turn, controller, answers)
@@ -88,7 +88,7 @@ def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None
 
 
 def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §F on_wakeup()."""
+    """V3 §F on_wakeup(): one round of the reassignment agent."""
     agent = controller.agent
     ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
     agent.step, agent.asked = "idle", ()
@@ -104,11 +104,10 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
 
 
 def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Read again what was written, or what another client wrote first.
-
-    R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
-    write after the other; another controller is kept out by the epoch that each write checks.
-    """
+    # Read again what was written, or what another client wrote first.
+    #
+    # R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
+    # write after the other; another controller is kept out by the epoch that each write checks.
     if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
         controller.agent.step = "idle"
         controller.agent.again = True
@@ -117,7 +116,7 @@ def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ..
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Take every move as far as it goes: what it waited for may have happened."""
+    """Take every partition's reassignment as far as it goes: what it waited for may have happened."""
     if controller.step != "active":
         return
     agent = controller.agent
@@ -128,7 +127,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
 
 
 def retry(turn: Turn, controller: Controller) -> None:
-    """Start again by reading where an answer was lost or a write failed."""
+    """Let the reassignment agent read again, because ZooKeeper's answer was lost or a write failed."""
     agent = controller.agent
     if agent.step != "idle" and not is_outstanding(controller, Reassigning()):
         agent.step = "idle"

@@ -1,4 +1,4 @@
-"""Proposal B of KIP-236: the rules of the controller. Pure (C-18, R-249, R-251 to R-256).
+"""Rules for changing reassignments in flight, proposal B of KIP-236 (C-18, R-249, R-251 to R-256). Pure functions.
 
 "Consider an initial assignment of [1,2], reassigned to [2,3] and then changed to [2,4]": 3 was neither assigned first nor wanted
 last, and is not kept until 4 is in sync. So as many replicas stay as were assigned originally: first the leader, then the rest of
@@ -17,7 +17,7 @@ from reference.types import BrokerId
 
 
 def fate(begun: Data, now: AnyAnswer) -> Literal["in flight", "changed", "over"]:
-    """R-249: whether the reassignment that was read as `begun` is still in flight, was changed meanwhile, or is over.
+    """R-249: whether a reassignment is still in flight as it was read, was changed meanwhile, or is over.
 
     The czxid names the reassignment; a later one of the same partition has another czxid. The version of a znode moves with each
     change, as its mzxid does, and the controller writes an entry again only where another request changes it.
@@ -28,24 +28,24 @@ def fate(begun: Data, now: AnyAnswer) -> Literal["in flight", "changed", "over"]
 
 
 def may_change(existing: Reassignment | None, *, legacy: bool) -> bool:
-    """R-251: a partition is not reassigned by both ways: ignore a request with the other flag."""
+    """R-251: a partition in reassignment takes no request through the other path (legacy or new): ignore such a request."""
     return existing is None or existing.legacy == legacy
 
 
 def is_allowed(*, original: tuple[BrokerId, ...], min_isr: int) -> bool:
-    """R-253: top = len(original_assignment) must reach min.insync.replicas, else the reassignment is ignored."""
+    """R-253: a reassignment whose original assignment has fewer than min.insync.replicas replicas is ignored."""
     return len(original) >= min_isr
 
 
 def begun(replicas: tuple[BrokerId, ...], assigned: tuple[BrokerId, ...], *, legacy: bool) -> Reassignment:
-    """R-246, R-253: a new reassignment. No replica is dropped: `top` is the number of assigned replicas."""
+    """R-246, R-253: the entry of a new reassignment. No replica is dropped: `top` is the number of assigned replicas."""
     return Reassignment(replicas, assigned, top=len(assigned), held=assigned, legacy=legacy)
 
 
 def changed(
     entry: Reassignment, replicas: tuple[BrokerId, ...], assigned: tuple[BrokerId, ...], state: PartitionState | None
 ) -> Reassignment:
-    """R-247, R-254: give the reassignment in flight other replicas. Computed once, so that the next controller drops the same.
+    """R-247, R-254: the entry of a reassignment that gets another target. The dropped replicas are computed once and stored.
 
     A member of the ELR (KIP-966) serves more than a replica that is merely assigned. A replica that is wanted stays even beyond
     `top`: it would have to be created again, and cancelling would be slow (R-244).

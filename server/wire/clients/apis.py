@@ -1,4 +1,4 @@
-"""The table of the client APIs: key, versions and exchange. ApiVersions returns it to clients (KIP-35, KIP-511).
+"""The table of the client APIs: key, versions, and the function that answers. ApiVersions returns it (KIP-35, KIP-511).
 
 Only ApiVersions and the two APIs of KIP-455 have flexible versions: librdkafka's Metadata from version 9 on is malformed, and
 no feature served here needs a later version. APIs outside the table are neither listed nor answered.
@@ -17,7 +17,7 @@ from server.wire.framing import RequestHeader
 
 
 class ApiKey(IntEnum):
-    """API keys, with Kafka's numbers."""
+    """The keys of the client APIs, with Kafka's numbers."""
 
     PRODUCE = 0
     FETCH = 1
@@ -66,8 +66,6 @@ class _Api(Struct, frozen=True):
 
 
 def _api(key: ApiKey, versions: tuple[int, int], kind: type[Struct], exchange: Callable[..., Exchange]) -> _Api:
-    """One row of the table; `exchange` takes a request of type `kind`."""
-
     def start(call: Call, frame: bytes, at: int) -> Exchange:
         return exchange(call, read_request(key, call.version, kind, frame, at))
 
@@ -97,11 +95,11 @@ UNSUPPORTED = ApiVersionsResponse(EdgeError.UNSUPPORTED_VERSION, VERSIONS)
 
 
 def is_served(header: RequestHeader) -> bool:
-    """True if this API is served in this version."""
+    """True if this client API is served in this version."""
     api = _BY_KEY.get(header.api_key)
     return api is not None and api.min_version <= header.api_version <= api.max_version
 
 
 def start(header: RequestHeader, call: Call, frame: bytes, at: int) -> Exchange:
-    """Decode a served request and start its exchange; WireError if its body is malformed."""
+    """Decode a client's request and begin to answer it; WireError if its body is malformed."""
     return _BY_KEY[header.api_key].start(call, frame, at)

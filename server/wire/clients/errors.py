@@ -1,4 +1,4 @@
-"""Error codes for clients: those that only this layer answers with, and a table that replaces some codes of the machine.
+"""Error codes in answers to clients: those that the broker machine does not know, and replacements for older API versions.
 
 The machine uses Kafka's numbers. The table replaces codes that Kafka does not have or that would mislead a client.
 """
@@ -9,7 +9,7 @@ from reference.errors import ErrorCode
 
 
 class EdgeError(IntEnum):
-    """Codes of Kafka's Errors.java that are decided without the machine."""
+    """Codes of Kafka's Errors.java for requests that are refused without asking the broker machine."""
 
     MESSAGE_TOO_LARGE = 10
     COORDINATOR_NOT_AVAILABLE = 15
@@ -35,7 +35,7 @@ _CLIENT_CODES: dict[ErrorCode, ErrorCode] = {
 
 
 def client_code(error: ErrorCode, *, knows_storage_error: bool = True) -> int:
-    """The code for a client. API versions older than KAFKA_STORAGE_ERROR (KIP-112) get NOT_LEADER_OR_FOLLOWER instead."""
+    """The error code sent to a client. APIs older than KAFKA_STORAGE_ERROR (KIP-112) get NOT_LEADER_OR_FOLLOWER instead."""
     if error is ErrorCode.KAFKA_STORAGE_ERROR and not knows_storage_error:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return _CLIENT_CODES.get(error, error)

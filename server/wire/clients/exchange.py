@@ -1,4 +1,4 @@
-"""Exchanges: how one request of a client is answered with messages to the machine.
+"""Exchanges: one request of a client is answered by asking the broker machine one or more questions.
 
 An exchange is a generator. It sends messages to the machine and tasks to the process through its `Call`, one for each partition,
 and yields to wait for the next answer. It returns the response, a Struct that `server.wire.entities` encodes, or None if no
@@ -22,7 +22,7 @@ Exchange = Generator[None, Heard, Struct | None]
 
 
 class HangUpError(WireError):
-    """The connection must be closed; the message is the reason."""
+    """The client's connection must be closed; the message is the reason."""
 
 
 class Facing(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Facing(Struct, frozen=True, kw_only=True):
 
 
 class Call:
-    """The context of one exchange. `now_ms` is the time of its start or of the last answer; `asks` collects its questions."""
+    """The context in which one client request is answered. `asks` collects its questions to the broker machine."""
 
     __slots__ = ("_numbers", "asks", "facing", "now_ms", "version")
 
@@ -49,11 +49,11 @@ class Call:
         self._numbers = numbers
 
     def number(self) -> int:
-        """A new correlation id for a question."""
+        """A new correlation id for a question to the broker machine."""
         return self._numbers.next()
 
     def ask(self, question: Ask) -> None:
-        """Ask the machine or the process; the answer is the value of a later `yield`.
+        """Ask the broker machine (or the process); the answer is the value of a later `yield`.
 
         HangUpError if more than ASKS_MAX questions are asked at a time: they would delay all other connections.
         """
@@ -63,7 +63,7 @@ class Call:
 
 
 class Numbers:
-    """Correlation ids of the questions of one connection, from 1."""
+    """Correlation ids for the questions of one client connection to the broker machine, from 1."""
 
     __slots__ = ("_last",)
 
@@ -71,7 +71,7 @@ class Numbers:
         self._last = 0
 
     def next(self) -> int:
-        """The next unused number."""
+        """The next unused correlation id."""
         self._last += 1
         return self._last
 
@@ -80,7 +80,7 @@ class Numbers:
 
 
 def metadata_of(call: Call) -> Generator[None, Heard, MetadataReply]:
-    """Ask the machine for its metadata of the cluster."""
+    """Ask the broker machine for its metadata of the cluster."""
     call.ask(Metadata(call.number()))
     reply = yield
     assert isinstance(reply, MetadataReply)
@@ -88,7 +88,7 @@ def metadata_of(call: Call) -> Generator[None, Heard, MetadataReply]:
 
 
 def pause(call: Call, ms: int) -> Generator[None, Heard, None]:
-    """Let the exchange wait for `ms` milliseconds."""
+    """Wait `ms` milliseconds before a client request is answered further."""
     call.ask(Pause(call.number(), Millis(ms)))
     reply = yield
     assert isinstance(reply, Done)

@@ -1,4 +1,4 @@
-"""Fetch 4 to 11 of consumers: one Fetch to the machine for each partition, joined in one response (KIP-74, KIP-227).
+"""Fetch 4 to 11 of consumers: asks the broker machine partition by partition, answers in one response (KIP-74, KIP-227).
 
 The first round fetches from all partitions without waiting. If that yields fewer than `min_bytes`, a second fetch of each
 partition waits in the machine for more records. The wait ends when the partitions together have `min_bytes`, one has an error, or
@@ -25,7 +25,7 @@ _READ_COMMITTED = 1
 
 
 class FetchPartition(Struct, frozen=True, kw_only=True):
-    """One partition of the request; `current_leader_epoch` is -1 if unknown."""
+    """One partition of a Fetch request; `current_leader_epoch` is -1 if unknown."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -34,14 +34,14 @@ class FetchPartition(Struct, frozen=True, kw_only=True):
 
 
 class FetchTopic(Struct, frozen=True):
-    """One topic of the request."""
+    """One topic of a Fetch request."""
 
     topic: str
     partitions: tuple[FetchPartition, ...]
 
 
 class FetchRequest(Struct, frozen=True, kw_only=True):
-    """The fields of a Fetch request that are read."""
+    """The fields of a Fetch request that the broker reads."""
 
     replica_id: int
     max_wait_ms: int
@@ -53,14 +53,14 @@ class FetchRequest(Struct, frozen=True, kw_only=True):
 
 
 class Aborted(Struct, frozen=True):
-    """An aborted transaction; never sent, because transactions are not supported."""
+    """An aborted transaction in a Fetch response; never sent, because transactions are not supported."""
 
     producer_id: int
     first_offset: int
 
 
 class PartitionData(Struct, frozen=True, kw_only=True):
-    """One partition of the response; the last stable offset is the high watermark."""
+    """One partition of a Fetch response; the last stable offset is the high watermark."""
 
     partition_index: int
     error_code: int
@@ -72,14 +72,14 @@ class PartitionData(Struct, frozen=True, kw_only=True):
 
 
 class TopicResponse(Struct, frozen=True):
-    """One topic of the response."""
+    """One topic of a Fetch response."""
 
     topic: str
     partitions: tuple[PartitionData, ...]
 
 
 class FetchResponse(Struct, frozen=True):
-    """The fields of a Fetch response that are set."""
+    """The fields of a Fetch response that the broker sets."""
 
     error_code: int
     responses: tuple[TopicResponse, ...]
@@ -87,7 +87,7 @@ class FetchResponse(Struct, frozen=True):
 
 
 class _Read:
-    """The state of one partition of a fetch."""
+    """The state of one partition while a client's Fetch request is being answered."""
 
     __slots__ = ("asked", "batches", "error", "hw", "is_open", "over", "start", "tp")
 
@@ -115,7 +115,7 @@ class _Read:
 
 
 def fetch(call: Call, request: FetchRequest) -> Exchange:
-    """Answer a Fetch request; HangUpError for a replica or a repeated partition."""
+    """Answer a Fetch request; HangUpError (close the connection) for a replica id or a repeated partition."""
     if request.replica_id >= 0:
         raise HangUpError(f"broker {request.replica_id} fetches at a client listener")
     if request.session_id != 0:
@@ -178,7 +178,7 @@ def _is_enough(request: FetchRequest, reads: list[_Read]) -> bool:
 
 
 def _response(call: Call, request: FetchRequest, reads: list[tuple[str, list[_Read]]]) -> FetchResponse:
-    """KIP-74: partitions in the order of the request until the limit of bytes; the first batch of all is sent even if larger."""
+    """KIP-74: fill a Fetch response in the request's order up to its byte limit; the first batch is sent even if larger."""
     left = min(max(request.max_bytes, 0), call.facing.response_bytes_max)
     is_first = True
     topics = []

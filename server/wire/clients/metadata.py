@@ -20,7 +20,7 @@ _NOBODY = -1
 
 
 class MetadataRequestTopic(Struct, frozen=True):
-    """A topic of the request."""
+    """A topic of a Metadata request."""
 
     name: str
 
@@ -32,7 +32,7 @@ class MetadataRequest(Struct, frozen=True, kw_only=True):
 
 
 class MetadataBroker(Struct, frozen=True, kw_only=True):
-    """One live broker, with its address for the client's listener."""
+    """One live broker in a Metadata response, with its address for the client's listener."""
 
     node_id: int
     host: str
@@ -40,7 +40,7 @@ class MetadataBroker(Struct, frozen=True, kw_only=True):
 
 
 class MetadataPartition(Struct, frozen=True, kw_only=True):
-    """One partition; `leader_id` is -1 if no live broker leads it."""
+    """One partition in a Metadata response; `leader_id` is -1 if no live broker leads it."""
 
     error_code: int
     partition_index: int
@@ -52,7 +52,7 @@ class MetadataPartition(Struct, frozen=True, kw_only=True):
 
 
 class MetadataTopic(Struct, frozen=True, kw_only=True):
-    """One topic and its partitions; none if it does not exist."""
+    """One topic of a Metadata response and its partitions; none if it does not exist."""
 
     error_code: int
     name: str
@@ -60,7 +60,7 @@ class MetadataTopic(Struct, frozen=True, kw_only=True):
 
 
 class MetadataResponse(Struct, frozen=True, kw_only=True):
-    """The fields of a Metadata response that are set."""
+    """The fields of a Metadata response that the broker sets."""
 
     brokers: tuple[MetadataBroker, ...]
     cluster_id: str | None
@@ -126,11 +126,11 @@ def _partition(state: PartitionState, live: tuple[BrokerId, ...]) -> MetadataPar
 
 
 class FindCoordinatorRequest(Struct, frozen=True):
-    """A FindCoordinator request; its key is not read."""
+    """A FindCoordinator request; the broker does not read its key."""
 
 
 class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
-    """The fields of a FindCoordinator response that are set."""
+    """The fields of a FindCoordinator response that the broker sets."""
 
     error_code: int
     error_message: str | None
@@ -140,7 +140,7 @@ class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Exchange:
-    """Answer COORDINATOR_NOT_AVAILABLE: consumer groups are not supported."""
+    """Answer FindCoordinator with COORDINATOR_NOT_AVAILABLE: consumer groups are not supported."""
     yield from ()
     return FindCoordinatorResponse(error_code=EdgeError.COORDINATOR_NOT_AVAILABLE, error_message="there are no groups here")
 
@@ -149,7 +149,7 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Exchange:
 
 
 class InitProducerIdRequest(Struct, frozen=True):
-    """The field of an InitProducerId request that is read."""
+    """The field of an InitProducerId request that the broker reads."""
 
     transactional_id: str | None
 

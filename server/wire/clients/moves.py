@@ -21,14 +21,14 @@ Result = tuple[int, str | None]
 
 
 class ReassignablePartition(Struct, frozen=True):
-    """One partition of the request; `replicas` None cancels its reassignment."""
+    """One partition of AlterPartitionReassignments; `replicas` None cancels its reassignment."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
 
 
 class ReassignableTopic(Struct, frozen=True):
-    """One topic of the request."""
+    """One topic of an AlterPartitionReassignments request."""
 
     name: str
     partitions: tuple[ReassignablePartition, ...]
@@ -42,7 +42,7 @@ class AlterRequest(Struct, frozen=True, kw_only=True):
 
 
 class AlteredPartition(Struct, frozen=True, kw_only=True):
-    """The result of one partition."""
+    """The result of one partition in an AlterPartitionReassignments response."""
 
     partition_index: int
     error_code: int
@@ -50,14 +50,14 @@ class AlteredPartition(Struct, frozen=True, kw_only=True):
 
 
 class AlteredTopic(Struct, frozen=True):
-    """The results of one topic."""
+    """The results of one topic in an AlterPartitionReassignments response."""
 
     name: str
     partitions: tuple[AlteredPartition, ...]
 
 
 class AlterResponse(Struct, frozen=True, kw_only=True):
-    """The fields of an AlterPartitionReassignments response that are set."""
+    """The fields of an AlterPartitionReassignments response that the broker sets."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -147,7 +147,7 @@ def _cancel(call: Call, tps: list[TopicPartition], left_ms: Millis) -> Generator
 
 
 class ListedTopic(Struct, frozen=True):
-    """The wanted partitions of one topic."""
+    """The wanted partitions of one topic in a ListPartitionReassignments request."""
 
     name: str
     partition_indexes: tuple[int, ...]
@@ -170,14 +170,14 @@ class OngoingPartition(Struct, frozen=True, kw_only=True):
 
 
 class OngoingTopic(Struct, frozen=True):
-    """The pending reassignments of one topic."""
+    """The pending reassignments of one topic in a ListPartitionReassignments response."""
 
     name: str
     partitions: tuple[OngoingPartition, ...]
 
 
 class ListResponse(Struct, frozen=True, kw_only=True):
-    """The fields of a ListPartitionReassignments response that are set."""
+    """The fields of a ListPartitionReassignments response that the broker sets."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -206,7 +206,7 @@ def list_moves(call: Call, request: ListRequest) -> Exchange:
 
 
 def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartition:
-    """KIP-455: while a reassignment is pending, the replicas are the original and the target ones together."""
+    """KIP-455: while a reassignment is pending, list the original and the target replicas together."""
     before = move.original or (() if state is None else state.replicas)
     adding = tuple(broker for broker in move.replicas if broker not in before)
     removing = tuple(broker for broker in before if broker not in move.replicas)
@@ -219,7 +219,7 @@ def _ongoing(move: PendingMove, state: PartitionState | None) -> OngoingPartitio
 
 
 class DescribableTopic(Struct, frozen=True):
-    """The wanted partitions of one topic."""
+    """The wanted partitions of one topic in a DescribeLogDirs request."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -232,21 +232,21 @@ class DescribeRequest(Struct, frozen=True):
 
 
 class DescribedPartition(Struct, frozen=True, kw_only=True):
-    """One log and its size in bytes; the offset lag is not set."""
+    """One log and its size in bytes in a DescribeLogDirs response; the offset lag is not set."""
 
     partition_index: int
     partition_size: int
 
 
 class DescribedTopic(Struct, frozen=True):
-    """The logs of one topic in one directory."""
+    """The logs of one topic in one log directory (DescribeLogDirs response)."""
 
     name: str
     partitions: tuple[DescribedPartition, ...]
 
 
 class DescribedDir(Struct, frozen=True, kw_only=True):
-    """One log directory; KAFKA_STORAGE_ERROR if it failed."""
+    """One log directory in a DescribeLogDirs response; KAFKA_STORAGE_ERROR if it failed."""
 
     error_code: int
     log_dir: str
@@ -254,7 +254,7 @@ class DescribedDir(Struct, frozen=True, kw_only=True):
 
 
 class DescribeResponse(Struct, frozen=True):
-    """The fields of a DescribeLogDirs response that are set."""
+    """The fields of a DescribeLogDirs response that the broker sets."""
 
     results: tuple[DescribedDir, ...]
 

@@ -13,7 +13,7 @@ _NO_REPLICA = BrokerId(-1)
 
 
 class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
-    """One partition of the request; `timestamp` must be EARLIEST or LATEST."""
+    """One partition of a ListOffsets request; `timestamp` must be EARLIEST or LATEST."""
 
     partition_index: int
     current_leader_epoch: int = -1
@@ -21,20 +21,20 @@ class ListOffsetsPartition(Struct, frozen=True, kw_only=True):
 
 
 class ListOffsetsTopic(Struct, frozen=True):
-    """One topic of the request."""
+    """One topic of a ListOffsets request."""
 
     name: str
     partitions: tuple[ListOffsetsPartition, ...]
 
 
 class ListOffsetsRequest(Struct, frozen=True):
-    """The fields of a ListOffsets request that are read."""
+    """The fields of a ListOffsets request that the broker reads."""
 
     topics: tuple[ListOffsetsTopic, ...]
 
 
 class ListedPartition(Struct, frozen=True, kw_only=True):
-    """The result of one partition; -1 for unknown values."""
+    """The result of one partition in a ListOffsets response; -1 for unknown values."""
 
     partition_index: int
     error_code: int
@@ -44,14 +44,14 @@ class ListedPartition(Struct, frozen=True, kw_only=True):
 
 
 class ListedTopic(Struct, frozen=True):
-    """The results of one topic."""
+    """The results of one topic in a ListOffsets response."""
 
     name: str
     partitions: tuple[ListedPartition, ...]
 
 
 class ListOffsetsResponse(Struct, frozen=True):
-    """The fields of a ListOffsets response that are set."""
+    """The fields of a ListOffsets response that the broker sets."""
 
     topics: tuple[ListedTopic, ...]
 
@@ -97,7 +97,7 @@ def _listed(index: int, reply: ListOffsetsReply) -> ListedPartition:
 
 
 class EpochPartition(Struct, frozen=True, kw_only=True):
-    """One partition of the request."""
+    """One partition of an OffsetForLeaderEpoch request."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -105,7 +105,7 @@ class EpochPartition(Struct, frozen=True, kw_only=True):
 
 
 class EpochTopic(Struct, frozen=True):
-    """One topic of the request."""
+    """One topic of an OffsetForLeaderEpoch request."""
 
     topic: str
     partitions: tuple[EpochPartition, ...]
@@ -118,7 +118,7 @@ class EpochRequest(Struct, frozen=True, kw_only=True):
 
 
 class EpochEndOffset(Struct, frozen=True, kw_only=True):
-    """The result of one partition; -1 if the leader does not know the epoch."""
+    """The result of one partition in an OffsetForLeaderEpoch response; -1 if the leader does not know the epoch."""
 
     error_code: int
     partition: int
@@ -127,14 +127,14 @@ class EpochEndOffset(Struct, frozen=True, kw_only=True):
 
 
 class EpochTopicResult(Struct, frozen=True):
-    """The results of one topic."""
+    """The results of one topic in an OffsetForLeaderEpoch response."""
 
     topic: str
     partitions: tuple[EpochEndOffset, ...]
 
 
 class EpochResponse(Struct, frozen=True):
-    """The fields of an OffsetForLeaderEpoch response that are set."""
+    """The fields of an OffsetForLeaderEpoch response that the broker sets."""
 
     topics: tuple[EpochTopicResult, ...]
 

@@ -1,4 +1,4 @@
-"""Produce 3 to 8: one Produce to the machine for each partition, and one response when all are answered (KIP-98, KIP-467).
+"""Produce 3 to 8: asks the broker machine partition by partition, answers in one response (KIP-98, KIP-467).
 
 Each partition has one record batch. Its header and CRC are checked; records are not decoded. A refused batch never reaches the
 machine. With acks=0 there is no response; a refusal closes the connection, so that the client refreshes its metadata (KAFKA-955).
@@ -21,14 +21,14 @@ _STORAGE_ERROR_FROM_VERSION = 4
 
 
 class PartitionData(Struct, frozen=True):
-    """One partition of the request, with one record batch."""
+    """One partition of a Produce request, with one record batch."""
 
     index: int
     records: bytes | None
 
 
 class TopicData(Struct, frozen=True):
-    """One topic of the request."""
+    """One topic of a Produce request."""
 
     name: str
     partition_data: tuple[PartitionData, ...]
@@ -44,7 +44,7 @@ class ProduceRequest(Struct, frozen=True, kw_only=True):
 
 
 class PartitionResponse(Struct, frozen=True, kw_only=True):
-    """One partition of the response; `base_offset` is -1 on an error."""
+    """One partition of a Produce response; `base_offset` is -1 on an error."""
 
     index: int
     error_code: int
@@ -55,7 +55,7 @@ class PartitionResponse(Struct, frozen=True, kw_only=True):
 
 
 class TopicResponse(Struct, frozen=True):
-    """One topic of the response."""
+    """One topic of a Produce response."""
 
     name: str
     partition_responses: tuple[PartitionResponse, ...]
@@ -68,7 +68,7 @@ class ProduceResponse(Struct, frozen=True):
 
 
 def produce(call: Call, request: ProduceRequest) -> Exchange:
-    """Answer a Produce request; HangUpError for a transaction, a repeated partition or a refusal with acks=0."""
+    """Answer a Produce request; HangUpError (close it) for a transaction, a repeated partition, a refusal with acks=0."""
     answers: dict[tuple[str, int], PartitionResponse] = {}
     places: set[tuple[str, int]] = set()
     open_: dict[int, tuple[str, int]] = {}
@@ -107,7 +107,7 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
 def _question(
     call: Call, request: ProduceRequest, number: int, topic: str, partition: PartitionData
 ) -> Produce | PartitionResponse:
-    """The Produce for the machine, or the refusal if the batch must not be appended."""
+    # The Produce for the machine, or the refusal if the batch must not be appended.
     records = partition.records or b""
     if len(records) > call.facing.batch_bytes_max:
         text = f"{len(records)} bytes are more than a batch may have ({call.facing.batch_bytes_max})"

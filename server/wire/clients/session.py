@@ -24,7 +24,7 @@ from server.wire.versions import API_VERSIONS
 
 
 class _Slot:
-    """A request in progress; `response` is None until it is answered, b"" if the client wants no response."""
+    """A client's request in progress; `response` is None until it is answered, b"" if the client wants no response."""
 
     __slots__ = ("call", "exchange", "header", "response")
 
@@ -36,7 +36,7 @@ class _Slot:
 
 
 class Session:
-    """The state of one client connection."""
+    """The state of one client connection: received bytes, requests in progress, bytes to send."""
 
     def __init__(self, facing: Facing, *, request_bytes_max: int, in_flight_max: int) -> None:
         self.asks: list[Ask] = []
@@ -52,7 +52,7 @@ class Session:
 
     @property
     def is_full(self) -> bool:
-        """True if the maximum of requests is in progress or the session is held."""
+        """True if no further request of this client may start: too many are in progress, or one must end first."""
         return self.is_held or len(self._slots) >= self._in_flight_max
 
     @property
@@ -61,12 +61,12 @@ class Session:
         return self._buffer.pending + sum(map(len, self._waiting))
 
     def feed(self, data: bytes, now_ms: int) -> None:
-        """Take bytes of the client. WireError if the connection must be closed; send `out` first."""
+        """Take bytes that a client sent. WireError if its connection must be closed, after `out` is sent."""
         self._waiting.extend(self._buffer.feed(data))
         self._go_on(now_ms)
 
     def hear(self, answer: Heard, now_ms: int) -> None:
-        """Take the answer to one of the `asks`; ignored if its request is already answered."""
+        """Take the answer to one question in `asks`; ignored if the client's request is already answered."""
         slot = self._open.pop(answer.correlation, None)
         if slot is not None and slot.response is None:
             self._advance(slot, answer, now_ms)

@@ -1,4 +1,4 @@
-"""Tasks that an exchange gives to the process instead of the machine: administration by znodes, log directories, pauses.
+"""Tasks for the process instead of the machine, to answer a client: admin requests by znodes, log directories, pauses.
 
 Each task has a result with the same correlation id. Tasks and requests to the machine share one counter of correlation ids.
 """
@@ -10,19 +10,19 @@ from reference.types import BrokerId, Millis, TopicPartition
 
 
 class Task(Struct, frozen=True, tag=True):
-    """Base class of what an exchange asks of the process: topic changes, reassignments, log directories, pauses."""
+    """Base class of tasks for the broker process: topic changes, reassignments, log directories, pauses."""
 
     correlation: int
 
 
 class Pause(Task, frozen=True, tag=True):
-    """Wait for `ms`; answered by Done."""
+    """Task of the broker process: wait for `ms`; answered by Done."""
 
     ms: Millis
 
 
 class MakeTopic(Task, frozen=True, tag=True):
-    """Create a topic by znode; partition i has the replicas assignment[i], the preferred one first. Answered by Done."""
+    """Task: create a topic by znode; partition i has the replicas assignment[i], preferred first. Answered by Done."""
 
     topic: str
     assignment: tuple[tuple[BrokerId, ...], ...]
@@ -30,14 +30,14 @@ class MakeTopic(Task, frozen=True, tag=True):
 
 
 class DropTopic(Task, frozen=True, tag=True):
-    """Delete a topic by znode; answered by Done when the controller has removed the request."""
+    """Task: delete a topic by znode; answered by Done when the controller has removed the request."""
 
     topic: str
     timeout_ms: Millis
 
 
 class Move(Task, frozen=True, tag=True):
-    """Request a reassignment by znode; answered by Done as soon as the request is written (KIP-455)."""
+    """Task: request a reassignment by znode; answered by Done as soon as the request is written (KIP-455)."""
 
     tp: TopicPartition
     replicas: tuple[BrokerId, ...]
@@ -45,26 +45,26 @@ class Move(Task, frozen=True, tag=True):
 
 
 class CancelMoves(Task, frozen=True, tag=True):
-    """Roll back all pending reassignments (KIP-236); answered by Done."""
+    """Task: roll back all pending reassignments (KIP-236); answered by Done."""
 
     timeout_ms: Millis
 
 
 class ListMoves(Task, frozen=True, tag=True):
-    """List the pending reassignments; answered by Moves."""
+    """Task: list the pending reassignments; answered by Moves."""
 
     timeout_ms: Millis
 
 
 class ListDirs(Task, frozen=True, tag=True):
-    """List the log directories and the sizes of their logs; answered by Dirs."""
+    """Task: list the log directories and the sizes of their logs; answered by Dirs."""
 
 
 AnyTask = Pause | MakeTopic | DropTopic | Move | CancelMoves | ListMoves | ListDirs
 
 
 class Done(Struct, frozen=True, tag=True):
-    """The result of a task without other data: its error, or NONE."""
+    """The answer to a task without other data: its error, or NONE."""
 
     correlation: int
     error: ErrorCode = ErrorCode.NONE
@@ -79,7 +79,7 @@ class PendingMove(Struct, frozen=True):
 
 
 class Moves(Struct, frozen=True, tag=True):
-    """The answer to ListMoves."""
+    """The answer to ListMoves: the pending reassignments."""
 
     correlation: int
     error: ErrorCode
@@ -87,7 +87,7 @@ class Moves(Struct, frozen=True, tag=True):
 
 
 class Directory(Struct, frozen=True):
-    """A log directory and the bytes of each log; `sizes` is empty for a failed directory."""
+    """A log directory and the size in bytes of each log; `sizes` is empty for a failed directory."""
 
     path: str
     online: bool
@@ -95,7 +95,7 @@ class Directory(Struct, frozen=True):
 
 
 class Dirs(Struct, frozen=True, tag=True):
-    """The answer to ListDirs."""
+    """The answer to ListDirs: the log directories."""
 
     correlation: int
     directories: tuple[Directory, ...]

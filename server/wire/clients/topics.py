@@ -26,20 +26,20 @@ Assignment = tuple[tuple[BrokerId, ...], ...]
 
 
 class CreatableAssignment(Struct, frozen=True):
-    """The wanted replicas of one partition."""
+    """The wanted replicas of one partition in a CreateTopics request."""
 
     partition_index: int
     broker_ids: tuple[int, ...]
 
 
 class CreatableConfig(Struct, frozen=True):
-    """A configuration entry, which is refused."""
+    """A topic configuration entry in a CreateTopics request; the broker refuses such a topic."""
 
     name: str
 
 
 class CreatableTopic(Struct, frozen=True, kw_only=True):
-    """One topic to be created; -1 for a number that is not given."""
+    """One topic of a CreateTopics request; -1 for a number that is not given."""
 
     name: str
     num_partitions: int
@@ -57,7 +57,7 @@ class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
 
 
 class TopicResult(Struct, frozen=True, kw_only=True):
-    """The result of one topic."""
+    """The result of one topic in a CreateTopics response."""
 
     name: str
     error_code: int
@@ -65,7 +65,7 @@ class TopicResult(Struct, frozen=True, kw_only=True):
 
 
 class CreateTopicsResponse(Struct, frozen=True):
-    """The fields of a CreateTopics response that are set."""
+    """The fields of a CreateTopics response that the broker sets."""
 
     topics: tuple[TopicResult, ...]
 
@@ -110,7 +110,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> Exchange:
 
 
 def _assignment(call: Call, topic: CreatableTopic, known: MetadataReply) -> Assignment:
-    """The replicas of each partition; _RefusedError with the code that Kafka would answer."""
+    """The replicas of each partition of a topic to create; _RefusedError with the code that Kafka would answer."""
     live = live_brokers(call.facing, known)
     if not is_topic_name(topic.name):
         raise _RefusedError(EdgeError.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
@@ -163,7 +163,7 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
 
 
 def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
-    """True if the time is up; else wait for LOOK_AGAIN_MS and return False."""
+    # True if the time is up; else wait for LOOK_AGAIN_MS and return False.
     if call.now_ms >= deadline_ms:
         return True
     yield from pause(call, LOOK_AGAIN_MS)
@@ -181,14 +181,14 @@ class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
 
 
 class DeletedTopic(Struct, frozen=True, kw_only=True):
-    """The result of one topic."""
+    """The result of one topic in a DeleteTopics response."""
 
     name: str
     error_code: int
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
-    """The fields of a DeleteTopics response that are set."""
+    """The fields of a DeleteTopics response that the broker sets."""
 
     responses: tuple[DeletedTopic, ...]
 

@@ -98,7 +98,7 @@ def _call(transaction: str) -> str:
     return "".join(f"{{:process 0, :type {type}, :value {transaction}}}\n" for type in (":invoke", ":ok"))
 
 
-def test_unknown_model_is_refused() -> None:
+def test_elle_judge_refuses_an_unknown_workload_model() -> None:
     """A history of reads alone would be judged as one of registers."""
     with pytest.raises(KeyError, match="list_append"):
         judge("list_append", history_of(_call("[[:r 1 nil]]")))
@@ -123,7 +123,7 @@ def test_value_appended_twice_makes_its_key_unchecked() -> None:
     assert judge("list-append", twice, ("serializable",)).validity is Validity.UNKNOWN
 
 
-def test_lost_update_of_a_register_is_also_a_cycle() -> None:
+def test_lost_update_of_a_register_is_also_a_dependency_cycle() -> None:
     lost = history(("ok", "[[:r 1 nil] [:w 1 1]]"), ("ok", "[[:r 1 nil] [:w 1 2]]"), together=True)
 
     assert [a.kind for a in judge("rw-register", lost, ("serializable",)).anomalies] == ["lost-update", "G2-item"]
@@ -215,13 +215,13 @@ def test_process_order_counts_only_for_session_isolation_levels(model: str, writ
     assert _kinds(model, twice, "strong-session-serializable") == ["G-single-process"]
 
 
-def test_register_versions_in_a_cycle_have_no_order() -> None:
+def test_register_whose_versions_form_a_cycle_is_not_ordered() -> None:
     circle = history(("ok", "[[:r 1 2] [:w 1 1]]"), ("ok", "[[:r 1 1] [:w 1 2]]"), together=True)
 
     assert _kinds("rw-register", circle, "read-committed") == ["cyclic-versions", "G1c"]
 
 
-def test_shortest_cycle_is_described_in_words() -> None:
+def test_shortest_dependency_cycle_is_described_in_words() -> None:
     found = judge("list-append", history(*_BAD["G-single"], together=True), ("serializable",))
 
     assert [a.words for a in found.anomalies] == [
@@ -231,7 +231,7 @@ def test_shortest_cycle_is_described_in_words() -> None:
 
 
 @pytest.mark.parametrize("model", ["list-append", "rw-register"])
-def test_elle_verdict_is_independent_of_names(model: str) -> None:
+def test_renaming_keys_and_processes_keeps_the_elle_verdict(model: str) -> None:
     """Keys and values renamed, processes renumbered, a transaction of another key added: the kinds stay the same."""
     for number in range(60):
         drawn_one = drawn(Rng(Seed(number)), "append" if model == "list-append" else "w")
@@ -269,7 +269,7 @@ def _kinds(model: str, of: Paired, consistency: str) -> list[str]:
     return list(dict.fromkeys(a.kind for a in judge(model, of, (consistency,)).anomalies))
 
 
-def test_the_example_in_the_docstring_runs() -> None:
+def test_example_in_the_docstring_of_the_elle_judge_runs() -> None:
     assert doctest.testmod(elle_judge).failed == 0
 
 

@@ -26,7 +26,7 @@ def _judged(name: str) -> Judgement:
 
 
 @pytest.mark.parametrize("name", sorted(FOREIGN))
-def test_history_is_judged_as_expected(name: str) -> None:
+def test_foreign_corpus_history_gets_its_expected_verdict(name: str) -> None:
     found = _judged(name)
 
     side = name.split("/")[1]
@@ -35,13 +35,13 @@ def test_history_is_judged_as_expected(name: str) -> None:
     assert bool(found.unchecked) == (side == "undecided")
 
 
-def test_every_file_has_an_expectation() -> None:
+def test_every_foreign_corpus_history_has_an_expected_verdict() -> None:
     files = {str(path.relative_to(ROOT).with_suffix("")) for folder in _FOLDERS for path in (ROOT / folder).rglob("*.edn")}
 
     assert files == set(FOREIGN)
 
 
-def test_every_anomaly_of_transactions_has_histories() -> None:
+def test_every_transaction_anomaly_has_corpus_histories() -> None:
     """All kinds that a level forbids; those that only lists or only registers can show have histories of that model."""
     kinds = frozenset[str]().union(*FORBIDS.values())
     shown = {model: {one.kind for one in FOREIGN.values() if one.model == model} for model in ("list-append", "rw-register")}

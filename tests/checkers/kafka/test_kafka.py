@@ -15,7 +15,7 @@ _ROOT = corpus.ROOT / "kafka"
 
 
 @pytest.mark.parametrize("name", sorted(corpus.QUEUES))
-def test_history_is_judged_as_expected(name: str) -> None:
+def test_kafka_corpus_history_gets_its_expected_verdict(name: str) -> None:
     story = corpus.QUEUES[name]
 
     found = judge(read.steps(_ROOT / f"{name}.edn"))
@@ -27,11 +27,11 @@ def test_history_is_judged_as_expected(name: str) -> None:
     assert found.validity is worst
 
 
-def test_every_file_has_an_expectation() -> None:
+def test_every_kafka_corpus_history_has_an_expected_verdict() -> None:
     assert {str(path.relative_to(_ROOT).with_suffix("")) for path in _ROOT.rglob("*.edn")} == set(corpus.QUEUES)
 
 
-def test_bad_history_has_the_anomaly_of_its_name() -> None:
+def test_bad_kafka_history_shows_the_anomaly_in_its_file_name() -> None:
     bad = {name.removeprefix("bad/"): story.kinds for name, story in corpus.QUEUES.items() if name.startswith("bad/")}
 
     assert [name for name, kinds in bad.items() if not any(name.startswith(kind) for kind in kinds)] == []
@@ -47,12 +47,12 @@ def test_bad_history_has_the_anomaly_of_its_name() -> None:
         ((("poll", ((1, (("x", 2),)),)),), "a record must be \\[offset value\\]"),
     ],
 )
-def test_malformed_operation_is_refused_with_its_line(value: Hashable, said: str) -> None:
+def test_malformed_kafka_operation_is_refused_with_its_line(value: Hashable, said: str) -> None:
     with pytest.raises(HistoryError, match=f"line 2: {said}"):
         judge(steps(enumerate(called(0, "send", value), 1)))
 
 
-def test_unknown_function_is_refused_with_its_line() -> None:
+def test_unknown_kafka_function_is_refused_with_its_line() -> None:
     """Otherwise a history with a new function that moves consumers would be judged as if the function were not there."""
     with pytest.raises(HistoryError, match="line 3: seek is not a function of a queue like Kafka"):
         judge(steps(enumerate(called(0, "debug-topic-partitions", None) + called(0, "seek", None), 1)))

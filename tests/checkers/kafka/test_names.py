@@ -12,7 +12,7 @@ def test_table_of_kafka_anomalies_has_twenty_rows() -> None:
     assert len(TWENTY) == 20
 
 
-def test_table_of_kafka_anomalies_cites_existing_kinds() -> None:
+def test_kafka_anomaly_table_names_existing_anomaly_kinds() -> None:
     """Parse "checker: kind, kind"; text after a kind is a remark."""
     kinds = {checker.name: {*checker.kinds, "UNKNOWN", "not"} for checker in ALL}
     named = [(row.name, part.strip().partition(": ")) for row in (*TWENTY, *BESIDE) for part in row.ours.split(";")]
@@ -31,7 +31,7 @@ def test_table_of_kafka_anomalies_names_every_judge_kind() -> None:
     assert set(judge.kinds) - told == set()
 
 
-def test_each_kafka_anomaly_has_a_history_with_its_verdict() -> None:
+def test_each_kafka_anomaly_has_an_example_history() -> None:
     """Each name has a history with the verdict that the table states."""
     kinds = {kind for story in QUEUES.values() for kind in story.kinds}
     notes = {note for story in QUEUES.values() for note in story.notes}

@@ -41,7 +41,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("model", sorted(GOOD))
-def test_keys_are_judged_independently(model: str) -> None:
+def test_independent_keys_of_a_history_are_judged_separately(model: str) -> None:
     """As one object, these histories would have no order."""
     assert judge(model_named(model), history_of(told(*GOOD[model])).calls).validity is Validity.VALID
 
@@ -54,7 +54,7 @@ def test_anomaly_of_one_key_names_the_key(model: str) -> None:
     assert (anomaly.key, anomaly.witness[-1]) == ({"cas-register": "x", "fifo-queue": "1"}.get(model, "0"), 5)
 
 
-def test_register_read_without_a_key_holds_pairs_as_values() -> None:
+def test_register_whose_values_are_pairs_is_not_split_by_key() -> None:
     """Its reads are invoked without a key."""
     history = history_of(told("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read nil -> [0 1]"))
 

@@ -74,7 +74,7 @@ _NAMES = [model.name for model, _ in MODELS]
 
 
 @pytest.mark.parametrize(("model", "intent"), MODELS, ids=_NAMES)
-def test_relabelling_processes_and_lines_changes_nothing(model: Model, intent: Callable[[Rng, int], Intent]) -> None:
+def test_verdict_ignores_process_numbers_and_line_numbers(model: Model, intent: Callable[[Rng, int], Intent]) -> None:
     """The process of a call is no evidence; only its times are."""
     rng = Rng(Seed(9)).fork(model.name)
     for _ in range(50):
@@ -83,7 +83,7 @@ def test_relabelling_processes_and_lines_changes_nothing(model: Model, intent: C
         assert judge(model, calls).validity == judge(model, other).validity
 
 
-def test_exhausted_budget_makes_the_verdict_unknown() -> None:
+def test_exhausted_search_budget_makes_the_verdict_unknown() -> None:
     """Never a silent VALID."""
     rng = Rng(Seed(10)).fork("budget")
     verdict = judge(CasRegister(0), drawn(rng, 6, _cas), steps_max=0)

@@ -31,12 +31,12 @@ def _rows() -> list[tuple[str, str, str, str]]:
     return []
 
 
-def test_the_example_in_the_docstring_runs() -> None:
+def test_docstring_example_of_linearizability_judge_runs() -> None:
     assert doctest.testmod(judge).failed == 0
 
 
 @pytest.mark.slow
-def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_verdict_equals_the_published_one_of_each_history(capsys: pytest.CaptureFixture[str]) -> None:
     """A checker that disagrees with the published verdict is wrong, or has found something that needs a story."""
     rows = _rows()
     if not rows:
@@ -53,7 +53,7 @@ def test_every_published_verdict_is_ours(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.slow
-def test_every_published_verdict_is_kept_by_an_export(tmp_path: Path) -> None:
+def test_exported_history_keeps_its_published_verdict(tmp_path: Path) -> None:
     """The exported file must be judged as the original. EDN cannot say that a register begins as nil."""
     rows = _rows()
     if not rows:

@@ -40,7 +40,7 @@ def test_explored_state_with_renumbered_versions_acts_the_same(protocol: str, ch
         assert list(map(values_of, here.hosts)) == list(map(values_of, there.hosts))
 
 
-def test_fetch_at_the_log_end_is_parked() -> None:
+def test_explored_fetch_at_the_log_end_waits_for_records() -> None:
     model = Model(VARIANTS["safe"], Bounds())
 
     state = take(
@@ -55,7 +55,7 @@ def test_fetch_at_the_log_end_is_parked() -> None:
     assert state.ghost.committed == (("v1", 0),)
 
 
-def test_crash_drops_messages_to_the_process() -> None:
+def test_explored_crash_drops_messages_to_the_broker() -> None:
     model = Model(VARIANTS["safe"], Bounds())
     state = model.after(model.initial(), Produce(node="b1"))
 
@@ -71,7 +71,7 @@ def test_restarted_broker_waits_for_its_old_session() -> None:
     assert model.standing(back).sessions == (1, 2, 4)  # 3 was the session of the administrator
 
 
-def test_zk_async_protocol_separates_request_and_reply() -> None:
+def test_async_zk_writes_and_answers_are_separate_actions() -> None:
     """An ISR change: first ZooKeeper does not know it, then ZooKeeper knows it but the leader does not."""
     model = Model(VARIANTS["v3"], Bounds(zk_async=True))
     initial = model.initial()

@@ -45,7 +45,7 @@ def test_counterexample_text_names_truncation_and_election() -> None:
     assert "b2 becomes leader of epoch 1 with LEO 0" in told
 
 
-def test_explored_path_survives_its_text_form() -> None:
+def test_explored_path_is_unchanged_after_writing_and_reading() -> None:
     wanted = plan((*LOSS, Lose(message="Fetch", source="b2", to="b1", nth=1)))
 
     text = plan_to_yaml(wanted)
@@ -79,7 +79,7 @@ def test_explored_path_performed_twice_gives_one_digest() -> None:
     assert len(digests) == 1
 
 
-def test_recorded_zk_versions_are_not_renumbered() -> None:
+def test_replayed_path_records_the_true_zk_versions() -> None:
     """The search renumbers versions to present and older; a recorded history has the real ones."""
     run = ExploreBackend().perform(plan(), PROVENANCE)
 
@@ -96,7 +96,7 @@ def test_impossible_action_is_a_harness_failure() -> None:
     assert run.history.manifest.outcome == "harness-fault"
 
 
-def test_plan_without_path_or_with_settings_is_refused() -> None:
+def test_explorer_refuses_a_plan_without_a_path() -> None:
     other = replace(plan(), cluster=replace(plan().cluster, session_timeout_ms=1000))
 
     assert ExploreBackend().refuse(plan()) is None

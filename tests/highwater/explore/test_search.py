@@ -96,7 +96,7 @@ def test_protocol_safe_holds_in_all_states_with_one_crash() -> None:
     assert result.goals == ("a record was committed", "the ISR shrank", "another leader was elected")
 
 
-def test_search_out_of_budget_has_no_verdict() -> None:
+def test_explorer_out_of_budget_has_no_verdict() -> None:
     by_states = search("safe", Bounds(), budget=Budget(states=300))
     by_depth = search("safe", Bounds(), budget=Budget(depth=3))
 
@@ -105,7 +105,7 @@ def test_search_out_of_budget_has_no_verdict() -> None:
     assert (by_depth.end, by_depth.stopped_by, by_depth.depth) == ("budget", "depth 3", 3)
 
 
-def test_search_keeps_its_budget_of_seconds() -> None:
+def test_explorer_stops_at_its_budget_of_seconds() -> None:
     ticks = count()
     variant = VARIANTS["safe"]
 
@@ -121,14 +121,14 @@ def test_two_searches_of_one_model_give_equal_results() -> None:
     assert search("v3", bounds, budget=Budget(depth=5)) == search("v3", bounds, budget=Budget(depth=5))
 
 
-def test_warm_cluster_without_faults_has_no_successors() -> None:
+def test_started_cluster_without_faults_has_nothing_to_explore() -> None:
     """No timer of a warm `safe` cluster changes the state."""
     model = Model(VARIANTS["safe"], Bounds(records=0, crashes=0, expiries=0))
 
     assert list(model.successors(model.initial())) == []
 
 
-def test_explorer_bounds_faults_but_not_healing() -> None:
+def test_explorer_limits_faults_but_not_recovery_steps() -> None:
     model = Model(VARIANTS["safe"], Bounds(records=0, crashes=1, expiries=0))
     state = model.after(model.initial(), Crash(node="b2"))
 

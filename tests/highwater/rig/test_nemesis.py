@@ -25,7 +25,7 @@ def nemesis(opened: Window) -> Nemesis:
     return Nemesis(plan(opened), Recorder(lambda: 0), Draws(1), logs=lambda _, __: logs)
 
 
-def test_fault_without_a_matching_broker_begins_nothing() -> None:
+def test_fault_without_a_matching_broker_does_not_begin() -> None:
     opened = window(Crash(), Controller())
     found = nemesis(opened)
 
@@ -41,7 +41,7 @@ def test_partition_into_halves_begins_on_every_broker() -> None:
     assert nemesis(opened).begin(opened, TREE) == (1, 2, 3)
 
 
-def test_withheld_directory_gets_rows_for_its_replicas() -> None:
+def test_unreadable_dir_fault_is_recorded_for_each_replica() -> None:
     opened = window(DirUnreadable())
     found = nemesis(opened)
     (broker,) = found.begin(opened, TREE)

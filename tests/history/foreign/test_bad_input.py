@@ -55,7 +55,7 @@ BAD = {
     "a JSON object that is cut": ('{"process": 0, "type": "inv', "line 1: cut, or not JSON"),
     "a line of a log that is cut": ("INFO  jepsen.util - 1\t:inv", "line 1: cut, or not a step of an etcd log"),
     "half a number at the end": ("INFO  jepsen.util - 1\t:invoke\t:write\t12", "line 1: cut, or not a step of an etcd log"),
-    "a log of another program": ("INFO  jepsen.core - started\n", "the file has no step"),
+    "a log of another program": ("INFO  jepsen.core - started\n", "the file has no invocation or completion of a client"),
     "metadata": (_INVOKE.replace("1}", "^{:a 1} [1]}"), "line 1: '^' is not EDN"),
     "deeply nested EDN": (f"{_INVOKE}\n{'[' * (DEPTH_MAX + 1)}", "line 2: forms are nested deeper than 100"),
     "deeply nested JSON": (
@@ -63,7 +63,7 @@ BAD = {
     ),
     "JSON nested too deeply for its parser": (f'{{"value": {"[" * 100_000}', "line 1: values are nested deeper than 100"),
     "a NaN in JSON": ('{"process": 0, "type": "ok", "value": NaN}', "line 1: cut, or not JSON: NaN is not a JSON number"),
-    "an empty vector": ("[]", "the file has no step"),
+    "an empty vector": ("[]", "the file has no invocation or completion of a client"),
     "an empty file": ("", "the file is empty"),
 }  # fmt: skip
 
@@ -80,7 +80,7 @@ def test_bad_history_is_refused_with_its_line(name: str, tmp_path: Path) -> None
     assert why in str(refusal.value)
 
 
-def test_pipe_is_refused(tmp_path: Path) -> None:
+def test_history_from_a_pipe_is_refused(tmp_path: Path) -> None:
     """Detecting the form consumes the first bytes of a pipe. The rest would be judged as if it were the whole history."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -116,7 +116,7 @@ def test_clojure_syntax_in_unjudged_fields_is_read() -> None:
         ('"\\ud83d\\ude00"', "\U0001f600"),
     ],
 )
-def test_edn_value_is_read(text: str, value: object) -> None:
+def test_edn_value_given_as_an_option_is_read(text: str, value: object) -> None:
     assert edn.value(text) == value
 
 
@@ -126,7 +126,7 @@ def test_text_that_is_not_one_edn_value_is_refused(text: str) -> None:
         edn.value(text)
 
 
-def test_all_forms_of_a_history_give_the_same_calls(tmp_path: Path) -> None:
+def test_edn_and_json_form_of_a_history_give_equal_calls(tmp_path: Path) -> None:
     """The forms are: EDN in a vector, EDN in lines, JSON in an array and JSON in lines."""
     json_lines = ['{"process":0,"type":"invoke","f":"write","value":1}', '{"process":0,"type":"ok","f":"write","value":1}']
     texts = [f"; a comment\n[{_INVOKE}\n{_OK}]", f"{_INVOKE}\n{_OK}", f"[{','.join(json_lines)}]", "\n".join(json_lines)]

@@ -73,7 +73,7 @@ def test_exported_edn_operations_are_read_back() -> None:
     assert [s.index for s in found] == [0, 1, 2, 3]
 
 
-def test_process_is_not_reused_after_an_unknown_outcome() -> None:
+def test_exported_process_is_not_reused_after_unknown_outcome() -> None:
     """Knossos refuses an invocation of a process with an open call, and a call of unknown outcome stays open for ever."""
     told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
 
@@ -87,7 +87,7 @@ def test_json_micro_operation_names_become_keywords() -> None:
     assert line.endswith(':value [[:append "x" "append"] [:r "y" nil]]}\n')
 
 
-def test_refused_compare_and_set_becomes_a_failure() -> None:
+def test_exported_compare_and_set_that_was_refused_fails() -> None:
     told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", Named("false"))]
 
     assert [(s.type, s.value) for s in _read(list(export.lines(lambda: told)))] == [
@@ -96,7 +96,7 @@ def test_refused_compare_and_set_becomes_a_failure() -> None:
     ]
 
 
-def test_invalid_function_name_is_refused() -> None:
+def test_export_refuses_an_invalid_function_name() -> None:
     with pytest.raises(HistoryError, match="'two words' is not a function name"):
         list(export.lines(lambda: [_step(0, OpType.INVOKE, "two words")]))
 
@@ -161,7 +161,7 @@ def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> No
     assert by_log.operations > 1000
 
 
-def test_exported_consumer_that_seeks_is_assigned_again() -> None:
+def test_exported_consumer_seek_becomes_a_new_assignment() -> None:
     """Jepsen's consumer continues at its position. Without an assignment, a jump would be a poll that skips records."""
     story = Story()
     for offset, value in enumerate("abc"):
@@ -197,7 +197,7 @@ def steps_of(tmp_path: Path, lines: object) -> list[Step]:
     return list(steps(tmp_path / "out.edn"))
 
 
-def test_value_that_is_not_json_is_refused_with_its_row(tmp_path: Path) -> None:
+def test_export_refuses_a_value_that_is_not_json_with_its_row(tmp_path: Path) -> None:
     rows = [Operation(index=4, process=0, type=OpType.INVOKE, f="write", value="{", time_ns=0)]
     path = _stored(tmp_path, History(manifest(promise()), operations=rows))
 
@@ -205,7 +205,7 @@ def test_value_that_is_not_json_is_refused_with_its_row(tmp_path: Path) -> None:
         judge_file(path, Asked(model="register"))
 
 
-def test_recreated_topic_is_refused(tmp_path: Path) -> None:
+def test_export_refuses_a_history_with_a_recreated_topic(tmp_path: Path) -> None:
     """Rows do not always hold the topic id that tells the old topic from the new."""
     row = Operation(index=0, process=0, type=OpType.INVOKE, f="poll", topic="t", topic_id="1", partition=0, time_ns=0)
     other = msgspec.structs.replace(row, index=1, type=OpType.OK, topic_id="2")

@@ -112,7 +112,7 @@ def test_metadata_lookup_skips_a_silent_broker() -> None:
 
 
 @pytest.mark.parametrize("states", [(), (state(None, 5),), (state(2, 5, OTHER),)])
-def test_unsuccessful_lookup_is_repeated_elsewhere_after_a_pause(states: tuple[PartitionState, ...]) -> None:
+def test_failed_metadata_lookup_is_repeated_at_another_broker(states: tuple[PartitionState, ...]) -> None:
     client = boot()
     client.start(produce(), now=START)
 
@@ -123,7 +123,7 @@ def test_unsuccessful_lookup_is_repeated_elsewhere_after_a_pause(states: tuple[P
     assert sends(again) == [(B2, Metadata(2))]
 
 
-def test_lookups_stop_when_no_call_waits_for_them() -> None:
+def test_metadata_lookups_stop_when_no_call_waits() -> None:
     client = boot()
     client.start(produce(), now=START)
     client.handle(TimerFired("call-1"), now=START)
@@ -132,7 +132,7 @@ def test_lookups_stop_when_no_call_waits_for_them() -> None:
     assert client.looking_at is None
 
 
-def test_refused_connection_delays_the_next_lookup() -> None:
+def test_refused_connection_delays_the_next_metadata_lookup() -> None:
     """With all brokers down, an immediate lookup at the next one would loop without time passing."""
     client = boot()
     client.start(produce(), now=START)
@@ -239,7 +239,7 @@ def test_acknowledged_produce_returns_its_offset() -> None:
     ]
 
 
-def test_latest_call_returns_the_offset() -> None:
+def test_end_offset_call_returns_the_offset() -> None:
     client = routed()
     client.start(LatestCall(id=1, tp=TP), now=START)
 
@@ -257,7 +257,7 @@ def test_acks_0_call_completes_when_sent_without_an_offset() -> None:
     assert answers(outputs) == [Answered(id=1, error=ErrorCode.NONE, attempts=1, node=B2)]
 
 
-def test_closed_connection_after_acks_0_triggers_a_lookup() -> None:
+def test_connection_closed_after_acks_0_triggers_metadata_lookup() -> None:
     """KAFKA-955: a produce with acks=0 gets no reply, so a broker that does not lead can only close the connection."""
     client = routed()
     client.start(produce(id=1, acks=0), now=START)

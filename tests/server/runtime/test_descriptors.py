@@ -71,7 +71,7 @@ def is_taken(connection: socket.socket) -> bool:
         return False
 
 
-def test_node_accepts_connections_once_descriptors_are_free(tmp_path: Path) -> None:
+def test_broker_accepts_connections_once_descriptors_are_free(tmp_path: Path) -> None:
     port = free_port()
     with node(tmp_path, port, FEW) as process:
         with ExitStack() as held:
@@ -83,7 +83,7 @@ def test_node_accepts_connections_once_descriptors_are_free(tmp_path: Path) -> N
             assert is_taken(another)
 
 
-def test_node_raises_its_descriptor_limit(tmp_path: Path) -> None:
+def test_broker_process_raises_its_file_descriptor_limit(tmp_path: Path) -> None:
     port = free_port()
     with node(tmp_path, port, 1000), ExitStack() as held:
         connections = [held.enter_context(dialled(port)) for _ in range(CONNECTIONS)]

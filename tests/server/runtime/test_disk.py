@@ -45,7 +45,7 @@ def image(tp: TopicPartition, *batches: Batch) -> LogImage:
     return LogImage(tp, tuple(held(b) for b in batches), BORN)
 
 
-def test_recover_creates_a_missing_directory(tmp_path: Path) -> None:
+def test_disk_recovery_creates_a_missing_log_directory(tmp_path: Path) -> None:
     assert found(tmp_path / "a" / "b") == (DirImage(0, readable=True),)
 
 
@@ -65,7 +65,7 @@ def test_restart_finds_appended_batches_and_checkpoint(tmp_path: Path) -> None:
     assert found(tmp_path) == (DirImage(0, readable=True, logs=logs, checkpoint=checkpoint, born=BORN, dirs=1),)
 
 
-def test_files_have_kafkas_formats(tmp_path: Path) -> None:
+def test_log_dir_files_have_kafkas_formats(tmp_path: Path) -> None:
     """Kafka's tools can read the files: formats of its LogSegment, CheckpointFile and PartitionMetadataFile."""
     disk = opened(tmp_path, segment_bytes=140)
     disk.create(0, ORDERS, BORN, TopicId(77))
@@ -105,7 +105,7 @@ def test_records_are_read_back_across_segments(tmp_path: Path) -> None:
     restarted.close()
 
 
-def test_records_of_a_repeated_offset_are_told_apart_by_header(tmp_path: Path) -> None:
+def test_record_at_a_reused_offset_is_told_apart_by_header(tmp_path: Path) -> None:
     """B-03: a follower without the offset check appends a batch below its LEO, so two batches have one base offset."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
@@ -146,7 +146,7 @@ def test_topic_may_have_the_longest_name_of_kafka(tmp_path: Path) -> None:
     assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(longest),)),)
 
 
-def test_deleted_replica_files_go_in_a_sweep_or_at_restart(tmp_path: Path) -> None:
+def test_files_of_deleted_replicas_go_later_or_at_restart(tmp_path: Path) -> None:
     """A flush must not remove them: there may be a gigabyte of files, and acknowledgements wait for the flush."""
     disk = opened(tmp_path)
     left = []
@@ -163,7 +163,7 @@ def test_deleted_replica_files_go_in_a_sweep_or_at_restart(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_flush_makes_a_deletion_durable_before_its_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_makes_a_deletion_durable_before_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep may run late or never, but a flush reports everything before it as durable."""
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
@@ -288,7 +288,7 @@ def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, con
 
 
 @pytest.mark.parametrize("content", ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n"])
-def test_malformed_metadata_makes_the_directory_unreadable(tmp_path: Path, content: str) -> None:
+def test_malformed_partition_metadata_makes_dir_unreadable(tmp_path: Path, content: str) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
     disk.close()
@@ -309,7 +309,7 @@ def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) ->
     assert (tmp_path / ORDERS / segment_name(1)).exists()
 
 
-def test_inspecting_a_directory_changes_no_file(tmp_path: Path) -> None:
+def test_reading_a_log_directory_changes_no_file(tmp_path: Path) -> None:
     """The harness reads the disks of a stopped node that will start again."""
     disk = opened(tmp_path, segment_bytes=150)
     disk.create(0, ORDERS, BORN)

@@ -100,7 +100,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_each_connection_is_an_address_of_its_own() -> None:
+def test_each_client_connection_has_its_own_address() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         for number in (1, 2):
             client = await dial()
@@ -111,7 +111,7 @@ def test_each_connection_is_an_address_of_its_own() -> None:
     played(scene)
 
 
-def test_requests_may_arrive_pipelined_and_in_pieces() -> None:
+def test_client_requests_may_arrive_pipelined_and_in_pieces() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         client = await dial()
         data = b"".join(asked(n) for n in range(100))
@@ -122,7 +122,7 @@ def test_requests_may_arrive_pipelined_and_in_pieces() -> None:
     played(scene)
 
 
-def test_excess_connection_is_closed_until_another_ends() -> None:
+def test_excess_client_connection_is_closed() -> None:
     async def scene(node: GatewayNode, dial: Dial) -> None:
         first, second = await dial(), await dial()
         for client in (first, second):
@@ -201,7 +201,7 @@ def test_gateway_limits_the_bytes_held_by_all_connections() -> None:
     played(scene, held_bytes=5000)
 
 
-def test_sent_responses_no_longer_count_as_held() -> None:
+def test_sent_responses_do_not_count_as_held_bytes() -> None:
     """A response that waited for its reader must not stay counted until the next request of its connection."""
 
     async def scene(node: GatewayNode, dial: Dial) -> None:
@@ -259,7 +259,7 @@ def test_reply_to_a_closed_connection_is_dropped() -> None:
     played(scene)
 
 
-def test_node_learns_of_each_closed_connection() -> None:
+def test_broker_learns_of_each_closed_client_connection() -> None:
     """Otherwise the node would keep parked requests until the client's own timeout."""
 
     async def scene(node: GatewayNode, dial: Dial) -> None:
@@ -279,7 +279,7 @@ def test_node_learns_of_each_closed_connection() -> None:
     played(scene)
 
 
-def test_exchange_may_pause_and_perform_tasks() -> None:
+def test_answering_a_client_may_pause_and_perform_tasks() -> None:
     """The gateway performs pauses itself and hands the other tasks to the node."""
 
     async def scene(node: GatewayNode, dial: Dial) -> None:

@@ -103,7 +103,7 @@ def on_boot(*effects: AnyEffect) -> Callable[[AnyEvent], Sequence[AnyEffect]]:
     return lambda event: effects if isinstance(event, Booted) else ()
 
 
-def test_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
+def test_machine_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
     note, ops = Note(kind="x"), (Exists("/a", watch=True),)
     table = on_boot(ZkConnect(), Send(B2, Metadata(1)), note, ZkRequest(4, ops, atomic=True), Send(B2, Metadata(2)))
 
@@ -112,7 +112,7 @@ def test_effects_are_performed_from_left_to_right(tmp_path: Path) -> None:
     assert world.done == ["connect", (B2, Metadata(1)), note, (4, ops, True), (B2, Metadata(2))]
 
 
-def test_event_during_effects_waits_until_they_are_performed(tmp_path: Path) -> None:
+def test_event_waits_until_earlier_effects_are_performed(tmp_path: Path) -> None:
     class Loud(World):
         def send(self, to: Address, message: AnyMessage) -> None:
             super().send(to, message)
@@ -173,7 +173,7 @@ def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) ->
     assert TP in told_first[1].error
 
 
-def test_timer_fires_in_its_range_and_replaces_its_namesake(tmp_path: Path) -> None:
+def test_rearmed_timer_of_a_machine_fires_once_in_its_range(tmp_path: Path) -> None:
     table = on_boot(
         SetTimer("again", Millis(1), Millis(1)),
         SetTimer("again", Millis(30), Millis(60)),

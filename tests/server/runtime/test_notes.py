@@ -9,7 +9,7 @@ from reference.types import LeaderEpoch, Offset, TopicPartition
 from server.lab.notes import NotesReader, NoteWriter
 
 
-def test_notes_of_several_processes_are_read_in_order(tmp_path: Path) -> None:
+def test_node_notes_of_several_processes_are_read_in_order(tmp_path: Path) -> None:
     path = tmp_path / "notes.jsonl"
     append = Note(kind="append", tp=TopicPartition("t-0"), batches=(Batch(Offset(0), LeaderEpoch(1), ("a", "b")),))
     before = time.monotonic_ns()

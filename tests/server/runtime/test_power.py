@@ -75,7 +75,7 @@ def test_kill_loses_nothing_but_leaves_unsynced_data(tmp_path: Path) -> None:
     assert machine.batches() == []
 
 
-def test_first_flush_syncs_data_of_the_process_before(tmp_path: Path) -> None:
+def test_first_flush_after_a_restart_syncs_earlier_data(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])
@@ -86,7 +86,7 @@ def test_first_flush_syncs_data_of_the_process_before(tmp_path: Path) -> None:
     assert machine.batches() == [held(batch(0, "a"))]
 
 
-def test_data_left_by_a_power_loss_is_durable(tmp_path: Path) -> None:
+def test_data_that_survives_a_power_loss_is_durable(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a"), batch(1, "b"), batch(2, "c")])
@@ -163,7 +163,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([120, 250, 1 << 30]), st.integers(0, 2**32), st.booleans(), st.booleans())
-def test_power_loss_leaves_a_state_since_the_last_flush(
+def test_power_loss_leaves_a_log_state_since_the_last_flush(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, int]],
     segment_bytes: int,
@@ -203,7 +203,7 @@ def test_power_loss_leaves_a_state_since_the_last_flush(
     assert machine.batches() == left
 
 
-def test_power_loss_draws_every_outcome(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_power_loss_reaches_every_possible_outcome(tmp_path_factory: pytest.TempPathFactory) -> None:
     lengths = set()
     for seed in range(40):
         machine = Machine(tmp_path_factory.mktemp("m"))
@@ -219,7 +219,7 @@ def test_power_loss_draws_every_outcome(tmp_path_factory: pytest.TempPathFactory
     assert lengths == {((0, 0), (1, 0)), ((0, 0), (1, 0), (2, 0)), ((0, 0),), ((0, 0), x), ((0, 0), x, y)}
 
 
-def test_power_command_prints_the_wounds(tmp_path: Path) -> None:
+def test_power_loss_command_prints_the_logs_with_lost_records(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a")])

@@ -62,21 +62,21 @@ def ended(folder: Path, wanted: NodeSettings, *more: str) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def test_node_names_a_port_in_use(tmp_path: Path) -> None:
+def test_broker_error_names_a_port_in_use(tmp_path: Path) -> None:
     wanted = settings(tmp_path, NOBODY)
     both = replace(wanted, clients=(replace(wanted.clients[0], bind=wanted.peers.bind),))
 
     assert ended(tmp_path, both) == (2, f"cannot listen on {wanted.peers.bind}: Address already in use")
 
 
-def test_node_names_an_unreachable_zookeeper(tmp_path: Path) -> None:
+def test_broker_error_names_an_unreachable_zookeeper(tmp_path: Path) -> None:
     code, said = ended(tmp_path, settings(tmp_path, NOBODY))
 
     assert (code, said) == (2, f"ZooKeeper at {NOBODY} is out of reach, still after 1.5 s")
     assert NotesReader(tmp_path / "notes.jsonl").read()[-1].note.kind == "node-stopped"
 
 
-def test_node_names_an_unusable_log_directory(tmp_path: Path) -> None:
+def test_broker_error_names_an_unusable_log_directory(tmp_path: Path) -> None:
     """R-292: a broker without a working log directory ends."""
     (tmp_path / "data").write_text("a file")
 
@@ -86,13 +86,13 @@ def test_node_names_an_unusable_log_directory(tmp_path: Path) -> None:
     assert said.splitlines() == [f"log directory {tmp_path}/data: File exists", "log directory 0 failed"]
 
 
-def test_node_names_a_notes_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_broker_error_names_an_unwritable_notes_file(tmp_path: Path) -> None:
     wanted = replace(settings(tmp_path, NOBODY), notes=str(tmp_path / "none" / "notes"))
 
     assert ended(tmp_path, wanted) == (2, f"cannot write notes to {wanted.notes}: No such file or directory")
 
 
-def test_node_names_a_registered_broker_id_and_ends(tmp_path: Path, own_zookeeper: str) -> None:
+def test_broker_error_names_a_broker_id_already_registered(tmp_path: Path, own_zookeeper: str) -> None:
     with LocalCluster(tmp_path, own_zookeeper, brokers=1) as cluster:
         other = tmp_path / "other"
         other.mkdir()

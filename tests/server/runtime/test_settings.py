@@ -29,7 +29,7 @@ def _with(**changes: object) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(GOOD, **changes))
 
 
-def test_settings_round_trip_through_a_file(tmp_path: Path) -> None:
+def test_broker_settings_round_trip_through_a_file(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_bytes(msgspec.json.encode(GOOD))
 
     assert load(tmp_path / "node.json") == GOOD
@@ -57,7 +57,7 @@ def test_settings_round_trip_through_a_file(tmp_path: Path) -> None:
         (_with(dir_faults=({"wet": True},)), "wet"),
     ],
 )
-def test_bad_settings_are_refused_with_one_line(
+def test_bad_broker_settings_are_refused_with_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, complaint: str
 ) -> None:
     path = tmp_path / "node.json"

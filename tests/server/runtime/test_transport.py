@@ -106,7 +106,7 @@ def played(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_requests_arrive_in_order_from_one_address() -> None:
+def test_requests_of_one_broker_arrive_in_order() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         questions = [question(n) for n in range(500)]
         for asked in questions:
@@ -138,7 +138,7 @@ def test_replies_match_requests_in_any_order() -> None:
     played(scene)
 
 
-def test_message_to_oneself_arrives_later() -> None:
+def test_message_of_a_broker_to_itself_is_delivered_later() -> None:
     """The controller is a broker too: all its effects must be performed before its own broker gets the message."""
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -279,7 +279,7 @@ def test_excess_incoming_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -
     played(scene)
 
 
-def test_bytes_of_incomplete_frames_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transport_limits_bytes_of_incomplete_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HELD_BYTES_MAX", 1000)
 
     async def scene(one: End, two: End, port: int) -> None:
@@ -295,7 +295,7 @@ def test_bytes_of_incomplete_frames_are_limited(monkeypatch: pytest.MonkeyPatch)
     played(scene)
 
 
-def test_dial_without_answer_is_given_up() -> None:
+def test_connect_attempt_without_answer_is_given_up() -> None:
     """If the SYN was dropped, TCP repeats it with backoff, perhaps a minute after the network is whole again."""
 
     async def main() -> None:
@@ -365,7 +365,7 @@ def test_idle_incoming_connection_is_closed() -> None:
     played(scene)
 
 
-def test_fetch_without_epoch_round_trips() -> None:
+def test_fetch_without_leader_epoch_round_trips() -> None:
     """A fetch without a leader epoch has the epoch -1, here and on the wire."""
 
     async def scene(one: End, two: End, port: int) -> None:

@@ -159,7 +159,7 @@ def test_reassignment_to_a_dead_broker_is_listed_and_cancelled(
         until(lambda: client.replicas(topic) == [stayer])
 
 
-def test_log_dirs_are_described(kafka_python: KafkaPython, topic: str) -> None:
+def test_stock_client_describes_log_dirs(kafka_python: KafkaPython, topic: str) -> None:
     """KIP-113 with kafka-python: each log is in one directory of each of its brokers."""
     client = kafka_python
     client.create(topic)

@@ -223,7 +223,7 @@ def fetched(talk: Talk, version: int = 11) -> list[tuple[int, int, list[int]]]:
     ]
 
 
-def test_fetch_is_answered_when_one_partition_has_records() -> None:
+def test_client_fetch_ends_once_one_partition_has_records() -> None:
     talk = Talk(LEADING)
     talk.send(ApiKey.FETCH, 11, from_orders(9, 3))
     first, second = talk.asks()

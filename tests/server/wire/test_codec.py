@@ -206,7 +206,7 @@ def arrived(batch: Batch) -> Batch:
 KINDS = [pytest.param(kind, id=kind.__name__) for kind in REQUESTS]
 
 
-def test_every_request_has_an_encoding() -> None:
+def test_every_request_between_brokers_has_an_encoding() -> None:
     """A new message must be added to this codec or to the client APIs."""
     of_clients = {Produce, InitProducerId, ListOffsets, Metadata}
     assert set(get_args(Request)) == set(REQUESTS) | of_clients
@@ -288,7 +288,7 @@ def test_unknown_api_between_nodes_raises_wire_error() -> None:
     for key, version in ((0, 3), (1, 11), (1000, 3), (1006, 0), (-5, 0)):
         body = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + bytes(30)
         header, at = read_request_header(body)
-        with pytest.raises(WireError, match="between nodes"):
+        with pytest.raises(WireError, match="between brokers"):
             read_request(header, body, at, no_topics)
 
 
@@ -390,8 +390,8 @@ COMMAND = LeaderAndIsr(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), True
 
 
 def test_leader_and_isr_matches_v3() -> None:
-    """V3, LeaderAndISRRequest: client_id, ack_timeout, isInit, and a map of (topic, partition) to leader, leaderEpoc, ISR,
-    zkVersion.
+    """R-011, R-012, LeaderAndISRRequest of V3: client_id, ack_timeout, isInit, and a map of (topic, partition) to leader,
+    leaderEpoc, ISR, zkVersion.
     """
     frame = request_frame(COMMAND, version=0)
     header = b"\x03\xe8" + b"\0\0" + b"\0\0\0\4" + b"\xff\xff"
@@ -412,7 +412,7 @@ def test_leader_and_isr_matches_v3() -> None:
 
 
 def test_leader_and_isr_matches_kip_112() -> None:
-    """KIP-112 "Protocol": is_new_replica at the end of a partition's state; the list of live leaders is empty."""
+    """R-310, KIP-112 "Protocol": is_new_replica at the end of a partition's state; the list of live leaders is empty."""
     frame = request_frame(COMMAND, version=1)
     state = b"\0\6orders" + b"\0\0\0\3" + b"\0\0\0\7" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\2\0\0\0\1\0\0\0\2" + b"\0\0\0\x09"
     state += b"\0\0\0\3\0\0\0\1\0\0\0\2\0\0\0\3" + b"\1"
@@ -422,7 +422,7 @@ def test_leader_and_isr_matches_kip_112() -> None:
 
 
 def test_update_metadata_matches_kip_112() -> None:
-    """KIP-112 "Protocol": offline_replicas at the end of a partition's state."""
+    """R-311, KIP-112 "Protocol": offline_replicas at the end of a partition's state."""
     update = UpdateMetadata(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (BrokerId(2),), (STATE,), True, 3)
     frame = request_frame(update, version=0)
     state = b"\0\6orders" + b"\0\0\0\3" + b"\0\0\0\7" + b"\0\0\0\1" + b"\0\0\0\5" + b"\0\0\0\2\0\0\0\1\0\0\0\2" + b"\0\0\0\x09"
@@ -433,8 +433,8 @@ def test_update_metadata_matches_kip_112() -> None:
 
 
 def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
-    """V3, StopReplicaRequest: a set of partitions without epochs; decoded with the epoch of a deletion, which no replica's
-    epoch exceeds.
+    """R-014, StopReplicaRequest of V3: a set of partitions without epochs; decoded with the epoch of a deletion, which no
+    replica's epoch exceeds.
     """
     stop = StopReplica(
         4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)),)
@@ -446,6 +446,7 @@ def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
 
 
 def test_v3_responses_have_codes_by_partition_only() -> None:
+    """R-013: version_id, then a map from (topic, partition) to an error code."""
     refused = LeaderAndIsrReply(4, ErrorCode.STALE_CONTROLLER_EPOCH)
     body = reply_frame(COMMAND, 0, refused)[4:]
     assert body == b"\0\0\0\4" + b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3" + b"\0\x0b"
@@ -454,7 +455,7 @@ def test_v3_responses_have_codes_by_partition_only() -> None:
 
 
 def test_metadata_heartbeat_matches_kip_343() -> None:
-    """KIP-343: broker_id INT32, incarnation_id INT64, target_state INT8; error_code, error_string, current_state."""
+    """R-194, R-195: broker_id INT32, incarnation_id INT64, target_state INT8; error_code, error_string, current_state."""
     beat = MetadataHeartbeat(4, BrokerId(1), Incarnation(12), BrokerState.ACTIVE)
     assert request_frame(beat)[14:] == b"\0\0\0\1" + bytes(7) + b"\x0c" + b"\2"
     reply = MetadataHeartbeatReply(4, ErrorCode.INVALID_INCARNATION_ID, "over", BrokerState.INACTIVE)
@@ -462,7 +463,7 @@ def test_metadata_heartbeat_matches_kip_343() -> None:
 
 
 def test_isr_change_matches_kip_343() -> None:
-    """KIP-343: broker_id, incarnation_id, topics of partitions of leader_epoch, partition_index, isr_nodes; results in order."""
+    """R-197: broker_id, incarnation_id, topics of partitions of leader_epoch, partition_index, isr_nodes; results in order."""
     members = STATE.isr
     proposals = tuple(
         IsrProposal(topic_partition(topic, index), LeaderEpoch(5), members, ZkVersion(9), TopicId(77))
@@ -485,3 +486,13 @@ def test_isr_change_matches_kip_343() -> None:
     assert body == b"\0\0\0\4" + b"\0\0" + b"\xff\xff" + b"\0\0\0\2" + b"\0\0\xff\xff" + b"\0\x2a\0\1x"
     bare = (IsrResult(ErrorCode.NONE), IsrResult(ErrorCode.INVALID_REQUEST, "x"))
     assert read_reply(change, 0, body) == IsrChangeReply(4, ErrorCode.NONE, None, bare)
+
+
+def test_isr_change_response_matches_kip_343() -> None:
+    """R-198: top_level_error_code INT16, top_level_error_message NULLABLE_STRING; error_code and error_message of each result."""
+    change = IsrChange(4, BrokerId(1), Incarnation(12), ())
+    results = (IsrResult(ErrorCode.NONE, None), IsrResult(ErrorCode.INVALID_REQUEST, "no"))
+    body = reply_frame(change, 0, IsrChangeReply(4, ErrorCode.NOT_CONTROLLER, "b2", results))[4:]
+
+    assert body == b"\0\0\0\4" + b"\0\x29" + b"\0\2b2" + b"\0\0\0\2" + b"\0\0\xff\xff" + b"\0\x2a\0\2no"
+    assert read_reply(change, 0, body) == IsrChangeReply(4, ErrorCode.NOT_CONTROLLER, "b2", results)

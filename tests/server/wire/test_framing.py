@@ -36,7 +36,7 @@ HEADERS = st.builds(
 
 
 @given(frames=st.lists(st.binary(max_size=50), max_size=6), cuts=st.lists(st.integers(0, 400), max_size=8))
-def test_frames_are_found_however_the_bytes_are_cut(frames: list[bytes], cuts: list[int]) -> None:
+def test_kafka_frames_are_found_however_the_bytes_are_split(frames: list[bytes], cuts: list[int]) -> None:
     data = b"".join(encode_frame(frame) for frame in frames)
     buffer = FrameBuffer(50)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
@@ -80,7 +80,7 @@ def test_any_bytes_give_a_header_or_a_wire_error(data: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_flexible_versions_equal_kios() -> None:
+def test_flexible_api_versions_equal_those_of_library_kio() -> None:
     """A wrong header form shifts every byte behind it, so each version that kio has is compared."""
     compared = 0
     for key in api_key_map:

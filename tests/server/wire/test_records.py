@@ -71,7 +71,7 @@ def test_kafka_python_batches_are_accepted_and_patched(codec: int) -> None:
 
 
 @given(values=st.lists(st.text(max_size=200), min_size=1, max_size=150), offset=st.integers(0, 2**62))
-def test_sealed_values_are_read_by_aiokafka(values: list[str], offset: int) -> None:
+def test_encoded_values_are_read_by_aiokafka(values: list[str], offset: int) -> None:
     data = sealed(values, timestamp_ms=5, producer_id=ProducerId(3), producer_epoch=1, base_sequence=10)
     assert check_produced(data).producer_id == 3
     stored = patched(Batch(Offset(offset), LeaderEpoch(4), data))
@@ -79,7 +79,7 @@ def test_sealed_values_are_read_by_aiokafka(values: list[str], offset: int) -> N
     assert read_header(stored).leader_epoch == 4
 
 
-def test_batch_has_the_golden_bytes() -> None:
+def test_encoded_record_batch_has_the_golden_bytes() -> None:
     """The bytes of one batch (Kafka documentation, "Record Batch"): a difference means that the format changed."""
     header = "0000000000000000 0000003a ffffffff 02 f99bc18b 0000 00000000 0000000000000001 0000000000000001"
     producer = "ffffffffffffffff ffff ffffffff 00000001"
@@ -87,7 +87,7 @@ def test_batch_has_the_golden_bytes() -> None:
     assert sealed(["v1"], timestamp_ms=1) == bytes.fromhex(f"{header} {producer} {record}")
 
 
-def test_consecutive_batches_are_split() -> None:
+def test_consecutive_record_batches_are_split() -> None:
     one, two = sealed(["a"]), sealed(["b", "c"])
     assert split(one + two) == [one, two]
     assert split(b"") == []
@@ -187,6 +187,6 @@ def test_compressed_records_are_never_decompressed() -> None:
     check_produced(recrc(broken))
 
 
-def test_unsealed_values_cannot_be_patched() -> None:
+def test_batch_of_text_values_has_no_header_to_patch() -> None:
     with pytest.raises(TypeError):
         patched(Batch(Offset(0), LeaderEpoch(0), ("a",)))

@@ -71,7 +71,7 @@ def test_request_round_trips_in_every_version_and_through_kio(version: int) -> N
     assert "records=b'abc'" in repr(theirs)
 
 
-def test_records_may_be_encoded_in_pieces() -> None:
+def test_record_batches_may_be_encoded_in_pieces() -> None:
     pieces = Produce(acks=1, timeout_ms=1, topic_data=(Topic("t", (Partition(0, (b"ab", b"c")),)),))
     whole = Produce(acks=1, timeout_ms=1, topic_data=(Topic("t", (Partition(0, b"abc"),)),))
 
@@ -102,7 +102,7 @@ def test_unknown_tagged_field_in_a_body_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("key", [0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 45, 46])
-def test_response_of_defaults_is_read_by_kio(key: int) -> None:
+def test_response_of_default_values_is_read_by_library_kio(key: int) -> None:
     for version in range(12):
         try:
             schema = load_response_schema(key, version)
@@ -133,7 +133,7 @@ def test_malformed_lengths_in_a_request_are_refused(version: int, data: bytes) -
 
 
 @given(st.sampled_from([0, 1, 3, 19, 45]), st.integers(0, 12), st.binary(max_size=80))
-def test_any_bytes_give_an_entity_or_a_wire_error(key: int, version: int, data: bytes) -> None:
+def test_any_bytes_decode_to_a_body_or_raise_wire_error(key: int, version: int, data: bytes) -> None:
     try:
         load_request_schema(key, version)
     except Exception:  # noqa: BLE001  # kio lacks this version

@@ -54,7 +54,7 @@ def test_produced_batch_reaches_the_machine_unchanged() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 99])
-def test_unknown_api_versions_version_is_answered_in_0(version: int) -> None:
+def test_api_versions_in_unknown_version_is_answered_in_0(version: int) -> None:
     """KIP-511: the response has error 35 and the supported versions."""
     talk = Talk(EVERYTHING)
     talk.feed(encode_frame(b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\xff\xff\x00whatever"))
@@ -86,7 +86,7 @@ def test_responses_come_in_the_order_of_the_requests() -> None:
     assert correlations(talk.frames()) == [1, 2, 3]
 
 
-def test_session_limits_requests_in_progress() -> None:
+def test_client_session_limits_requests_in_progress() -> None:
     talk = Talk(EVERYTHING, in_flight=2)
     for _ in range(5):
         talk.send(ApiKey.METADATA, 8, ALL_TOPICS)
@@ -108,7 +108,7 @@ def test_session_limits_requests_in_progress() -> None:
     assert talk.session.buffered == 0
 
 
-def test_late_answer_to_a_finished_request_is_dropped() -> None:
+def test_late_answer_to_a_finished_client_request_is_dropped() -> None:
     talk = Talk(EVERYTHING)
     talk.hear(EVERYTHING(Metadata(5)))
     talk.send(ApiKey.METADATA, 8, ALL_TOPICS)

@@ -1,1 +1,1 @@
-"""Clients of a run: one worker per workload process, with librdkafka for Kafka and a ZooKeeper session for administration."""
+"""Clients of a run on real brokers: one worker for each, with librdkafka for Kafka and a ZooKeeper session for admin requests."""

@@ -40,7 +40,7 @@ _BATCH_MS = 5  # all values of one operation are handed over within this time, s
 
 
 class _Resends(logging.Handler):
-    """Counts the resends of one producer beyond its settings; complete once the delivery report of a message has come."""
+    """Counts how often librdkafka resent the batches of one producer; complete once a message's delivery report came."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,13 +49,13 @@ class _Resends(logging.Handler):
         self.log.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count a line that reports a resend."""
+        """Take a log line of librdkafka, and count it if it reports a resend."""
         line = record.getMessage()
         self.count += _REFUSED in line and not line.endswith(_COUNTED)
 
 
 class KafkaClient:
-    """The Kafka client of one workload process: one call at a time."""
+    """The Kafka client of one simulated user (workload process): performs one call at a time with librdkafka."""
 
     def __init__(self, name: Address, brokers: Mapping[Address, HostPort], *, request_timeout_ms: int) -> None:
         self._timeout_ms = request_timeout_ms
@@ -77,11 +77,11 @@ class KafkaClient:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:
-        """Perform one call in the client's thread."""
+        """Perform one call (produce, poll …) in the Kafka client's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, call)
 
     async def close(self) -> None:
-        """Close consumer and producers, after the call in progress."""
+        """Close the Kafka client's consumer and producers, after the call in progress."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=True)
 
@@ -170,7 +170,7 @@ class KafkaClient:
     # --- consume -----------------------------------------------------------------------------------------------------------
 
     def _asked(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
-        """Perform a read. Reads have no effect, so any error counts as one attempt without an answer."""
+        # Perform a read. Reads have no effect, so any error counts as one attempt without an answer.
         if self._consumer is None:
             settings = {
                 "group.id": "highwater",
@@ -220,7 +220,7 @@ class KafkaClient:
         return Heard(id=call.id, attempts=1, records=records, hw=hw)
 
     def _fetched(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
-        """The records of one fetch, perhaps none, or the name of an error."""
+        """The records that one fetch of a client returned, perhaps none, or the name of its error."""
         end_s = monotonic() + self._timeout_ms / 1000
         while (left_s := end_s - monotonic()) > 0:
             found = consumer.consume(1, left_s)
@@ -240,7 +240,7 @@ class KafkaClient:
 
 
 def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
-    """The result of a produce: `failures` and `delivered` of its values; `resent` is the number of extra sends."""
+    """The result of a produce from the delivery reports of its values; `resent` is the number of extra sends."""
     attempts = 1 if call.idempotent else 1 + call.retries + resent  # an upper bound: librdkafka does not tell the number
     if not failures:
         known = tuple(offset for offset in delivered if offset is not None and offset >= 0)  # with acks=0 there are no offsets
@@ -253,7 +253,7 @@ def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None
 
 
 def _name(error: KafkaError) -> str:
-    """Kafka's name for a broker's error; librdkafka's name, which begins with "_", for one of its own."""
+    """The name of an error: Kafka's for a broker's error; librdkafka's, which begins with "_", for one of its own."""
     return _ERRORS.get(error.code(), error.name())
 
 

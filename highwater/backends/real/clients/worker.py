@@ -1,4 +1,4 @@
-"""The workload of a run on real brokers: each process performs one operation after the other, through its own clients.
+"""The clients of a run on real brokers: each performs one operation after the other.
 
 `highwater.rig.attempts` records the invocation and the completion of each operation.
 """
@@ -14,26 +14,26 @@ from workloads.client import Done, Invocation, Phase, Sleep
 
 
 class Phases:
-    """The current phase of a run (such as "final"), with a way for workers to wait until it changes."""
+    """The current phase of a run ("faults", "quiet", "final"), with a way for clients to wait until it changes."""
 
     def __init__(self) -> None:
         self.now: Phase = "faults"
         self._changed = asyncio.Event()
 
     def enter(self, phase: Phase) -> None:
-        """Begin a phase and wake all waiting workers."""
+        """Begin a phase of the run and wake all clients that wait for it."""
         self.now = phase
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def changed(self, timeout_ms: int | None = None) -> None:
-        """Wait until the phase changes, at most `timeout_ms`."""
+        """Wait until the phase of the run changes, at most `timeout_ms`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), None if timeout_ms is None else timeout_ms / 1000)
 
 
 class Administrator:
-    """Admin commands of one workload process, one at a time, over a ZooKeeper session of its own.
+    """Admin commands of one client process, one at a time, over a ZooKeeper session of its own.
 
     The commands are performed by the machine of `reference.client.admin`. Belongs to one asyncio loop.
     """
@@ -42,16 +42,16 @@ class Administrator:
         self._session = AdminSession(zookeeper, session_timeout_ms)
 
     async def call(self, command: Command) -> Heard:
-        """Submit a command and wait until it is done, refused, or ADMIN_TIMEOUT_MS have passed."""
+        """Submit an admin command and wait until it is done or refused, at most ADMIN_TIMEOUT_MS."""
         return heard(await self._session.run(command, ADMIN_TIMEOUT_MS))
 
     async def close(self) -> None:
-        """Close the ZooKeeper session."""
+        """Close the administrator's ZooKeeper session."""
         self._session.close()
 
 
 class Worker:
-    """Performs the operations of one workload process."""
+    """Performs the operations of one client process on real brokers."""
 
     def __init__(self, attempts: Attempts, client: KafkaClient, administrator: Administrator) -> None:
         self._attempts = attempts
@@ -59,7 +59,7 @@ class Worker:
         self._administrator = administrator
 
     async def run(self, phases: Phases) -> None:
-        """Perform operations until the process is done in the phase "final"."""
+        """Perform the client's operations until it is done in the phase "final"."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:

@@ -1,1 +1,1 @@
-"""A site of Docker containers: the engine, the images, and for each place a network with an agent that applies faults."""
+"""Runs in Docker containers: the engine, the images, and a network for each broker with an agent that applies faults."""

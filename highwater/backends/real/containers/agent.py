@@ -1,4 +1,4 @@
-"""Applies network faults inside one network namespace; the only process there with CAP_NET_ADMIN.
+"""The network agent: applies faults inside one container's network; the only process there with CAP_NET_ADMIN.
 
     python3 -I agent.py SOCKET
 
@@ -45,11 +45,11 @@ _NOBODY = "192.0.2.1"  # reserved for documentation (RFC 5737), so no peer has i
 
 
 class Refused(Exception):  # noqa: N818 - named for the reader of `except Refused`
-    """A request failed; the text says why."""
+    """A request to the network agent failed; the text says why."""
 
 
 async def run(*command: str, given: str = "") -> str:
-    """Run a command; returns its output. Raises Refused if it fails."""
+    """Run a command in the container; returns its output. Raises Refused if it fails."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -60,7 +60,7 @@ async def run(*command: str, given: str = "") -> str:
 
 
 class Queue:
-    """One NFQUEUE: the kernel hands packets over and releases each at our verdict. Packets keep their order."""
+    """One NFQUEUE: the kernel hands packets over, the agent delays them and releases each. Packets keep their order."""
 
     def __init__(self, number: int, delay_ms: int) -> None:
         self.number = number
@@ -84,7 +84,7 @@ class Queue:
         self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def close(self) -> None:
-        """Release all packets in order and close the queue."""
+        """Release all waiting packets in order and close the NFQUEUE."""
         self._loop.remove_reader(self._socket.fileno())
         self._readable()
         if self._timer is not None:
@@ -150,7 +150,7 @@ class Queue:
 
 
 class Link:
-    """The traffic from one peer to this place ("in") or from this place to one peer ("out")."""
+    """The traffic from one peer to this container ("in") or from this container to one peer ("out")."""
 
     def __init__(self) -> None:
         self.held = False
@@ -159,7 +159,7 @@ class Link:
         self.hit = 0  # packets hit by earlier rules and queues
 
     def rules(self, chain: str, match: str) -> list[str]:
-        """The link's rules for iptables' table filter."""
+        """The iptables rules (table filter) that the link's fault needs."""
         if self.held:
             return [f"-A {chain} {match} -j DROP"]
         if self.loss_per_mille:
@@ -168,7 +168,7 @@ class Link:
 
 
 class Agent:
-    """The links of one place, and the requests about them."""
+    """The links of one container's network, and the requests of the harness about them."""
 
     def __init__(self) -> None:
         self._links: dict[tuple[str, str], Link] = {}
@@ -177,7 +177,7 @@ class Agent:
         self._probes = Probes()
 
     async def open(self) -> None:
-        """Create the iptables chains and the socket for probe datagrams."""
+        """Create the iptables chains of the agent, and its socket for probe datagrams."""
         await self._write()
         for table in ("filter", "mangle"):
             lines = [f"*{table}", "-I INPUT -j links-in", "-I OUTPUT -j links-out", "COMMIT", ""]
@@ -185,7 +185,7 @@ class Agent:
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: self._probes, ("0.0.0.0", PROBE_PORT))
 
     async def handle(self, request: dict[str, Any]) -> Any:
-        """Perform a request; returns the answer. Raises Refused if it fails or is unknown."""
+        """Perform a request of the harness; returns the answer. Raises Refused if it fails or is unknown."""
         match request:
             case {"do": "set", "links": list(links)}:
                 async with self._at_work:
@@ -230,7 +230,7 @@ class Agent:
             queue.close()
 
     async def _write(self) -> None:
-        """Replace all rules, each table in one transaction."""
+        """Replace all iptables rules that the faults need, each table in one transaction."""
         for table in ("filter", "mangle"):
             lines = [f"*{table}", ":links-in - [0:0]", ":links-out - [0:0]"]
             for (direction, peer), link in self._links.items():
@@ -242,7 +242,7 @@ class Agent:
             await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
 
     async def _count(self) -> None:
-        """Add the counters of the drop rules to the links' hits and set them to 0."""
+        # Add the counters of the drop rules to the links' hits and set them to 0.
         if not any(link.held or link.loss_per_mille for link in self._links.values()):
             return
         for direction, column in (("in", 7), ("out", 8)):
@@ -253,7 +253,7 @@ class Agent:
                     self._links[direction, words[column]].hit += int(words[0])
 
     async def _cannot(self) -> dict[str, str]:
-        """Try each feature on an address without a host; returns the refused ones with the reasons."""
+        # Try each feature on an address without a host; returns the refused ones with the reasons.
         found = {}
         nothing = {"direction": "in", "peer": _NOBODY, "held": False, "loss_per_mille": 0, "delay_ms": 0}
         for name, value in (("held", True), ("loss_per_mille", 1), ("delay_ms", 1)):
@@ -272,18 +272,18 @@ class Agent:
 
 
 class Probes(asyncio.DatagramProtocol):
-    """Probe datagrams between places: sends them, and records which came and how late."""
+    """Sends probe datagrams to other containers, and records which came and how late, to prove network faults."""
 
     def __init__(self) -> None:
         self._transport: asyncio.DatagramTransport | None = None
         self._heard: dict[str, list[float]] = {}  # ms, by token
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio with the socket's transport."""
+        """Called by asyncio: keep the transport of the socket for probe datagrams."""
         self._transport = transport  # type: ignore[assignment] # asyncio's own is no subclass of DatagramTransport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Record a probe datagram; the text is "token sent_ns"."""
+        """Record a probe datagram that came; its text is "token sent_ns"."""
         token, _, sent_ns = data.decode(errors="replace").partition(" ")
         if not sent_ns.isdecimal():
             return
@@ -293,17 +293,17 @@ class Probes(asyncio.DatagramProtocol):
         self._heard.setdefault(token, []).append((time.monotonic_ns() - int(sent_ns)) / 1e6)
 
     def error_received(self, exc: Exception) -> None:
-        """Ignored: a datagram that cannot be sent does not arrive."""
+        """Ignored: a probe datagram that cannot be sent does not arrive."""
 
     async def send(self, to: tuple[str, int], token: str, count: int) -> None:
-        """Send `count` datagrams, one every _PROBE_GAP_S."""
+        """Send `count` probe datagrams, one every _PROBE_GAP_S."""
         assert self._transport is not None
         for _ in range(count):
             self._transport.sendto(f"{token} {time.monotonic_ns()}".encode(), to)
             await asyncio.sleep(_PROBE_GAP_S)
 
     def heard(self, token: str) -> dict[str, Any]:
-        """The number of datagrams with this token that came, and the slowest one's milliseconds."""
+        """How many probe datagrams with this token came, and the slowest one's milliseconds."""
         times = self._heard.get(token, [])
         return {"count": len(times), "ms_max": round(max(times, default=0.0), 3)}
 
@@ -318,7 +318,7 @@ async def _reset(peers: list[str]) -> int:
 
 
 async def _reset_of_oneself() -> None:
-    """Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays."""
+    # Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays.
     server = await asyncio.start_server(lambda _, writer: None, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -334,7 +334,7 @@ async def _reset_of_oneself() -> None:
 
 
 async def serve(path: str) -> None:
-    """Answer requests until the process is killed."""
+    """Answer requests of the harness until the agent's process is killed."""
     agent = Agent()
     await agent.open()
 

@@ -24,7 +24,7 @@ _FEATURES = (((Partition, Clog), "held"), ((Packets,), "loss_per_mille"), ((Slow
 
 
 class DockerBackend:
-    """Performs plans in containers, in real time; `name` is the backend's name on the command line."""
+    """Performs plans in Docker containers, in real time; `name` is the backend's name on the command line."""
 
     name = "docker"
 
@@ -37,13 +37,13 @@ class DockerBackend:
             return images.missing(engine) or missing_for(engine, plan)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Play the plan. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
+        """Perform the plan in containers. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
         plan = with_time_for_containers(plan)
         return perform(plan, provenance, ContainerSite(plan), backend=self.name)
 
 
 def with_time_for_containers(plan: Plan) -> Plan:
-    """The plan with the longer bound B of containers, and a longer quiet phase to match.
+    """Change a plan for containers: a longer bound B (time to recover) and a longer quiet phase to match.
 
     docs/promise.md §6: B is 20 s longer in containers, because the engine takes time to create and start them.
     """
@@ -65,7 +65,7 @@ def missing_for(engine: Engine, plan: Plan) -> str | None:
 
 
 def _of_agent(fault: AnyFault) -> str | None:
-    """The name in `agent` of the feature that a fault needs; None if it needs none."""
+    """The feature of the network agent that a fault needs; None if it needs none."""
     return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 

@@ -37,7 +37,7 @@ State = Literal["created", "running", "paused", "restarting", "removing", "exite
 
 
 class Labels(Struct, frozen=True):
-    """The run that a container, network or volume belongs to."""
+    """Labels that name the run to which a container, network or volume belongs."""
 
     run: str
     folder: Path
@@ -48,7 +48,7 @@ class Labels(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """The settings of one container. `folders` of this machine are mounted at the same paths, writable."""
+    """The settings of one container. Host `folders` are mounted at the same paths, writable."""
 
     name: str
     labels: Labels
@@ -66,14 +66,14 @@ class Service(Struct, frozen=True, kw_only=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """A bridge network; `gateway` is this machine's address in it."""
+    """A Docker bridge network; `gateway` is this machine's address in it."""
 
     id: str
     gateway: str
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """A container, network or volume that still exists and that a run created."""
+    """A container, network or volume that a run created and that still exists."""
 
     kind: Literal["container", "network", "volume"]
     id: str
@@ -120,13 +120,13 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Close the connections to the engine."""
+        """Close the connections to the Docker engine."""
         self._client.close()
 
     # --- images ------------------------------------------------------------------------------------------------------------
 
     def image_id(self, tag: str) -> str | None:
-        """The id of an image; None if the engine does not have it."""
+        """The id of a Docker image; None if the engine does not have it."""
         with _attempting(f"looking for the image {tag}"):
             try:
                 return self._client.images.get(tag).id
@@ -134,7 +134,7 @@ class Engine:
                 return None
 
     def inputs_of(self, tag: str) -> str | None:
-        """The digest of the inputs of an image that we built; None if there is no such image or label."""
+        """The digest of what a Docker image of ours was built from; None if there is no such image or label."""
         with _attempting(f"looking for the image {tag}"):
             try:
                 return self._client.images.get(tag).labels.get(INPUTS_LABEL)
@@ -142,7 +142,7 @@ class Engine:
                 return None
 
     def pull(self, reference: str) -> str | None:
-        """Pull an image; returns the reason if that fails, else None."""
+        """Pull a Docker image; returns the reason if that fails, else None."""
         try:
             self._client.images.pull(reference)
         except (DockerException, requests.exceptions.RequestException) as error:
@@ -150,12 +150,12 @@ class Engine:
         return None
 
     def import_root(self, tar: Path, tag: str) -> None:
-        """Create an image with one layer from a tar of a root file system."""
+        """Create a Docker image with one layer from a tar of a root file system."""
         with _attempting(f"importing {tag}"):
             self._client.api.import_image(src=str(tar), repository=tag, tag="latest")
 
     def build(self, tag: str, context: Path, *, dockerfile: str, arguments: dict[str, str], inputs: str) -> None:
-        """Build an image from a tar of its context. Raises HarnessError with the last lines of the build's log."""
+        """Build a Docker image from a tar of its context. Raises HarnessError with the last lines of the build's log."""
         with _attempting(f"building {tag}"), context.open("rb") as tar:
             try:
                 self._client.images.build(
@@ -234,7 +234,7 @@ class Engine:
                     raise
 
     def wait(self, container: str, timeout_s: int) -> None:
-        """Wait for the end of a container."""
+        """Wait until the container's first process has ended."""
         with _attempting("waiting for the end of a container"):
             self._container(container).wait(timeout=timeout_s)
 
@@ -275,7 +275,7 @@ class Engine:
         return pid
 
     def exit_code(self, container: str) -> int | None:
-        """The exit code of the first process's last life; None while the engine takes it to be running."""
+        """The exit code of the container's last process; None while the engine takes it to be running."""
         with _attempting("looking at a container"):
             state = self._container(container).attrs["State"]
         code: int = state["ExitCode"]

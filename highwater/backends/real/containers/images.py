@@ -48,7 +48,7 @@ _DOCKER = _ROOT / "docker"
 
 
 def missing(engine: Engine) -> str | None:
-    """Which image is missing or out of date, with the command that builds it, in a sentence; None if none."""
+    """Which Docker image is missing or out of date, with the command that builds it, in a sentence; None if none."""
     if not _DOCKER.is_dir():
         return f"images can only be built in a checkout of highwater, and {_ROOT} has no folder docker/: clone the repository"
     base = engine.image_id(BASE)
@@ -63,7 +63,7 @@ def missing(engine: Engine) -> str | None:
 
 
 def build_all(engine: Engine) -> None:
-    """Build each image that is missing or out of date, and print a line for it."""
+    """Build each Docker image that is missing or out of date, and print a line for it."""
     if engine.inputs_of(BASE) != _base_inputs():
         _build_base(engine)
     base = engine.image_id(BASE)
@@ -87,7 +87,7 @@ def _base_inputs() -> str:
 
 
 def _node_inputs(base: str) -> str:
-    """The digest of a node image's inputs: the contents of our sources and the versions of other distributions."""
+    """A digest of what a broker's Docker image is built from: our sources and the versions of other distributions."""
     source = sorted(path for package in PACKAGES for path in (_ROOT / package).rglob("*.py"))
     versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
     contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]
@@ -180,7 +180,7 @@ def _unmount_below(folder: Path) -> None:
 
 
 def _collect_node(site: Path) -> None:
-    """Collect a broker's packages and their dependencies: the installed ones, or pip's if this is not the image's Python."""
+    # Collect a broker's packages and their dependencies: the installed ones, or pip's if this is not the image's Python.
     for package in PACKAGES:
         shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
     wanted = _requirements()
@@ -203,7 +203,7 @@ def _requirements() -> list[str]:
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:
-    """The names of all distributions that these requirements install, directly or not."""
+    """The names of all Python distributions that these requirements install, directly or not."""
     found: set[str] = set()
     open_ones = [Requirement(text) for text in wanted]
     while open_ones:
@@ -245,7 +245,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build all images that are out of date; prints one line for an error."""
+    """Build all Docker images that are out of date; prints one line for an error."""
     try:
         with Engine() as engine:
             build_all(engine)

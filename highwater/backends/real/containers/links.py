@@ -1,4 +1,4 @@
-"""The links between containers (`highwater.backends.real.site.Links`): agents apply faults, probe datagrams measure them.
+"""The network between containers: agents apply faults to it, and probe datagrams measure whether the faults act.
 
 Every broker and ZooKeeper server has a network namespace with an agent (`agent`). The agent at the receiving end applies the
 faults of a link. A link to the clients is an exception: its faults are applied at the sending end, because clients run in the
@@ -32,7 +32,7 @@ _LINE_BYTES_MAX = 1 << 20
 
 
 class AgentClient:
-    """Sends requests to one agent over its Unix socket, one at a time."""
+    """Sends requests to one container's network agent over a Unix socket, one at a time."""
 
     def __init__(self, socket: Path, place: Address) -> None:
         self._socket = socket
@@ -41,7 +41,7 @@ class AgentClient:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
-        """Connect, waiting up to OPEN_S_MAX for the agent's socket. Raises HarnessError if it does not appear."""
+        """Connect to the agent's Unix socket, waiting up to OPEN_S_MAX for it. HarnessError if it does not appear."""
         try:
             async with asyncio.timeout(OPEN_S_MAX):
                 while self._streams is None:
@@ -53,7 +53,7 @@ class AgentClient:
             raise HarnessError(f"the agent of {self._place} did not open {self._socket} within {OPEN_S_MAX:.0f} s") from None
 
     async def ask(self, **request: Any) -> Any:
-        """Send a request; returns the answer. Raises HarnessError if the agent reports an error or does not answer."""
+        """Send the network agent a request; returns the answer. HarnessError if it fails or does not answer."""
         try:
             async with self._turn, asyncio.timeout(ASK_S_MAX):
                 answer = msgspec.json.decode(await self._line(msgspec.json.encode(request) + b"\n"))
@@ -66,7 +66,7 @@ class AgentClient:
         return answer["ok"]
 
     async def _line(self, request: bytes) -> bytes:
-        """One request and answer. After an error the connection is dropped, for its next line would answer the old request."""
+        # One request and answer. After an error the connection is dropped, for its next line would answer the old request.
         if self._streams is None:
             await self.open()
         assert self._streams is not None
@@ -80,7 +80,7 @@ class AgentClient:
             raise
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the network agent."""
         streams, self._streams = self._streams, None
         if streams is not None:
             streams[1].close()
@@ -89,7 +89,7 @@ class AgentClient:
 
 
 class ContainerLinks:
-    """All links of a run."""
+    """The network between all brokers, ZooKeeper servers and clients of a run in containers."""
 
     def __init__(self) -> None:
         self._agents: dict[Address, AgentClient] = {}
@@ -105,7 +105,7 @@ class ContainerLinks:
         self._counting: asyncio.Task[None] | None = None
 
     async def open(self, addresses: Mapping[Address, str], agents: Mapping[Address, AgentClient]) -> None:
-        """Connect to the agents. `addresses` maps places to addresses in the run's network; CLIENTS has the gateway's address."""
+        """Connect to the network agents of all containers, given their addresses in the run's network."""
         self._addresses = dict(addresses)
         self._place_at = {address: place for place, address in addresses.items()}
         self._agents = dict(agents)
@@ -114,7 +114,7 @@ class ContainerLinks:
         self._port = self._socket.get_extra_info("sockname")[1]
 
     async def close(self) -> None:
-        """Close the connections to all agents."""
+        """Close the connections to all network agents."""
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)  # `set` and `reset` report errors of the agents
@@ -124,7 +124,7 @@ class ContainerLinks:
             await agent.close()
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Apply these conditions to their links; other links keep theirs."""
+        """Apply these network faults to their links; other links keep theirs."""
         by_agent: dict[Address, list[dict[str, Any]]] = {}
         for (source, target), condition in conditions.items():
             ruler, direction, peer = (source, "out", target) if target == CLIENTS else (target, "in", source)
@@ -142,7 +142,7 @@ class ContainerLinks:
         return lambda: self._look(dict(conditions))
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Reset the connections over these links, whichever end opened them; returns their number."""
+        """Reset the TCP connections over these links, whichever end opened them; returns their number."""
         # One end is enough: of each pair the smaller name, which is a broker's ("b1" < "c" < "z1").
         ends = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
         asked = (self._agents[ruler].ask(do="reset", peers=[self._addresses[peer]]) for ruler, peer in ends)
@@ -150,7 +150,7 @@ class ContainerLinks:
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
-        """By link, the packets hit by a fault, as of the last query of the agents."""
+        """How many packets a fault hit on each link, as of the last query of the agents."""
         return self._counts
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class ContainerLinks:
         return Proof(not wrong, text)
 
     async def _look_at(self, pair: Pair, condition: LinkCondition) -> Proof:
-        """Send datagrams from the link's first place and ask the second which of them came."""
+        """Send probe datagrams from one end of a link, and ask the other end which of them came."""
         source, target = pair
         token = f"{self._me}-{next(self._tokens)}"
         lost = condition.loss_per_mille and not condition.held

@@ -1,4 +1,4 @@
-"""A broker and a ZooKeeper server as containers (`highwater.backends.real.site.Node`, `Life`)."""
+"""A broker and a ZooKeeper server as Docker containers that can be killed, paused and started again."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ FAKETIME = Path("/usr/$LIB/faketime/libfaketime.so.1")  # the container's dynami
 
 
 class NodeContainer(NodeFolder):
-    """One broker through all its lives, each a start of the same container."""
+    """One broker in a container; each start, pause and kill is of the same container."""
 
     def __init__(self, engine: Engine, grounds: Grounds, place: Place, start: Start) -> None:
         super().__init__(grounds.folder.path, start)
@@ -45,7 +45,7 @@ class NodeContainer(NodeFolder):
         )
 
     async def start(self) -> Probe:
-        """Start a new life."""
+        """Start the broker's process anew in its container."""
         self.begin_life(end_with_stdin=False)
         await self.process.start()
         await self.tell_faults(self.is_running)
@@ -57,36 +57,36 @@ class NodeContainer(NodeFolder):
         return proof if why is None else Proof(True, f"the broker stopped by itself: {why}")
 
     async def is_running(self) -> bool:
-        """Whether a process exists, frozen or not."""
+        """Whether the broker's process exists, frozen or not."""
         return self.process.is_running()
 
     async def kill(self) -> Probe:
-        """Send SIGKILL and wait for the end; the page cache survives."""
+        """Send the broker SIGKILL and wait for the end; the page cache survives."""
         return await self.process.kill()
 
     async def terminate(self) -> Probe:
-        """Send SIGTERM; a controlled shutdown may take a while."""
+        """Send the broker SIGTERM; a controlled shutdown may take a while."""
         probe = self.process.gone()
         await self.process.signal("TERM")
         return probe
 
     async def pause(self) -> Probe:
-        """Freeze the container's cgroup."""
+        """Freeze the broker: the cgroup of its container."""
         await self.process.freeze()
         return self.process.stands_still
 
     async def resume(self) -> Probe:
-        """Thaw the container's cgroup."""
+        """Thaw the broker: the cgroup of its container."""
         await self.process.thaw()
         return self._runs
 
     def last_words(self) -> str:
-        """The last line that the process printed; empty if none."""
+        """The last line that the broker's process printed; empty if none."""
         return self.process.last_words()
 
 
 class ServerContainer:
-    """One ZooKeeper server. `places` are those of all servers of the ensemble, in order."""
+    """One ZooKeeper server in a container. `places` are the addresses of all servers of the ensemble, in order."""
 
     def __init__(self, engine: Engine, grounds: Grounds, place: Place, places: Sequence[Place]) -> None:
         self.address = place.name
@@ -112,12 +112,12 @@ class ServerContainer:
         )
 
     async def start(self) -> Probe:
-        """Start a process on the previous one's data."""
+        """Start the ZooKeeper server on the data of its previous process."""
         await self.process.start()
         return self.serves
 
     async def serves(self) -> Proof:
-        """A probe: the server serves clients within SERVES_S_MAX."""
+        """A probe that the ZooKeeper server serves clients within SERVES_S_MAX."""
         began_s = time.monotonic()
         while time.monotonic() - began_s < SERVES_S_MAX:
             if await asyncio.to_thread(answers, self._harness):
@@ -128,19 +128,19 @@ class ServerContainer:
         return Proof(False, f"{self.address} does not serve: {self.process.last_words()}")
 
     async def kill(self) -> Probe:
-        """Send SIGKILL and wait for the end."""
+        """Send the ZooKeeper server SIGKILL and wait for the end."""
         return await self.process.kill()
 
     async def pause(self) -> Probe:
-        """Freeze the container's cgroup."""
+        """Freeze the ZooKeeper server: the cgroup of its container."""
         await self.process.freeze()
         return self.process.stands_still
 
     async def resume(self) -> Probe:
-        """Thaw the container's cgroup."""
+        """Thaw the ZooKeeper server: the cgroup of its container."""
         await self.process.thaw()
         return self.process.runs
 
     async def is_running(self) -> bool:
-        """Whether a process exists, frozen or not."""
+        """Whether the ZooKeeper server's process exists, frozen or not."""
         return self.process.is_running()

@@ -1,4 +1,4 @@
-"""Places of a run: a network namespace for each broker and ZooKeeper server, kept by a container of its own.
+"""A network namespace for each broker and ZooKeeper server of a run, kept by a container of its own.
 
 The container of a place (like a pod's infrastructure container in Kubernetes) lives as long as the run. It runs the agent that
 applies network faults. The broker is another container, which joins this network namespace: when it is killed and started again,
@@ -22,7 +22,7 @@ _ORDINARY = 10001
 
 
 class Grounds(Struct, frozen=True, kw_only=True):
-    """The folder and the two networks that all places of a run share: faults affect `network` but never `harness`."""
+    """The folder and the two networks that all containers of a run share: faults affect `network`, never `harness`."""
 
     folder: RunFolder
     labels: Labels
@@ -32,7 +32,7 @@ class Grounds(Struct, frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """One network namespace, with its addresses in the run's network and in the harness's."""
+    """The network namespace of one broker or server, with its addresses in the run's network and in the harness's."""
 
     name: Address
     container: str
@@ -58,7 +58,7 @@ def make_grounds(engine: Engine, folder: RunFolder) -> Grounds:
 
 
 def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
-    """Create and start the container of one place."""
+    """Create and start the container that keeps one network namespace."""
     sockets = grounds.folder.path / "agents"
     socket = sockets / f"{name}.sock"
     container = engine.create(
@@ -86,7 +86,7 @@ def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
 
 
 def make_folder(grounds: Grounds, path: Path) -> Path:
-    """Create a folder that the ordinary user of brokers and servers owns, if it does not exist."""
+    """Create a folder that the user of the brokers' processes owns, if it does not exist."""
     path.mkdir(exist_ok=True)
     if os.getuid() == 0:
         os.chown(path, grounds.user, grounds.user)

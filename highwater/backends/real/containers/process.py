@@ -21,7 +21,7 @@ _GONE = ("", "Z", "X")
 
 
 class ContainerProcess:
-    """One container; the first start creates it."""
+    """The first process of one container; the first start creates the container."""
 
     def __init__(self, engine: Engine, service: Service) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class ContainerProcess:
         return self._pid
 
     async def start(self) -> None:
-        """Start a process; none may run."""
+        """Start the container's first process; none may run."""
         assert not self.is_running()
         await asyncio.to_thread(self._start)
 
@@ -54,11 +54,11 @@ class ContainerProcess:
         self._pid = self._engine.pid(self._container)
 
     def is_running(self) -> bool:
-        """Whether a process exists, frozen or not."""
+        """Whether the container's process exists, frozen or not."""
         return self._pid != 0 and state_of(self._pid) not in _GONE
 
     async def kill(self) -> Probe:
-        """Send SIGKILL and wait for the end. If no process runs, the probe says that the fault had no effect."""
+        """Send the process SIGKILL and wait for the end. Returns a probe: if none ran, the fault had no effect."""
         if not self.is_running():
             return _no_process
         probe = self.gone()
@@ -66,7 +66,7 @@ class ContainerProcess:
         return probe
 
     def end(self) -> None:
-        """Send SIGKILL and wait for the end, without a probe; for callers outside of an asyncio loop."""
+        """Send the process SIGKILL and wait for the end, without a probe; for callers outside of an asyncio loop."""
         if self._container is None:
             return
         if self.is_running():
@@ -75,7 +75,7 @@ class ContainerProcess:
         self._engine.wait(self._container, ENDED_S_MAX)
 
     async def signal(self, name: str) -> None:
-        """Send SIG`name`; does nothing if no process runs."""
+        """Send the container's process SIG`name`; does nothing if none runs."""
         if self._container is not None and self.is_running():
             await asyncio.to_thread(self._engine.kill, self._container, name)
 
@@ -85,13 +85,13 @@ class ContainerProcess:
             self._frozen = await self._done_to_it(self._engine.pause, self._container)
 
     async def thaw(self) -> None:
-        """Continue a frozen process."""
+        """Thaw the container, so that its frozen process continues."""
         if self._container is not None and self._frozen:
             await self._done_to_it(self._engine.unpause, self._container)
             self._frozen = False
 
     async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
-        """Call the engine; False if that failed because the process ended by itself meanwhile."""
+        # Call the engine; False if that failed because the process ended by itself meanwhile.
         try:
             await asyncio.to_thread(deed, container)
         except HarnessError:
@@ -101,13 +101,13 @@ class ContainerProcess:
         return True
 
     def last_words(self) -> str:
-        """The last line that the process printed; empty before the first start."""
+        """The last line that the container's process printed; empty before the first start."""
         return "" if self._container is None else self._engine.last_words(self._container)
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 
     def gone(self) -> Probe:
-        """A probe that the current process has ended; it stays with that process if another one is started meanwhile.
+        """A probe that the current process has ended, even if another one is started meanwhile.
 
         An earlier end would prove nothing about this fault, so without a process the probe fails.
         """
@@ -130,7 +130,7 @@ class ContainerProcess:
         return Proof(gone, f"process {pid} ended" if gone else f"process {pid} is still ending")
 
     async def runs(self) -> Proof:
-        """A probe: the process runs and is not frozen."""
+        """A probe that the process runs and is not frozen."""
         pid = self._pid
         if not self.is_running():
             return Proof(False, f"process {pid} ended by itself")
@@ -141,7 +141,7 @@ class ContainerProcess:
         return Proof(engine_says == "running" and state != "T", f"process {pid} is in state {state}, its container {engine_says}")
 
     async def stands_still(self) -> Proof:
-        """A probe: the process exists and uses no processor time."""
+        """A probe that the process exists and uses no processor time, as when frozen."""
         pid, container = self._pid, self._container
         if container is None or not self.is_running():
             return Proof(False, "there is no process")

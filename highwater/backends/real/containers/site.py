@@ -1,4 +1,4 @@
-"""A site of containers: `highwater.backends.real.site` on this machine's Docker engine, with separate networks for each run.
+"""The cluster of one run in Docker containers, with networks of its own.
 
 The harness reaches containers by their addresses and shares folders with them. It therefore has to run on the engine's machine,
 under Linux.
@@ -33,7 +33,7 @@ from server.runtime.settings import Listener
 
 
 class ContainerSite:
-    """`highwater.backends.real.site.Site` of containers."""
+    """The cluster of one run (brokers, ZooKeeper, network) in Docker containers."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -47,7 +47,7 @@ class ContainerSite:
         self.zookeeper = ""
 
     async def open(self) -> None:
-        """Build the site; ZooKeeper serves when this returns."""
+        """Build the cluster in containers; ZooKeeper serves when this returns."""
         engine = self._engine = Engine()
         self._folder = RunFolder()
         grounds = await asyncio.to_thread(make_grounds, engine, self._folder)
@@ -90,7 +90,7 @@ class ContainerSite:
         await asyncio.gather(*(agent.open() for agent in agents.values()))
 
     def commits(self) -> Iterable[AnyCommit]:
-        """The committed changes in the servers' transaction logs."""
+        """The changes that ZooKeeper committed, from the servers' transaction logs."""
         return commits(self.servers)
 
     async def leave(self) -> None:

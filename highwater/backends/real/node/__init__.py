@@ -1,1 +1,1 @@
-"""What a broker's process and a broker's container share: its folder, its log directories and its faked clock."""
+"""What a broker has in a process as in a container: its folder, its log directories and its faked clock."""

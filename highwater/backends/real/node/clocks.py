@@ -1,4 +1,4 @@
-"""A wrong wall clock for one process: libfaketime adds an offset that it reads from a file.
+"""A wrong wall clock for one broker process: libfaketime adds an offset that it reads from a file.
 
 The monotonic clock stays right. libfaketime could change it too, but then waits with a timeout end at the wrong moment or never
 (sem_clockwait runs on the kernel's clock), and Python's threads hang. A drift is therefore an offset of the wall clock that grows
@@ -32,7 +32,7 @@ _SHARED = Path("/dev/shm")
 
 
 def library() -> Path | None:
-    """The path of libfaketime; None if it is not installed."""
+    """The path of the library libfaketime; None if it is not installed."""
     return next((path for path in LIBRARIES if path.exists()), None)
 
 
@@ -44,13 +44,13 @@ def remove_faketime_memory(pid: int) -> None:
 
 
 def record_faked_pid(folder: Path, pid: int) -> None:
-    """Record in the node's folder that this process uses libfaketime, for `remove_all_faketime_memory` after a killed harness."""
+    """Record which process uses libfaketime, so that a later run can remove its shared memory if the harness is killed."""
     with (folder / _FAKED).open("a") as file:
         file.write(f"{pid}\n")
 
 
 def remove_all_faketime_memory(folder: Path) -> None:
-    """Call `remove_faketime_memory` for all processes that are recorded in the folder of a run and have ended."""
+    """Remove libfaketime's shared memory of all ended processes that are recorded in the folder of a run."""
     for file in folder.glob(f"*/{_FAKED}"):
         for pid in map(int, file.read_text().split()):
             if state_of(pid) in ("", "Z"):  # else the pid is in use again; an orphan may still be a zombie
@@ -58,7 +58,7 @@ def remove_all_faketime_memory(folder: Path) -> None:
 
 
 class FakeClock:
-    """The wall clock of one node through all its lives. `file` holds the offset that libfaketime reads."""
+    """The wall clock of one broker over all its processes. `file` holds the offset that libfaketime reads."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -68,7 +68,7 @@ class FakeClock:
         self._write()
 
     def environment(self, library: Path) -> dict[str, str]:
-        """The environment variables for a process of this node; `library` is libfaketime's path there."""
+        """The environment variables that fake the clock of a broker's process; `library` is libfaketime's path there."""
         return {
             "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -78,7 +78,7 @@ class FakeClock:
         }
 
     def set(self, condition: ClockCondition, notes: Callable[[], list[NoteLine]]) -> Probe:
-        """Set the error of the clock; the probe measures it from the node's next notes."""
+        """Set how wrong the broker's clock is; the probe measures it from the times that the broker reports next."""
         if self._drifting is not None:
             self._drifting.cancel()
             self._drifting = None
@@ -113,7 +113,7 @@ class FakeClock:
         return probe
 
     def close(self) -> None:
-        """Stop the drift. May be called after the loop was closed."""
+        """Stop the clock's drift. May be called after the asyncio loop was closed."""
         if self._drifting is not None:
             self._drifting.cancel()
 
@@ -123,7 +123,7 @@ class FakeClock:
             self._write()
 
     def _write(self) -> None:
-        """Write the offset to a new file and rename it: the library may read at any moment."""
+        """Write the offset for libfaketime to a new file and rename it: the library may read it at any moment."""
         offset_ns = _wanted_ns(self._condition, time.monotonic_ns() - self._since_ns)
         aside = self._file.with_suffix(".new")
         aside.write_text(f"{offset_ns / 1e9:+.6f}\n")
@@ -135,10 +135,9 @@ def _wanted_ns(condition: ClockCondition, since_ns: int) -> int:
 
 
 def _is_near(off_ns: int, condition: ClockCondition, since_ns: int) -> bool:
-    """Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
-
-    An error within the measuring tolerance VISIBLE_NS does not count as one.
-    """
+    # Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
+    #
+    # An error within the measuring tolerance VISIBLE_NS does not count as one.
     if condition == RIGHT:
         return abs(off_ns) < NEAR_NS
     wrongs = [_wanted_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]

@@ -29,7 +29,7 @@ _TRIED_BYTES = 64 * 1024
 
 
 def unprivileged_prefix(user: int | None = None) -> list[str] | None:
-    """A command prefix under which file permissions hold, as for this user; None if setpriv is needed and not installed.
+    """A command prefix under which file permissions hold, also for root; None if setpriv is needed and not installed.
 
     Root ignores permissions by two capabilities; a process without them obeys the permissions of its own files.
     """
@@ -44,7 +44,7 @@ def unprivileged_prefix(user: int | None = None) -> list[str] | None:
 
 
 class LogDirs:
-    """The log directories of one node. `user` owns them if the broker runs under another uid than the harness."""
+    """The log directories of one broker. `user` owns them if the broker runs under another uid than the harness."""
 
     def __init__(self, paths: Sequence[Path], user: int | None = None) -> None:
         self._user = user
@@ -53,7 +53,7 @@ class LogDirs:
         self._mounted = False
 
     def make(self, *, small: bool) -> None:
-        """Create them empty; with `small`, each on a tmpfs of SMALL_BYTES that can be filled."""
+        """Create the log directories empty; with `small`, each on a tmpfs of SMALL_BYTES that can be filled."""
         for path in self.paths:
             path.parent.mkdir(parents=True)
             self._give(path.parent)
@@ -65,7 +65,7 @@ class LogDirs:
             self._give(path)
 
     def set(self, dir_: int, condition: DirCondition) -> Probe:
-        """Set the state of a directory; the probe writes a file in it as the broker's user."""
+        """Apply or end a fault of a log directory; the probe writes a file in it as the broker's user."""
         path, before = self.paths[dir_], self._conditions[dir_]
         self._conditions[dir_] = condition
         if condition.is_file != before.is_file:
@@ -85,7 +85,7 @@ class LogDirs:
 
     @contextmanager
     def sound(self, dirs: Iterable[int]) -> Iterator[None]:
-        """A context in which these directories have no fault; afterwards their faults are set again."""
+        """A context in which these log directories have no fault; afterwards their faults are applied again."""
         conditions = {dir_: self._conditions[dir_] for dir_ in dirs}
         for dir_ in conditions:
             self.set(dir_, SOUND)
@@ -96,7 +96,7 @@ class LogDirs:
                 self.set(dir_, condition)
 
     def swap(self, dir_: int) -> tuple[Wound, ...]:
-        """Replace a directory by an empty one; returns a wound (record of lost data) for each log in it.
+        """Replace a log directory by an empty one; returns what was lost: one record for each log in it.
 
         An empty log is a wound too, because other replicas cannot know that it was empty. Faults of other windows on this
         directory hold for the new one as well.
@@ -115,7 +115,7 @@ class LogDirs:
         )
 
     def close(self) -> None:
-        """Remove all faults and mounts. May be called again."""
+        """End all faults of the log directories and unmount them. May be called again."""
         for dir_, path in enumerate(self.paths):
             with suppress(OSError):
                 self.set(dir_, SOUND)
@@ -128,7 +128,7 @@ class LogDirs:
             os.chown(path, self._user, self._user)
 
     def _try(self, path: Path, wanted: int) -> Proof:
-        """Write a file as the broker's user; `wanted` is the errno that has to result, 0 for success."""
+        """Write a file in a log directory as the broker's user; `wanted` is the expected errno, 0 for success."""
         script = f'head -c {_TRIED_BYTES} /dev/zero > "$1/.probe"; code=$?; rm -f "$1/.probe"; exit $code'
         found = subprocess.run(
             [*(unprivileged_prefix(self._user) or []), "sh", "-c", script, "sh", str(path)],
@@ -155,7 +155,7 @@ def _take_file(path: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    """Write a ballast file until no byte fits."""
+    """Fill a file system with a file until no byte fits."""
     with (folder / _BALLAST).open("wb", buffering=0) as ballast:
         piece = bytes(SMALL_BYTES // 64)
         while piece:

@@ -1,4 +1,4 @@
-"""The folder of one broker on this machine: its settings, notes, output and log directories, in a process or a container."""
+"""The folder of one broker: its settings, reports to the harness, output and log directories."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ ANSWER_S_MAX = 1.0  # a paused process does not answer at all
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """Which fault mechanisms (such as libfaketime) a broker must be started with for a plan."""
+    """What a broker must be started with so that the plan's faults can be injected (such as libfaketime)."""
 
     fake_clock: bool = False  # libfaketime, which makes reading the time slow
     permissions: bool = False  # file permissions must hold for it, even under root
@@ -44,7 +44,7 @@ class Needs(Struct, frozen=True, kw_only=True):
 
 
 def needs_of(plan: Plan) -> Needs:
-    """The needs of all faults in the plan's schedule."""
+    """What the brokers must be started with for all faults of the plan."""
     faults = [window.fault for window in plan.schedule]
     return Needs(
         fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
@@ -54,7 +54,7 @@ def needs_of(plan: Plan) -> Needs:
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """How one node is started. `zookeeper` is "host:port,…"; `peers` and `clients` are its listeners."""
+    """How one broker is started. `zookeeper` is "host:port,…"; `peers` and `clients` are its listeners."""
 
     config: BrokerConfig
     zookeeper: str
@@ -65,7 +65,7 @@ class Start(Struct, frozen=True, kw_only=True):
 
 
 class NodeFolder:
-    """The part of `highwater.backends.real.site.Node` that works on files, without regard to how the broker runs.
+    """The folder of one broker on the host, whether it runs as a process or in a container.
 
     The folder lies in the run's folder. Clocks and directories are changed from outside of the process.
     """
@@ -101,7 +101,7 @@ class NodeFolder:
         )
 
     def begin_life(self, *, end_with_stdin: bool) -> Path:
-        """Count a new life and write its settings; returns the settings file."""
+        """Count a new process of the broker and write its settings; returns the settings file."""
         self.life += 1
         path = self._folder / "settings.json"
         faults = tuple(self._dir_faults)
@@ -110,7 +110,7 @@ class NodeFolder:
         return path
 
     def release(self) -> None:
-        """Unmount everything and restore permissions, so that the files can be deleted. No process may run."""
+        """Unmount everything and restore permissions, so that the broker's files can be deleted. It must be down."""
         if self._clock is not None:
             self._clock.close()
         self._dirs.close()
@@ -118,7 +118,7 @@ class NodeFolder:
     # --- clocks ------------------------------------------------------------------------------------------------------------
 
     async def set_clock(self, condition: ClockCondition) -> Probe:
-        """Set the error of the wall clock. Raises HarnessError if the node was started without libfaketime."""
+        """Set how wrong the broker's wall clock is. HarnessError if it was started without libfaketime."""
         if self._clock is None:
             raise HarnessError(f"the clock of {self.address} cannot be set: no window of the plan's schedule needs a fake clock")
         return self._clock.set(condition, self.notes)
@@ -126,7 +126,7 @@ class NodeFolder:
     # --- log directories ---------------------------------------------------------------------------------------------------
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Set the state of a log directory: `broken` and `flush_ms` in the broker's disk layer, the rest on the file system."""
+        """Apply or end a log directory's fault: I/O errors and slow flushes within the broker, the rest in the file system."""
         outside = self._dirs.set(dir_, condition)
         fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
         if fault == self._dir_faults[dir_]:
@@ -134,11 +134,11 @@ class NodeFolder:
         return await self.set_dir_fault(dir_, fault)
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
-        """Replace a log directory by an empty one; returns what was lost. No process may run."""
+        """Replace a log directory by an empty one; returns what was lost. The broker must be down."""
         return self._dirs.swap(dir_)
 
     async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
-        """Cut files back to what was flushed, or a drawn part of the rest; returns what was lost. No process may run."""
+        """Cut the broker's files back to what was flushed, or a drawn part of the rest; returns what was lost."""
         ledger = self._folder / "power-ledger"
         try:
             # Undoing an unflushed truncation writes the truncated bytes again; a full directory has no room for them.
@@ -148,7 +148,7 @@ class NodeFolder:
             raise HarnessError(f"removing the unflushed data of {self.address}: {error}") from error
 
     async def set_dir_fault(self, dir_: int, fault: DirFault) -> Probe:
-        """Set the fault of a directory in the broker's disk layer, for this process and later ones; the probe asks the broker."""
+        """Make a log directory fail within the broker, now and after restarts; the probe asks the broker."""
         self._dir_faults[dir_] = fault
         read = len(self.notes())
         before = await self._told(dir_) or Counts()
@@ -172,7 +172,7 @@ class NodeFolder:
         return probe
 
     def _noted_broken(self, dir_: int, read: int) -> bool:
-        """Whether a DIR_FAILED note for `dir_` follows note `read`.
+        """Whether the broker noted the failure of log directory `dir_` after its note number `read`.
 
         A broker halts when its last directory fails (KIP-112) and cannot be asked for its counts then.
         """
@@ -181,7 +181,7 @@ class NodeFolder:
         return any(note.dir == dir_ and note.detail == _BROKEN for note in failed)
 
     async def tell_faults(self, is_running: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a started broker's side channel listens, if a directory fault was set.
+        """After a broker's start, send it the faults of its log directories, if there are any.
 
         A fault that ended earlier could not be switched off. Returns at once if no fault holds or the process has ended. Raises
         HarnessError if the process runs and does not listen within LISTENS_S_MAX.
@@ -196,7 +196,7 @@ class NodeFolder:
                 await asyncio.sleep(LOOK_S)
 
     async def _told(self, dir_: int) -> Counts | None:
-        """Send the fault of a directory to the process; returns its counts so far, None if no process listens."""
+        """Send a log directory's fault to the broker process; returns its counts, None if no process listens."""
         return await self._ask(SetDir(dir_, self._dir_faults[dir_]), dir_)
 
     async def _counts(self, dir_: int) -> Counts | None:
@@ -214,7 +214,7 @@ class NodeFolder:
     # --- the record --------------------------------------------------------------------------------------------------------
 
     def notes(self) -> list[NoteLine]:
-        """The notes that all processes of this broker have written so far."""
+        """What all processes of this broker have reported to the harness so far."""
         try:
             return self._notes.read()
         except msgspec.MsgspecError as error:
@@ -228,18 +228,18 @@ class NodeFolder:
             return ()
 
     def disks(self) -> tuple[DirImage, ...]:
-        """The contents of the log directories, with decoded record batches. No process may run."""
+        """The contents of the broker's log directories, with decoded record batches. It must be down."""
         return opened_dirs(self.log_dirs)
 
     def stopped_itself(self) -> str | None:
-        """The reason from this life's `node-stopped` note; None if there is no such note."""
+        """Why the broker's process stopped itself, as it reported; None if it did not."""
         lines = self.notes()
         if lines and lines[-1].note.kind == EventKind.NODE_STOPPED and lines[-1].life == self.life:
             return lines[-1].note.detail
         return None
 
     def last_words(self) -> str:
-        """The last line that the process printed; empty unless something went wrong."""
+        """The last line that the broker's process printed; empty unless something went wrong."""
         path = self._folder / "output.log"
         lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
         return lines[-1] if lines else ""

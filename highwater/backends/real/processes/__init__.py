@@ -1,1 +1,1 @@
-"""A site of processes on loopback, connected through TCP proxies."""
+"""Runs on broker processes on loopback, connected through TCP proxies."""

@@ -18,5 +18,5 @@ class ProcessBackend:
         return unplayable(plan) or next(iter(refusals("process", plan.schedule)), None) or missing_for(plan) or missing()
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
-        """Play the plan. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
+        """Perform the plan with processes. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
         return perform(plan, provenance, ProcessSite(plan), backend=self.name)

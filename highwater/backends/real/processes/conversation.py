@@ -16,7 +16,7 @@ OPEN_MAX = 10_000  # unanswered requests that are remembered; then the oldest is
 
 
 def between_brokers() -> tuple[Divide, Divide]:
-    """The two readers of a new connection: one for its requests, one for the responses."""
+    """The two readers of a new connection between brokers: one for its requests, one for the responses."""
     asked: dict[int, str] = {}
     return _Reader(asked, answers=False).read, _Reader(asked, answers=True).read
 
@@ -28,7 +28,7 @@ class _Reader:
         self._buffer: FrameBuffer | None = FrameBuffer(FRAME_BYTES_MAX)
 
     def read(self, data: bytes) -> Iterator[tuple[str, bytes]]:
-        """Yield whole frames with their kinds. After bytes that are no frame, pass everything on unread with the kind ""."""
+        """Yield whole frames with the kinds of their messages. After bytes that are no frame, yield the rest as kind ""."""
         if self._buffer is None:
             yield "", data
             return

@@ -1,4 +1,4 @@
-"""The links of a process site, whose connections all go through proxies, and the probes that measure each link.
+"""The network between broker processes: all connections go through proxies, and probes measure each link.
 
 A wire is an ordered pair of places: the first opens connections to the second. Each wire has one more proxy over the same two
 links, for a standing connection of the harness. A probe sends a few bytes through it in one direction and measures when they
@@ -22,7 +22,7 @@ _WORD_BYTES = 8
 
 
 class ProxyLinks:
-    """`highwater.backends.real.site.Links`; the proxies listen at `host`. Belongs to one asyncio loop."""
+    """The network between the processes of a run; its proxies listen at `host`. Belongs to one asyncio loop."""
 
     def __init__(self, host: str, chance: random.Random) -> None:
         self._host = host
@@ -35,7 +35,7 @@ class ProxyLinks:
     async def wire(
         self, opener: Address, listener: Address, target: HostPort, *, conversation: Conversation | None = None
     ) -> HostPort:
-        """Create a proxy to `listener`, which listens at `target`; returns the address that `opener` has to use."""
+        """Create a proxy to `listener` at address `target`; returns the address that `opener` has to use instead."""
         proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target, conversation=conversation)
         port = await proxy.listen(self._host)
         self._proxies.setdefault((opener, listener), []).append(proxy)
@@ -44,7 +44,7 @@ class ProxyLinks:
         return self._host, port
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Apply these conditions to their links; other links keep theirs."""
+        """Apply these network faults to their links; other links keep theirs."""
         for pair, condition in conditions.items():
             self._link(pair).set(condition)
 
@@ -56,7 +56,7 @@ class ProxyLinks:
         return probe
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Reset the connections over these links; returns their number."""
+        """Reset the TCP connections over these links; returns their number."""
         total = 0
         wires = {wire: None for source, target in pairs for wire in ((source, target), (target, source))}
         for wire in wires:
@@ -64,11 +64,11 @@ class ProxyLinks:
         return total
 
     def counts(self) -> Mapping[Pair, int]:
-        """By link, how many reads or messages were held or delayed."""
+        """How many reads or messages were held or delayed on each link."""
         return {pair: link.hits for pair, link in self._links.items()}
 
     async def close(self) -> None:
-        """Close all proxies and connections."""
+        """Close all proxies and the connections through them."""
         for proxies in self._proxies.values():
             for proxy in proxies:
                 await proxy.close()
@@ -123,12 +123,11 @@ class ProxyLinks:
 
 
 def _few(details: list[str]) -> list[str]:
-    """The first two details, and the number of the others."""
     return details if len(details) <= 2 else [*details[:2], f"{len(details) - 2} more links alike"]
 
 
 class _End(asyncio.Protocol):
-    """One end of a standing connection, over which words of 8 bytes are sent."""
+    """One end of the TCP connection over which probes of a link send words of 8 bytes."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -146,31 +145,31 @@ class _End(asyncio.Protocol):
             self.word(int.from_bytes(word, "big"))
 
     def word(self, word: int) -> None:
-        """Handle a word of 8 bytes from the other end."""
+        """Take 8 bytes that the other end of a probe connection sent."""
         future = self.awaited.pop(word, None)
         if future is not None and not future.done():
             future.set_result(None)
 
     def send(self, word: int) -> None:
-        """Send a word if the connection is open."""
+        """Send 8 bytes if the probe connection is open."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(word.to_bytes(_WORD_BYTES, "big"))
 
     @property
     def stands(self) -> bool:
-        """Whether the connection is open."""
+        """Whether the probe connection is open."""
         return self.transport is not None and not self.transport.is_closing()
 
 
 class _Far(_End):
-    """The end at the harness's listener; the first word is the number of its wire."""
+    # The end at the harness's listener; the first word is the number of its wire.
 
     def __init__(self, introduced: Callable[[int, "_Far"], None]) -> None:
         super().__init__()
         self._introduced: Callable[[int, _Far], None] | None = introduced
 
     def word(self, word: int) -> None:
-        """Handle a received word; the first is the number of the wire."""
+        """Take 8 bytes over a probe connection; the first tell which proxy the connection goes through."""
         if self._introduced is not None:
             introduced, self._introduced = self._introduced, None
             introduced(word, self)
@@ -179,7 +178,7 @@ class _Far(_End):
 
 
 class _Beat:
-    """The standing connection of one wire, over which probes send words."""
+    """The TCP connection that stays open over one link, so that probes can measure the link's delay."""
 
     def __init__(self, number: int, proxy: Proxy, where: HostPort) -> None:
         self.number = number
@@ -191,12 +190,12 @@ class _Beat:
         self._words = 0
 
     def far_end(self, far: _Far) -> None:
-        """The far end has accepted the connection."""
+        """Called when the far end has accepted the probe connection."""
         self._far = far
         self._there.set()
 
     async def stand(self, timeout_s: float) -> bool:
-        """Reopen the connection if it broke; returns whether it is open within `timeout_s`."""
+        """Reopen the probe connection if it broke; returns whether it is open within `timeout_s`."""
         if not self._near.stands or self._far is None or not self._far.stands:
             self._there.clear()
             if self._near.transport is not None:
@@ -211,7 +210,7 @@ class _Beat:
         return True
 
     async def send(self, forward: bool, timeout_s: float) -> int | None:
-        """Send a word; returns the milliseconds until it arrived at the other end, None if it did not in time."""
+        """Send 8 bytes through the proxy; returns the milliseconds until they arrived, None if not in time."""
         loop = asyncio.get_running_loop()
         if not await self.stand(timeout_s):
             return None
@@ -231,7 +230,7 @@ class _Beat:
         return round((loop.time() - began_s) * 1000)
 
     async def close(self) -> None:
-        """Abort the connection and close its proxy."""
+        """Abort the probe connection and close its proxy."""
         await self._proxy.close()
         for end in (self._near, self._far):
             if end is not None and end.transport is not None:

@@ -1,4 +1,4 @@
-"""A broker as a process that is killed, paused and continued by signals. All its lives append notes to the same file.
+"""A broker as a process that is killed, paused and continued by signals, and started again on the same files.
 
 A broker ends when its stdin closes, so none outlives the harness, however the harness ends.
 """
@@ -22,7 +22,7 @@ END_TIMEOUT_S = 10
 
 
 class NodeProcess(NodeFolder):
-    """`highwater.backends.real.site.Node` as a process for each life."""
+    """One broker as a process of this machine, through all its restarts."""
 
     def __init__(self, folder: Path, start: Start) -> None:
         super().__init__(folder, start)
@@ -32,7 +32,7 @@ class NodeProcess(NodeFolder):
     # --- the process -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> Probe:
-        """Start a new life."""
+        """Start the broker's process anew."""
         assert not self._runs()
         self._close()
         settings = self.begin_life(end_with_stdin=True)
@@ -65,17 +65,17 @@ class NodeProcess(NodeFolder):
         return self._probe()
 
     async def is_running(self) -> bool:
-        """Whether a process exists, paused or not."""
+        """Whether the broker's process exists, paused or not."""
         return self._runs()
 
     async def kill(self) -> Probe:
-        """Send SIGKILL and wait for the end. If no process runs, the probe says that the fault had no effect."""
+        """Send the broker SIGKILL and wait for the end. Returns a probe: if none ran, the fault had no effect."""
         probe = self._ends()
         self.end()
         return probe
 
     def end(self) -> None:
-        """Send SIGKILL and wait for the end, without a probe; for callers outside of the asyncio loop."""
+        """Send the broker SIGKILL and wait for the end, without a probe; for callers outside of the asyncio loop."""
         if self._process is not None:
             self._process.kill()
             try:
@@ -85,32 +85,32 @@ class NodeProcess(NodeFolder):
         self._close()
 
     def close(self) -> None:
-        """Kill the process, unmount everything and make all files removable."""
+        """Kill the broker, unmount everything and make all its files removable."""
         self.end()
         self.release()
 
     async def terminate(self) -> Probe:
-        """Send SIGTERM; a controlled shutdown may take a while."""
+        """Send the broker SIGTERM; a controlled shutdown may take a while."""
         probe = self._ends()
         self._signal(signal.SIGTERM)
         return probe
 
     async def pause(self) -> Probe:
-        """Send SIGSTOP."""
+        """Send the broker SIGSTOP."""
         self._signal(signal.SIGSTOP)
         return self._probe(STOPPED)
 
     async def resume(self) -> Probe:
-        """Send SIGCONT."""
+        """Send the broker SIGCONT."""
         self._signal(signal.SIGCONT)
         return self._probe(RUNNING)
 
     def _ends(self) -> Probe:
-        """A probe for the end of the current process; an earlier end would prove nothing about this fault."""
+        """A probe for the end of the broker's current process; an earlier process's end would prove nothing about the fault."""
         return partial(gone, self._process if self._runs() else None)
 
     def _probe(self, state: str = RUNNING + STOPPED) -> Probe:
-        """A probe for the current process being in one of these kernel states."""
+        """A probe that the broker's current process is in one of these kernel states."""
         process = self._process or self._last
 
         async def probe() -> Proof:

@@ -1,4 +1,4 @@
-"""TCP proxies through which all connections between two places go, so that network faults need no rights in the kernel.
+"""TCP proxies between two processes of a run, so that network faults need no rights in the kernel.
 
 A `Link` is one direction between two places, with any number of connections. Data leaves it in the order in which it came; the
 link's condition says when. Held or late bytes wait in the proxy. With more than `WAITING_BYTES_MAX` waiting, the proxy stops
@@ -29,7 +29,7 @@ Conversation = Callable[[], tuple[Divide, Divide]]  # for a new connection: one 
 
 
 class Link:
-    """One direction between two places: its condition, its hits, and the flows of its connections."""
+    """One direction between two processes: its network fault, how often it acted, and the connections over it."""
 
     def __init__(self, pair: Pair, chance: random.Random) -> None:
         self.pair = pair
@@ -41,7 +41,7 @@ class Link:
         self._joined.set()
 
     def set(self, condition: LinkCondition) -> None:
-        """Set the condition, and send waiting data that it no longer holds."""
+        """Set the network fault of the link, and send waiting data that the fault no longer holds."""
         self.condition = condition
         if condition.held:
             self._joined.clear()
@@ -51,11 +51,11 @@ class Link:
             flow.pump()
 
     async def joined(self) -> None:
-        """Wait until no fault holds the link."""
+        """Wait until no fault stops the link."""
         await self._joined.wait()
 
     def late_s(self) -> float:
-        """Draw the delay of the next piece in seconds: `delay_ms`, and a retransmission timeout for each lost copy."""
+        """Draw how late the next piece of data is, in seconds: `delay_ms`, and a retransmission timeout for each lost copy."""
         condition = self.condition
         if condition == JOINED:
             return 0.0
@@ -68,7 +68,7 @@ class Link:
 
 
 class Flow:
-    """One direction of one connection: the pieces that were read and not yet written, each with the time at which it is due.
+    """One direction of a proxied connection: data that was read and not yet written, each piece with the time at which it is due.
 
     A piece is what one read returned or, with `divide`, a whole message with its kind.
     """
@@ -87,7 +87,7 @@ class Flow:
         link.flows[self] = None
 
     def feed(self, data: bytes | None) -> None:
-        """Take bytes from the source, or None at the end of the stream."""
+        """Take bytes from the proxied connection's source, or None at the end of the stream."""
         loop = asyncio.get_running_loop()
         pieces: list[tuple[str, bytes | None]] = [("", data)]
         if data is not None and self._divide is not None:
@@ -103,7 +103,7 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def pump(self) -> None:
-        """Write the pieces whose delay is over to the target."""
+        """Write the pieces of data whose delay is over to the target."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
@@ -127,12 +127,12 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def congest(self, *, congested: bool) -> None:
-        """The target's write buffer became full, or has room again."""
+        """The target's write buffer became full, or has room again: stop or resume writing."""
         self._congested = congested
         self._read_what_there_is_room_for()
 
     def _read_what_there_is_room_for(self) -> None:
-        """Read from the source only while both the waiting pieces and the target's write buffer have room."""
+        # Read from the source only while both the waiting pieces and the target's write buffer have room.
         if self.source is None or self.source.is_closing():
             return
         if self._congested or self.waiting_bytes > WAITING_BYTES_MAX:
@@ -145,7 +145,7 @@ class Flow:
         return condition.held or kind in condition.held_kinds
 
     def end(self) -> None:
-        """Stop writing to the target."""
+        """Stop writing to the proxied connection's target."""
         if self._timer is not None:
             self._timer.cancel()
         self.target = None
@@ -183,7 +183,7 @@ class _Side(asyncio.Protocol):
 
 
 class Proxy:
-    """Accepts the connections of one wire and opens each anew at its target.
+    """Accepts the connections from one process to another and opens each anew at its target.
 
     `counted` is whether its data adds to the hits of its links. With a `conversation`, messages can be held by their kinds.
     """
@@ -200,20 +200,20 @@ class Proxy:
         self._open: dict[_Connection, None] = {}
 
     async def listen(self, host: str) -> int:
-        """Listen at a port that the kernel assigns; returns the port."""
+        """Let the proxy listen at a port that the kernel assigns; returns the port."""
         self._server = await asyncio.get_running_loop().create_server(self._accepted, host, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     def reset(self) -> int:
-        """Reset all connections with RST; returns their number."""
+        """Reset all connections of the proxy with RST; returns their number."""
         broken = list(self._open)
         for connection in broken:
             connection.reset()
         return len(broken)
 
     async def close(self) -> None:
-        """Reset all connections and stop listening."""
+        """Reset all connections of the proxy and stop listening."""
         if self._server is not None:
             self._server.close()
         self.reset()
@@ -224,7 +224,7 @@ class Proxy:
 
 
 class _Connection:
-    """One proxied connection. Its opener connected the near side; the proxy dials the far side."""
+    """One connection through a proxy: the opener's connection to the proxy, and the proxy's own to the target."""
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
         asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()
@@ -252,7 +252,7 @@ class _Connection:
             self._break()
 
     def reset(self) -> None:
-        """Reset the connection at both ends."""
+        """Reset the proxied connection at both ends."""
         self._dialling.cancel()
         self._break()
 

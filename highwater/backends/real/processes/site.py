@@ -1,4 +1,4 @@
-"""A site of processes: `highwater.backends.real.site` on one machine, in one folder that is removed afterwards.
+"""The cluster of one run as processes of this machine, in one folder that is removed afterwards.
 
 Every broker listens at a loopback address of its own. Connections to it from brokers and clients, and its connections to
 ZooKeeper, go through proxies of the harness (`links`), so that each link can be held, slowed, lossy or reset separately.
@@ -49,7 +49,7 @@ def _lacking(fault: AnyFault) -> str | None:
 
 
 class ProcessSite:
-    """`highwater.backends.real.site.Site` of processes."""
+    """The cluster of one run (brokers, ZooKeeper, network) as processes of this machine."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -68,7 +68,7 @@ class ProcessSite:
         self.harness: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
-        """Build the site; ZooKeeper serves when this returns."""
+        """Start the cluster's ZooKeeper and prepare the brokers; ZooKeeper serves when this returns."""
         self._folder = RunFolder()
         # Not in a worker thread: the kernel kills the server when the thread that started it ends.
         self._zookeeper = LocalZooKeeper(self._plan.cluster.zookeeper)
@@ -103,7 +103,7 @@ class ProcessSite:
         return NodeProcess(folder, start)
 
     def commits(self) -> Iterable[AnyCommit]:
-        """The committed changes in the servers' transaction logs."""
+        """The changes that ZooKeeper committed, from the servers' transaction logs."""
         return commits(self._ensemble)
 
     async def leave(self) -> None:
@@ -115,7 +115,7 @@ class ProcessSite:
         end_all(node.end for node in self.nodes.values())
 
     def close(self) -> None:
-        """End all processes and remove all files."""
+        """End all processes of the run and remove its files."""
         end_all([*(node.close for node in self.nodes.values()), self._stop_zookeeper, self._remove_folder])
 
     def _stop_zookeeper(self) -> None:

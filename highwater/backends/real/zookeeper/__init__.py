@@ -1,1 +1,1 @@
-"""ZooKeeper of a run: servers on this machine, their transaction logs, the harness's own session, and ending others' sessions."""
+"""A real ZooKeeper for a run: servers, their transaction logs, the harness's own session, and ending others' sessions."""

@@ -32,7 +32,7 @@ AGAIN_S = 0.1
 
 
 class Admin:
-    """Sends requests and waits for the answers. Belongs to one asyncio loop.
+    """The harness's own ZooKeeper session: sends requests and waits for the answers. Belongs to one asyncio loop.
 
     Its session owns no ephemeral znodes, so an expired session is simply replaced. `patience_s` is how long an answer may take; a
     fault that stops ZooKeeper shortens it for the time of the fault.
@@ -48,11 +48,11 @@ class Admin:
         self._zookeeper.connect()
 
     def close(self) -> None:
-        """Close the session; requests without an answer stay unanswered."""
+        """Close the harness's ZooKeeper session; requests without an answer stay unanswered."""
         self._zookeeper.close()
 
     async def ask(self, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
-        """Perform the operations one by one or, if `atomic`, as one multi; returns an answer for each.
+        """Perform ZooKeeper operations one by one or, if `atomic`, as one multi; returns an answer for each.
 
         Raises SilenceError if ZooKeeper does not answer within `patience_s`.
         """
@@ -87,7 +87,7 @@ class Admin:
         return SilenceError(f"ZooKeeper at {self._hosts} did not answer the harness within {self.patience_s:g} s")
 
     async def make_topics(self, assignments: dict[str, tuple[tuple[BrokerId, ...], ...]]) -> None:
-        """Create the parent znodes and the topic znodes, which brokers then discover.
+        """Create the znodes of the run's topics, which brokers then discover.
 
         `assignments`: for each topic, the replicas of each partition. Raises HarnessError if a znode cannot be created.
         """
@@ -98,7 +98,7 @@ class Admin:
                 raise HarnessError(f"creating the topics in ZooKeeper: {answer}")
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
-        """The znodes of the controller and of these partitions' states, as an in-memory tree."""
+        """Read the znodes of the controller and of these partitions' states, as an in-memory tree."""
         wanted = [paths.CONTROLLER, *(paths.state_path(tp) for tp in tps)]
         answers = await self.ask_until_answered(*(GetData(path) for path in wanted))
         nodes = {
@@ -120,22 +120,22 @@ class Admin:
     # --- told by ZooKeeper -------------------------------------------------------------------------------------------------
 
     def replied(self, request_id: int, answers: tuple[AnyAnswer, ...]) -> None:
-        """Hand the answers to the `_ask` that waits for them."""
+        """Hand ZooKeeper's answers to the request that waits for them."""
         future = self._open.get(request_id)
         if future is not None and not future.done():
             future.set_result(answers)
 
     def watch_fired(self, path: str, change: Change) -> None:
-        """Not called: the harness sets no watches."""
+        """Never called: the harness sets no ZooKeeper watches."""
 
     def state_changed(self, state: SessionState, session: int) -> None:
-        """Open a new session after an expiry; a lost connection shows in the answers."""
+        """Open a new ZooKeeper session after an expiry; a lost connection shows in the answers."""
         if state == "expired":
             self._zookeeper.connect()
 
 
 def states_of(seen: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[TopicPartition, PartitionState]:
-    """The states of those partitions that have a state znode, with empty replica lists."""
+    """Decode the state znodes of those partitions that have one; replica lists are empty."""
     nodes = {tp: seen.nodes.get(paths.state_path(tp)) for tp in tps}
     return {
         tp: paths.decode_state(tp, (), Data(node.data, node.version, node.czxid))

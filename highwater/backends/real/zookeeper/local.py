@@ -38,7 +38,7 @@ _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.
 
 
 class Ports(NamedTuple):
-    """The three ports of one server: for clients, for followers, for elections."""
+    """The three ports of one ZooKeeper server: for clients, for followers, for elections."""
 
     client: int
     follow: int
@@ -46,7 +46,7 @@ class Ports(NamedTuple):
 
 
 def missing() -> str | None:
-    """What a ZooKeeper lacks on this machine and how to install it, in a sentence; None if nothing."""
+    """What this machine lacks to run ZooKeeper and how to install it, in a sentence; None if nothing."""
     if _jars() is None:
         return NO_JARS
     java = shutil.which("java")
@@ -78,13 +78,13 @@ def server_jars() -> list[Path]:
 
 
 def _dying_with_us() -> list[str]:
-    """A command prefix with which the kernel kills the server when this thread ends, by SIGKILL too; empty without setpriv."""
+    """A command prefix that makes the kernel kill the server when the harness dies; empty without setpriv."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port of this address that is free at the moment."""
+    """A TCP port that is free at this address now."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -92,7 +92,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]) -> str:
-    """The zoo.cfg of one server. `client` is its client address; `quorum` is "host:port:port" of all servers in order."""
+    """The zoo.cfg of one ZooKeeper server. `client` is its client address; `quorum`: "host:port:port" of all servers."""
     lines = [
         f"dataDir={data_dir}",
         f"clientPort={client[1]}",
@@ -111,7 +111,7 @@ def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]
 
 
 def answers(client: tuple[str, int]) -> bool:
-    """Whether the server at this address serves clients; a server without a quorum does not."""
+    """Whether the ZooKeeper server at this address serves clients; one without a quorum does not."""
     try:
         with socket.create_connection(client, timeout=1) as connection:
             # A server answers "ruok" before it accepts sessions; a client that connected then would hang.
@@ -122,7 +122,7 @@ def answers(client: tuple[str, int]) -> bool:
 
 
 class Server:
-    """One server of an ensemble and its processes. `address` is its place ("z1"), `client` the address at which it serves.
+    """One ZooKeeper server and its processes. `address` is its name ("z1"), `client` the address at which it serves.
 
     The kernel kills a server when the thread that started it ends, so call `start` in a thread that outlives the server.
     """
@@ -139,7 +139,7 @@ class Server:
 
     @property
     def data_dir(self) -> Path:
-        """The folder of its transaction log (`highwater.backends.real.zookeeper.transaction_log`)."""
+        """The folder of the ZooKeeper server's transaction log."""
         return self._folder / "data"
 
     @property
@@ -148,7 +148,7 @@ class Server:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start a process on the previous one's data; `answers` says when it serves."""
+        """Start the ZooKeeper server on its previous process's data; `answers` says when it serves."""
         assert self.pid is None
         java = shutil.which("java")
         assert java is not None
@@ -168,33 +168,33 @@ class Server:
             )
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the end. Does nothing if no process was started."""
+        """Send the ZooKeeper server SIGKILL and wait for the end. Does nothing if no process was started."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     @property
     def process(self) -> "subprocess.Popen[bytes] | None":
-        """The process that was started last, which may have ended."""
+        """The ZooKeeper server's process that was started last, which may have ended."""
         return self._process
 
     def signal(self, number: int) -> None:
-        """Send a signal; does nothing if no process runs."""
+        """Send the ZooKeeper server a signal; does nothing if no process runs."""
         if self._process is not None and self._process.poll() is None:
             os.kill(self._process.pid, number)
 
     def answers(self) -> bool:
-        """Whether it serves clients."""
+        """Whether the ZooKeeper server serves clients."""
         return answers(self.client)
 
     def last_words(self) -> str:
-        """The last line that the server printed."""
+        """The last line that the ZooKeeper server printed."""
         lines = (self._folder / "server.log").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
 
 class LocalZooKeeper:
-    """A context that runs the servers; inside it, `address` is "127.0.0.1:port" of each server, separated by commas.
+    """A context that runs ZooKeeper servers; inside it, `address` is their "127.0.0.1:port", separated by commas.
 
     Entering raises HarnessError if Java or the jars are missing or the servers do not come up.
     """
@@ -225,18 +225,18 @@ class LocalZooKeeper:
 
     @property
     def data_dir(self) -> Path:
-        """The data folder of the first server; it is removed by `stop`."""
+        """The data folder of the first ZooKeeper server; it is removed by `stop`."""
         return self.servers[0].data_dir
 
     @property
     def pid(self) -> int:
-        """The process id of the first server, for callers that pause it."""
+        """The process id of the first ZooKeeper server, for callers that pause it."""
         pid = self.servers[0].pid
         assert pid is not None
         return pid
 
     def stop(self) -> None:
-        """Kill the servers and remove their folder. May be called again."""
+        """Kill the ZooKeeper servers and remove their folder. May be called again."""
         self._kill()
         self.servers = ()
         folder, self._folder = self._folder, None
@@ -244,12 +244,12 @@ class LocalZooKeeper:
             folder.remove()
 
     def pause(self) -> None:
-        """Freeze all servers with SIGSTOP: clients lose their connections, but no session expires."""
+        """Freeze all ZooKeeper servers with SIGSTOP: clients lose their connections, but no session expires."""
         for server in self.servers:
             server.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue all servers after `pause`."""
+        """Continue all ZooKeeper servers after `pause`."""
         for server in self.servers:
             server.signal(signal.SIGCONT)
 
@@ -258,7 +258,7 @@ class LocalZooKeeper:
             server.kill()
 
     def _start(self, folder: Path) -> bool:
-        """Start all servers on fresh ports; False if one died, as when another process took its port, or they do not serve."""
+        """Start all servers on fresh ports; False if one died (its port was taken) or they do not serve clients."""
         ports = [Ports(free_port(), free_port(), free_port()) for _ in range(self._count)]
         self.servers = tuple(Server(number, folder / f"z{number}", ports) for number in range(1, self._count + 1))
         for server in self.servers:

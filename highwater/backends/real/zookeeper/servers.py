@@ -1,4 +1,4 @@
-"""ZooKeeper servers as processes of a site, and the committed changes of an ensemble."""
+"""ZooKeeper servers as processes of this machine, and the changes that the ensemble committed."""
 
 import asyncio
 import signal
@@ -20,14 +20,14 @@ SERVES_S_MAX = 60.0
 
 
 class ServerProcess:
-    """`highwater.backends.real.site.Life` of one server on this machine."""
+    """One ZooKeeper server as a process of this machine."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.address = server.address
 
     async def start(self) -> Probe:
-        """Start a process on the previous one's data."""
+        """Start the ZooKeeper server on its previous process's data."""
         self._server.start()
 
         async def probe() -> Proof:
@@ -41,22 +41,22 @@ class ServerProcess:
         return probe
 
     async def kill(self) -> Probe:
-        """Send SIGKILL and wait for the end."""
+        """Send the ZooKeeper server SIGKILL and wait for the end."""
         self._server.kill()
         return lambda: gone(self._server.process)
 
     async def pause(self) -> Probe:
-        """Send SIGSTOP."""
+        """Send the ZooKeeper server SIGSTOP."""
         self._server.signal(signal.SIGSTOP)
         return lambda: in_state(self._server.process, STOPPED)
 
     async def resume(self) -> Probe:
-        """Send SIGCONT."""
+        """Send the ZooKeeper server SIGCONT."""
         self._server.signal(signal.SIGCONT)
         return lambda: in_state(self._server.process, RUNNING)
 
     async def is_running(self) -> bool:
-        """Whether a process exists, paused or not."""
+        """Whether the ZooKeeper server's process exists, paused or not."""
         return self._server.pid is not None
 
 
@@ -65,15 +65,15 @@ class Logged(Protocol):
 
     @property
     def address(self) -> Address:
-        """Its place, such as "z1"."""
+        """The name of the ZooKeeper server, such as "z1"."""
 
     @property
     def data_dir(self) -> Path:
-        """The folder of its transaction log."""
+        """The folder of the ZooKeeper server's transaction log."""
 
 
 def commits(servers: Sequence[Logged]) -> Iterable[AnyCommit]:
-    """The changes that the ensemble committed, in commit order: the union of all servers' logs by zxid.
+    """The changes that ZooKeeper committed, in commit order: the union of all servers' logs by zxid.
 
     A single log may have gaps, because a server that was down may have received a snapshot instead. A deposed leader truncates
     its unreplicated writes when it rejoins. No zxid is used twice, because it begins with the epoch of ZooKeeper's leader. Raises

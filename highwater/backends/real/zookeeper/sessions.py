@@ -23,11 +23,11 @@ class SilenceError(HarnessError):
 
 
 class OverError(HarnessError):
-    """Raised when the ZooKeeper session to be expired does not exist or has ended."""
+    """Raised when the ZooKeeper session to be expired does not exist or has ended already."""
 
 
 def password(session: int) -> bytes:
-    """The 16-byte password that ZooKeeper gives to this session id."""
+    """The 16-byte password that ZooKeeper gives to this session id, needed to take the session over."""
     state = ((session ^ _SUPER_SECRET) ^ _MULTIPLIER) & _MASK
     made = bytearray()
     while len(made) < _PASSWORD_BYTES:  # java.util.Random.nextBytes: four bytes of each 32-bit draw, the lowest first
@@ -37,7 +37,7 @@ def password(session: int) -> bytes:
 
 
 def end_session(hosts: str, session: int) -> None:
-    """End a session of another client, with its ephemeral znodes. Blocks.
+    """End another client's ZooKeeper session, with its ephemeral znodes. Blocks.
 
     Raises SilenceError if ZooKeeper does not answer, OverError if the session has ended already.
     """

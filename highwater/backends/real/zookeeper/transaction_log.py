@@ -19,11 +19,11 @@ _CREATE, _DELETE, _SET_DATA, _MULTI, _CREATE2, _CLOSE_SESSION = 1, 2, 5, 14, 15,
 
 
 class LogError(Exception):
-    """A file is not a transaction log of the expected format."""
+    """A file is not a ZooKeeper transaction log of the expected format."""
 
 
 def read_log(folder: Path) -> list[AnyCommit]:
-    """All committed changes under a data directory, in commit order. Raises LogError for a file of another format."""
+    """All committed changes in a ZooKeeper data directory, in commit order. Raises LogError for another format."""
     files = sorted((folder / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
     return [commit for file in files for commit in _read_file(file)]
 

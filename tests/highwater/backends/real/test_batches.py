@@ -34,7 +34,7 @@ def test_batch_is_decoded_with_any_compression(codec: str) -> None:
     assert opened(batch) == Batch(Offset(40), LeaderEpoch(3), ("a", "bc"))
 
 
-def test_decoded_batch_is_returned_unchanged() -> None:
+def test_batch_of_plain_values_is_not_decoded_again() -> None:
     batch = Batch(Offset(0), LeaderEpoch(0), ("a",))
 
     assert opened(batch) is batch
@@ -49,14 +49,14 @@ def test_damaged_batch_is_a_harness_error() -> None:
         opened(Batch(Offset(7), LeaderEpoch(0), bytes(data)))
 
 
-def test_batches_in_a_recorded_node_note_are_decoded() -> None:
+def test_batches_in_a_broker_report_are_decoded() -> None:
     note = Note(kind="append", batches=(batch_of(sealed(["a"])),))
     line = NoteLine(node="b1", life=1, time_ns=0, note=note)
 
     assert [batch.values for batch in opened_line(line).note.batches] == [("a",)]
 
 
-def test_log_on_disk_is_decoded(tmp_path: Path) -> None:
+def test_batches_of_a_log_on_disk_are_decoded(tmp_path: Path) -> None:
     tp = TopicPartition("t-0")
     disk = Disk([tmp_path / "logs"])
     disk.recover()

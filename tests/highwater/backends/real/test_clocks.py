@@ -48,7 +48,7 @@ def drifting(tmp_path: Path, condition: ClockCondition, *, off_ms: float) -> Pro
     return measured(FakeClock(tmp_path / "clock"), condition, off_ms=off_ms, after_s=0.2)
 
 
-def test_clock_offset_fault_is_proven_by_a_later_node_note(tmp_path: Path) -> None:
+def test_clock_offset_is_proven_by_times_in_broker_reports(tmp_path: Path) -> None:
     clock = FakeClock(tmp_path / "clock")
 
     proof = measured(clock, ClockCondition(offset_ms=-7_200_000), off_ms=-7_200_000)
@@ -104,7 +104,7 @@ def test_clock_that_is_wrong_after_healing_is_detected(tmp_path: Path, monkeypat
     assert measured(FakeClock(tmp_path / "clock"), RIGHT, off_ms=0).holds is True
 
 
-def test_clock_of_a_node_without_notes_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_of_a_broker_without_reports_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node may be down; that is neither an effect nor a failure to heal."""
     monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.05)
 
@@ -114,7 +114,7 @@ def test_clock_of_a_node_without_notes_is_not_measured(tmp_path: Path, monkeypat
     assert asyncio.run(scene()) == Proof(None, "the node wrote no note")
 
 
-def test_clock_note_soon_after_a_change_proves_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_soon_after_a_clock_change_proves_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is killed right after healing has shown the wrong clock and writes no later note."""
     monkeypatch.setattr("highwater.backends.real.node.clocks.HEALED_S_MAX", 0.1)
 

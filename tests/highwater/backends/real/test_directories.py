@@ -54,7 +54,7 @@ def test_directory_is_back_after_a_file_stood_in_its_place(dirs: LogDirs) -> Non
     assert (dirs.paths[0] / "kept").read_text() == "here"
 
 
-def test_full_directory_leaves_its_neighbour_room(tmp_path: Path) -> None:
+def test_full_directory_leaves_space_in_other_directories(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
     full = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")])
@@ -68,7 +68,7 @@ def test_full_directory_leaves_its_neighbour_room(tmp_path: Path) -> None:
     assert f" {tmp_path}/" not in Path("/proc/self/mounts").read_text()
 
 
-def test_fault_without_effect_is_detected(dirs: LogDirs) -> None:
+def test_directory_fault_without_effect_is_detected(dirs: LogDirs) -> None:
     async def scene() -> Proof:
         probe = dirs.set(0, DirCondition(is_file=True))
         dirs.set(0, SOUND)
@@ -98,7 +98,7 @@ def test_swapped_log_dir_is_empty_and_all_its_logs_are_lost(dirs: LogDirs) -> No
     "condition",
     [DirCondition(flush_ms=100), DirCondition(broken=True), DirCondition(unreadable=True), DirCondition(is_file=True)],
 )
-def test_directory_with_another_fault_can_be_swapped(dirs: LogDirs, condition: DirCondition) -> None:
+def test_log_dir_with_another_fault_can_be_swapped(dirs: LogDirs, condition: DirCondition) -> None:
     """Windows of different kinds may overlap on one directory."""
     disk = Disk(list(dirs.paths))
     disk.recover()
@@ -116,7 +116,7 @@ def test_directory_with_another_fault_can_be_swapped(dirs: LogDirs, condition: D
     assert list(dirs.paths[0].iterdir()) == []
 
 
-def test_directory_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> None:
+def test_log_dir_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> None:
     """A probe of another window may run at any moment."""
     is_over = threading.Event()
 
@@ -135,7 +135,7 @@ def test_directory_can_be_swapped_while_a_probe_writes_in_it(dirs: LogDirs) -> N
         thread.join()
 
 
-def test_full_directory_is_full_again_after_a_swap(tmp_path: Path) -> None:
+def test_full_log_dir_stays_full_after_an_empty_one_replaces_it(tmp_path: Path) -> None:
     """Removing its files gives back the room that they took."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")

@@ -63,7 +63,7 @@ def state(version: int, *, ms: int) -> NodeWritten:
     return NodeWritten(zxid=20, session=7, time_ms=wall_ms(ms), path=paths.state_path(TP), data=data, version=version)
 
 
-def test_append_note_becomes_a_history_row_for_each_value() -> None:
+def test_append_report_becomes_a_history_row_per_value() -> None:
     note = Note(kind="append", tp=TP, batches=(Batch(Offset(4), LeaderEpoch(2), ("x", "y")),), detail="leader")
 
     found = rows(lines=(line(3, note, life=2),))
@@ -128,7 +128,7 @@ def test_isr_change_is_recorded_between_sent_and_applied() -> None:
     assert [e.kind for e in found[1:]] == [EventKind.ISR_CHANGE_SENT, EventKind.STATE_WRITTEN, EventKind.ISR_CHANGE_ENDED]
 
 
-def test_commits_keep_their_order_when_the_wall_clock_goes_back() -> None:
+def test_zk_commits_keep_their_order_if_the_wall_clock_jumps() -> None:
     found = rows(registration(10, ms=50), state(3, ms=20), state(4, ms=21))
 
     assert [(e.zk_version, e.time_ns) for e in found] == [(None, 50 * MS), (3, 50 * MS), (4, 50 * MS)]

@@ -129,7 +129,7 @@ def test_process_started_during_a_pause_window_is_paused(fault: NodeFault) -> No
 
 
 @pytest.mark.parametrize("then", [None, 0x5678])
-def test_session_that_timed_out_first_counts_as_no_effect(then: int | None) -> None:
+def test_expire_session_fault_after_a_timeout_has_no_effect(then: int | None) -> None:
     """The session of a paused or isolated broker may time out at any moment: no effect, and no failure of the harness."""
 
     async def scene(faults: NodeFaults, _: Toy) -> None:

@@ -28,7 +28,7 @@ def outcome(heard: Heard) -> OpType:
     return completion_type("produce", heard.error, sent=heard.attempts > 0, earlier=heard.earlier)
 
 
-def test_each_value_has_its_reported_offset() -> None:
+def test_each_produced_value_has_its_reported_offset() -> None:
     """Records of other clients may lie between those of one operation."""
     heard = _produced(produce("a", "b"), [], [7, 9])
 
@@ -42,7 +42,7 @@ def test_produce_with_acks_0_has_no_offsets() -> None:
     assert (heard.offsets, outcome(heard)) == ((), OpType.OK)
 
 
-def test_definite_refusal_of_all_values_is_a_failure() -> None:
+def test_produce_refused_for_all_values_is_a_failure() -> None:
     """NOT_ENOUGH_REPLICAS is answered before the append (bugs B-65 d)."""
     heard = _produced(produce("a", "b"), ["NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"], [])
 
@@ -62,7 +62,9 @@ def test_definite_refusal_of_all_values_is_a_failure() -> None:
         (produce("a"), ["_AN_ERROR_OF_A_LATER_VERSION"], []),
     ],
 )
-def test_possible_append_is_an_unknown_outcome(call: ProduceCall, failures: list[str], delivered: list[int | None]) -> None:
+def test_produce_that_may_have_appended_is_of_unknown_outcome(
+    call: ProduceCall, failures: list[str], delivered: list[int | None]
+) -> None:
     """A wrong "fail" would accuse a correct broker; "info" does not."""
     assert outcome(_produced(call, failures, delivered)) is OpType.INFO
 
@@ -165,7 +167,7 @@ def test_producer_is_replaced_after_a_timeout(nowhere: dict[Address, tuple[str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [PollCall(id=1, tp=TP, offset=Offset(0)), LatestCall(id=1, tp=TP), EarliestCall(id=1, tp=TP)])
-def test_unanswered_read_is_a_failure(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
+def test_read_without_an_answer_is_a_failure(nowhere: dict[Address, tuple[str, int]], call: Call) -> None:
     """A read has no effect, so its outcome is certain."""
     heard = called(nowhere, call)
 

@@ -15,7 +15,7 @@ def recorder_at(*rows: tuple[int, str]) -> Recorder:
     return recorder
 
 
-def test_rows_of_all_sources_are_numbered_by_time() -> None:
+def test_merged_history_rows_are_numbered_by_time() -> None:
     one, two = recorder_at((1010, "a"), (1030, "c")), recorder_at((1020, "b"), (1040, "d"))
 
     _, events = merged([two, one])
@@ -23,7 +23,7 @@ def test_rows_of_all_sources_are_numbered_by_time() -> None:
     assert [(e.index, e.time_ns, e.detail) for e in events] == [(0, 10, "a"), (1, 20, "b"), (2, 30, "c"), (3, 40, "d")]
 
 
-def test_rows_of_one_time_keep_source_and_recording_order() -> None:
+def test_merged_rows_of_equal_time_keep_their_recorded_order() -> None:
     one, two = recorder_at((1010, "a"), (1010, "b")), recorder_at((1010, "c"))
 
     _, events = merged([one, two])
@@ -31,7 +31,7 @@ def test_rows_of_one_time_keep_source_and_recording_order() -> None:
     assert [e.detail for e in events] == ["a", "b", "c"]
 
 
-def test_rows_of_one_operation_keep_one_index() -> None:
+def test_merged_rows_of_one_operation_keep_one_index() -> None:
     clock = RowClock(1000)
     recorder = Recorder(clock)
     clock.set(1015)
@@ -44,13 +44,13 @@ def test_rows_of_one_operation_keep_one_index() -> None:
     assert [e.index for e in events] == [0, 2]
 
 
-def test_rows_before_the_run_get_its_start_time() -> None:
+def test_history_rows_before_the_run_get_its_start_time() -> None:
     _, events = merged([recorder_at((900, "early"))])
 
     assert [e.time_ns for e in events] == [0]
 
 
-def test_rows_after_the_end_are_dropped() -> None:
+def test_history_rows_after_the_end_of_the_run_are_dropped() -> None:
     """Brokers run on after the end; a commit without the notes that caused it could accuse a correct leader."""
     one, two = recorder_at((1010, "a"), (1021, "late")), recorder_at((1020, "b"), (1040, "later"))
 

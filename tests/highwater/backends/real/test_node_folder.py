@@ -72,14 +72,14 @@ def proven(node: NodeFolder, before: DirFaults, after: DirFaults, *, flushes: in
     return asyncio.run(scene())
 
 
-def test_restarted_node_without_fault_hits_proves_no_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_broker_without_delayed_flush_proves_no_fault(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each life counts from 0. The drop of the count from 5 to 0 must not pass for a hit."""
     monkeypatch.setattr("highwater.backends.real.node.folder.MET_LOOKS_MAX", 2)
 
     assert proven(node, flushed(5), flushed(0), flushes=0).holds is None
 
 
-def test_fault_is_proven_by_hits_after_a_node_restart(node: NodeFolder) -> None:
+def test_dir_fault_is_proven_by_refusals_after_a_restart(node: NodeFolder) -> None:
     assert proven(node, flushed(5), flushed(0), flushes=2).holds
 
 
@@ -91,7 +91,7 @@ def test_fault_is_proven_by_hits_after_a_node_restart(node: NodeFolder) -> None:
         (1, "[Errno 5] Input/output error", None),
     ],
 )
-def test_dir_failed_note_of_a_halted_broker_proves_the_fault(
+def test_dir_failure_report_of_halted_broker_proves_the_fault(
     node: NodeFolder, dir_: int, detail: str, holds: bool | None
 ) -> None:
     """A broker halts when its last directory fails and cannot be asked for its counts then."""
@@ -119,7 +119,7 @@ async def has_ended() -> bool:
     return False
 
 
-def test_start_waits_for_the_side_channel_of_a_slow_process(node: NodeFolder) -> None:
+def test_broker_start_waits_for_its_slow_side_channel(node: NodeFolder) -> None:
     """The process starts with a fault that may end before it listens; healing could not reach it then."""
 
     async def scene() -> bool:
@@ -135,7 +135,7 @@ def test_start_waits_for_the_side_channel_of_a_slow_process(node: NodeFolder) ->
     assert asyncio.run(scene())
 
 
-def test_start_does_not_wait_for_a_process_that_ended(node: NodeFolder) -> None:
+def test_broker_start_does_not_wait_for_an_ended_process(node: NodeFolder) -> None:
     """A broker ends at once if all its directories are broken."""
 
     async def scene() -> None:
@@ -146,7 +146,7 @@ def test_start_does_not_wait_for_a_process_that_ended(node: NodeFolder) -> None:
     asyncio.run(scene())
 
 
-def test_process_that_never_listens_is_a_harness_error(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_never_listens_is_a_harness_error(node: NodeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.backends.real.node.folder.LISTENS_S_MAX", 0.1)
 
     async def scene() -> None:

@@ -41,7 +41,7 @@ async def _run(scene: Callable[[Proving], Awaitable[None]], proving: Proving) ->
     await scene(proving)
 
 
-def test_fault_seen_by_a_probe_has_acted() -> None:
+def test_fault_seen_by_a_probe_is_recorded_as_effective() -> None:
     async def scene(proving: Proving) -> None:
         proving.acts(WINDOW, NODE, finds(True), "b1 process")
         await proving.settle("f1")

@@ -99,7 +99,7 @@ def test_proxy_forwards_bytes_in_both_directions() -> None:
     play(scene)
 
 
-def test_held_direction_delivers_in_order_once_it_is_joined() -> None:
+def test_stopped_link_delivers_in_order_after_the_fault() -> None:
     """TCP retransmits until data is acknowledged: it arrives late, but in order."""
 
     async def scene(wire: Wire) -> None:
@@ -121,7 +121,7 @@ def test_held_direction_delivers_in_order_once_it_is_joined() -> None:
     play(scene)
 
 
-def test_other_direction_delivers_while_one_is_held() -> None:
+def test_link_stopped_in_one_direction_delivers_in_the_other() -> None:
     """In a one-way cut requests arrive and answers do not."""
 
     async def scene(wire: Wire) -> None:
@@ -138,7 +138,7 @@ def test_other_direction_delivers_while_one_is_held() -> None:
 
 
 @pytest.mark.parametrize("held", ["there", "back"])
-def test_connection_over_a_held_link_opens_once_it_is_joined(held: str) -> None:
+def test_connection_over_a_stopped_link_opens_after_the_fault(held: str) -> None:
     """A TCP handshake needs both directions."""
 
     async def scene(wire: Wire) -> None:
@@ -174,7 +174,7 @@ def test_connection_that_its_opener_gave_up_is_never_dialled() -> None:
     play(scene)
 
 
-def test_close_over_a_held_link_arrives_after_the_last_bytes() -> None:
+def test_close_over_a_stopped_link_arrives_after_the_bytes() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         writer.write(b"a")
@@ -194,7 +194,7 @@ def test_close_over_a_held_link_arrives_after_the_last_bytes() -> None:
     play(scene)
 
 
-def test_slow_link_keeps_the_order() -> None:
+def test_slow_link_keeps_the_order_of_bytes() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         wire.there.set(LinkCondition(delay_ms=30))
@@ -231,7 +231,7 @@ def test_lost_packet_delays_everything_behind_it() -> None:
     play(scene)
 
 
-def test_reset_breaks_both_ends() -> None:
+def test_reset_fault_breaks_both_ends_of_a_connection() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()
         writer.write(b"a")
@@ -258,7 +258,7 @@ def test_opener_is_reset_if_the_target_does_not_listen() -> None:
     play(scene, listening=False)
 
 
-def test_held_link_buffers_no_more_than_its_window() -> None:
+def test_proxy_buffers_a_bounded_number_of_bytes() -> None:
     """A cut of an hour must not fill the harness's memory."""
 
     async def scene(wire: Wire) -> None:

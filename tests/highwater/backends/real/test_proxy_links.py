@@ -37,7 +37,7 @@ def play(scene: Callable[[ProxyLinks], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_held_link_and_joined_link_are_proven() -> None:
+def test_probe_proves_that_a_link_is_stopped_and_healed() -> None:
     async def scene(links: ProxyLinks) -> None:
         held = await (await links.set({THERE: HELD, BACK: HELD}))()
         joined = await (await links.set({THERE: JOINED, BACK: JOINED}))()
@@ -59,7 +59,7 @@ def test_proof_of_a_one_way_cut_shows_the_other_direction() -> None:
     play(scene)
 
 
-def test_cut_without_effect_is_detected() -> None:
+def test_link_cut_without_effect_is_detected() -> None:
     """A probe that cannot fail proves nothing."""
 
     async def scene(links: ProxyLinks) -> None:
@@ -107,7 +107,7 @@ def test_probe_reopens_a_broken_connection() -> None:
     play(scene)
 
 
-def test_reset_breaks_and_counts_connections_of_both_wires() -> None:
+def test_link_reset_breaks_and_counts_all_its_connections() -> None:
     async def run() -> None:
         links = ProxyLinks(HOST, random.Random(1))
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, 0)
@@ -133,7 +133,7 @@ def test_reset_breaks_and_counts_connections_of_both_wires() -> None:
 EPOCH_END = EpochEnd(7, TopicPartition("t-0"), BrokerId(2), LeaderEpoch(1), LeaderEpoch(1))
 
 
-def test_frames_are_split_and_replies_named_by_their_requests() -> None:
+def test_proxy_tells_message_kinds_of_requests_and_replies() -> None:
     asked, answered = between_brokers()
     version = version_of(EPOCH_END)
     request = request_frame(EPOCH_END, client_id="b2")
@@ -145,7 +145,7 @@ def test_frames_are_split_and_replies_named_by_their_requests() -> None:
     assert list(answered(reply)) == [("", reply)]  # no request is open any more
 
 
-def test_bytes_that_are_no_frame_pass_unchanged() -> None:
+def test_bytes_that_are_no_kafka_frame_pass_unchanged() -> None:
     asked, _ = between_brokers()
     garbage = b"\xff" * 32
 

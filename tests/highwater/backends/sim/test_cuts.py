@@ -51,7 +51,7 @@ def test_isolating_two_brokers_cuts_their_common_link() -> None:
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
-def test_halves_cut_all_links_between_two_sides(brokers: int, draws: int) -> None:
+def test_partition_into_halves_cuts_all_links_between_them(brokers: int, draws: int) -> None:
     pairs = cut(Partition(shape="halves"), brokers=brokers, draws=draws)
     ids = [Address(f"b{number}") for number in range(1, brokers + 1)]
     first = [broker for broker in ids if (broker, Address("zk")) not in pairs]
@@ -65,7 +65,7 @@ def test_halves_cut_all_links_between_two_sides(brokers: int, draws: int) -> Non
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
-def test_ring_gives_each_broker_another_majority(brokers: int, draws: int) -> None:
+def test_majorities_ring_gives_each_broker_another_majority(brokers: int, draws: int) -> None:
     pairs = cut(Partition(shape="majorities-ring"), brokers=brokers, draws=draws)
     ids = [f"b{number}" for number in range(1, brokers + 1)]
     heard = [frozenset(a for a in ids if (Address(a), Address(b)) not in pairs) for b in ids]
@@ -75,7 +75,7 @@ def test_ring_gives_each_broker_another_majority(brokers: int, draws: int) -> No
 
 
 @given(st.integers(3, 5), st.integers(0, 1000))
-def test_bridge_leaves_one_broker_linked_to_all(brokers: int, draws: int) -> None:
+def test_bridge_partition_leaves_one_broker_linked_to_all(brokers: int, draws: int) -> None:
     pairs = cut(Partition(shape="bridge"), brokers=brokers, draws=draws)
     ids = [f"b{number}" for number in range(1, brokers + 1)]
     whole = [a for a in ids if not any(a in pair for pair in pairs)]
@@ -92,7 +92,7 @@ def test_partition_cuts_only_the_kinds_of_links_it_names() -> None:
             assert {pair[0][0], pair[1][0]} == {"b"}
 
 
-def test_broker_with_one_peer_has_one_inbound_link() -> None:
+def test_inbound_link_from_one_peer_is_one_directed_link() -> None:
     pairs = geography(3).links_of(BrokerId(1), ALL_LINKS, "inbound", 2)
 
     assert set(pairs) == named("b2>b1")

@@ -57,7 +57,7 @@ def test_power_loss_cuts_logs_back_to_the_flush() -> None:
     assert wounds == [(T0, NO_TOPIC_ID, 1)]
 
 
-def test_flush_covers_only_earlier_writes() -> None:
+def test_flush_makes_only_earlier_writes_durable() -> None:
     of = disk(batch(0, "a"))
     mark = of.flush_mark(0)
     append(of, batch(1, "b"))
@@ -75,7 +75,7 @@ def test_empty_log_survives_power_loss() -> None:
     assert logs(of) == (LogImage(T0, ()),)
 
 
-def test_directory_keeps_its_birth_until_swapped() -> None:
+def test_log_dir_keeps_its_first_registration_until_swapped() -> None:
     of = disk()
     of.perform(MarkDir(0, Incarnation(5), 1))
     of.lose_unflushed(0, "test", torn=False, all_of_it=True)
@@ -85,7 +85,7 @@ def test_directory_keeps_its_birth_until_swapped() -> None:
     assert (before, of.image()[0].born) == (5, NO_INCARNATION)
 
 
-def test_unflushed_deletion_may_be_undone() -> None:
+def test_power_loss_may_undo_an_unflushed_deletion() -> None:
     of = disk(batch(0, "a"))
     flush(of)
     of.perform(DeleteReplica(0, T0))
@@ -94,7 +94,7 @@ def test_unflushed_deletion_may_be_undone() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_flushed_deletion_stays() -> None:
+def test_flushed_deletion_survives_power_loss() -> None:
     of = disk(batch(0, "a"))
     flush(of)
     of.perform(DeleteReplica(0, T0))
@@ -104,7 +104,7 @@ def test_flushed_deletion_stays() -> None:
     assert logs(of) == ()
 
 
-def test_unflushed_truncation_may_be_undone() -> None:
+def test_power_loss_may_undo_an_unflushed_truncation() -> None:
     of = disk(batch(0, "a"), batch(1, "old"))
     flush(of)
     of.perform(Truncate(0, T0, Offset(1)))
@@ -127,7 +127,7 @@ steps = st.lists(st.one_of(st.just("append"), st.just("flush"), st.integers(0, 6
 
 
 @given(steps, st.integers(0, 2**32), st.booleans())
-def test_power_loss_leaves_a_state_since_the_last_flush(story: list[str | int], draws: int, torn: bool) -> None:
+def test_power_loss_leaves_a_log_state_since_the_last_flush(story: list[str | int], draws: int, torn: bool) -> None:
     """Except for a torn batch at the end; the wound is the first offset whose record has changed."""
     of = disk(draws=draws)
     flush(of)
@@ -158,7 +158,7 @@ def _end(batches: Iterable[Batch]) -> int:
     return max((end_of(found) for found in batches), default=0)
 
 
-def test_last_batch_is_torn_sometimes() -> None:
+def test_power_loss_sometimes_tears_the_last_batch() -> None:
     torn = 0
     for draws in range(20):
         of = disk(batch(0, "a"), batch(1, "b"), batch(2, "c"), draws=draws)
@@ -168,7 +168,7 @@ def test_last_batch_is_torn_sometimes() -> None:
     assert 0 < torn < 20
 
 
-def test_swapped_log_dir_is_empty_and_all_its_logs_are_wounded() -> None:
+def test_swapped_log_dir_loses_the_records_of_all_its_logs() -> None:
     of = disk(batch(0, "a"))
     flush(of)
 
@@ -176,14 +176,14 @@ def test_swapped_log_dir_is_empty_and_all_its_logs_are_wounded() -> None:
     assert logs(of) == ()
 
 
-def test_log_dir_swap_is_a_wound_even_for_an_empty_log() -> None:
+def test_log_dir_swap_is_recorded_even_for_an_empty_log() -> None:
     """SILENT-2: the ISR may count on a replica without records, and later nothing shows that it had none."""
     of = disk()
 
     assert of.swap(0) == [(T0, NO_TOPIC_ID, 0)]
 
 
-def test_refusing_directory_changes_nothing() -> None:
+def test_failed_log_dir_changes_nothing() -> None:
     of = disk(batch(0, "a"))
     acting = Acting("f1", "b1")
     of.dirs[0].refusals.append(Refusal(acting, "EIO", reads=False))
@@ -196,7 +196,7 @@ def test_refusing_directory_changes_nothing() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_full_directory_truncates_and_reads() -> None:
+def test_full_log_dir_still_truncates_and_reads() -> None:
     of = disk(batch(0, "a"), batch(1, "b"))
     of.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "ENOSPC", reads=True))
 
@@ -206,7 +206,7 @@ def test_full_directory_truncates_and_reads() -> None:
     assert content(of) == [batch(0, "a")]
 
 
-def test_slow_directory_takes_longer_to_flush() -> None:
+def test_slow_log_dir_takes_longer_to_flush() -> None:
     of = disk()
     acting = Acting("f1", "b1")
     of.dirs[0].slows.append((77, acting))

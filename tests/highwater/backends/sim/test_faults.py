@@ -69,7 +69,7 @@ def windows(drawn: list[Drawn]) -> list[Window]:
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(faults, targets, spans), max_size=10), st.integers(0, 100))
-def test_healing_leaves_nothing_of_any_fault(drawn: list[Drawn], draws: int) -> None:
+def test_no_fault_has_an_effect_after_healing(drawn: list[Drawn], draws: int) -> None:
     world = World(plan(*windows(drawn), draws=draws), Cast())
     scheduler = world.sim.scheduler
     for node in world.nodes.values():

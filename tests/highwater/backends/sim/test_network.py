@@ -45,7 +45,7 @@ class Wire:
         self.sim.network.release(link)
 
 
-def test_first_message_takes_a_round_trip_longer() -> None:
+def test_first_message_waits_for_the_tcp_handshake() -> None:
     wire = Wire()
     wire.send("hello")
     wire.run(10)
@@ -98,7 +98,7 @@ def test_received_messages_are_a_prefix_of_the_sent(story: list[tuple[str, int]]
         assert len(wire.served) == sent
 
 
-def test_bytes_wait_for_a_short_cut_to_end() -> None:
+def test_messages_wait_until_a_short_link_cut_ends() -> None:
     wire = Wire()
     wire.send("before")
     wire.run(10)
@@ -115,7 +115,7 @@ def test_bytes_wait_for_a_short_cut_to_end() -> None:
     assert not wire.connection.broken
 
 
-def test_long_cut_breaks_the_connection_and_loses_bytes() -> None:
+def test_long_link_cut_breaks_connections_and_loses_messages() -> None:
     wire = Wire()
     wire.cut(wire.link)
     wire.send("lost")
@@ -127,7 +127,7 @@ def test_long_cut_breaks_the_connection_and_loses_bytes() -> None:
     assert len(wire.lost_ms) == 1
 
 
-def test_idle_connection_survives_any_cut() -> None:
+def test_idle_connection_survives_any_link_cut() -> None:
     wire = Wire()
     wire.send("before")
     wire.run(10)
@@ -140,7 +140,7 @@ def test_idle_connection_survives_any_cut() -> None:
     assert wire.served == ["before", "after"]
 
 
-def test_one_way_cut_leaves_the_other_way() -> None:
+def test_one_way_link_cut_leaves_the_other_direction() -> None:
     wire = Wire()
     wire.send("hello")
     wire.run(10)
@@ -195,7 +195,7 @@ def test_clog_fault_lets_other_message_kinds_overtake() -> None:
     assert wire.served == [1, 2, "held"]
 
 
-def test_old_bytes_may_arrive_late_after_a_reset() -> None:
+def test_old_messages_may_arrive_late_after_a_reset() -> None:
     overtaken = 0
     for draws in range(20):
         old = Wire(simulation(draws, delay_us=(1000, 50_000)))
@@ -221,7 +221,7 @@ def test_send_over_a_broken_connection_is_lost() -> None:
     assert wire.lost_ms == [1]
 
 
-def test_reset_over_a_cut_link_is_noticed_later() -> None:
+def test_reset_over_a_cut_link_reaches_the_client_late() -> None:
     wire = Wire()
     wire.cut(wire.link.back)
     wire.sim.network.sever(wire.connection, some_arrive=False)
@@ -233,7 +233,7 @@ def test_reset_over_a_cut_link_is_noticed_later() -> None:
     assert len(wire.lost_ms) == 1
 
 
-def test_slow_link_takes_longer_and_counts() -> None:
+def test_slow_link_delays_messages_and_counts_them() -> None:
     wire = Wire()
     acting = Acting("f1", "a")
     wire.link.slows.append((500 * MS, acting))

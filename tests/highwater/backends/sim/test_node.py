@@ -81,7 +81,7 @@ def test_flush_is_answered_when_it_ends() -> None:
     assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == []
 
 
-def test_refused_effect_is_reported_at_once() -> None:
+def test_disk_effect_refused_by_a_fault_is_reported_at_once() -> None:
     den = Den(poked(CREATE, Note(kind="resigned", tp=T0)))
     den.node.disk.dirs[0].refusals.append(Refusal(Acting("f1", "b1"), "EIO", reads=False))
     den.poke()
@@ -101,7 +101,7 @@ def test_directory_failure_during_flush_fails_the_flush() -> None:
     assert den.node.disk.lose_unflushed(0, "test", torn=False, all_of_it=True) == [(T0, NO_TOPIC_ID, 0)]
 
 
-def test_halt_ends_the_process_and_later_effects() -> None:
+def test_halt_ends_the_process_and_drops_later_effects() -> None:
     den = Den(poked(Halt("no directory left"), Note(kind="resigned")))
     den.poke()
 
@@ -167,7 +167,7 @@ def test_overdue_timers_fire_after_a_pause() -> None:
     assert last.monotonic_ms - first.monotonic_ms == 500
 
 
-def test_timers_and_flushes_end_with_their_life() -> None:
+def test_timers_and_flushes_end_with_their_process() -> None:
     cast = poked(CREATE, APPEND, Flush(0, 1), SetTimer("t", Millis(50), Millis(50)))
     den = Den(cast)
     den.poke()
@@ -196,7 +196,7 @@ def _stop(node: NodeHost) -> "partial[None]":
     return partial(node.stop, "crash")
 
 
-def test_node_notes_become_history_rows() -> None:
+def test_what_a_broker_reports_becomes_history_rows() -> None:
     batches = (Batch(Offset(4), LeaderEpoch(2), ("a", "b")),)
     den = Den(poked(Note(kind="append", tp=T0, batches=batches, detail="leader"), Note(kind="registered", incarnation=None)))
     den.poke()

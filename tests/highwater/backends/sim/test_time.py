@@ -75,7 +75,7 @@ def test_clock_predicts_when_it_shows_a_time(ppm: int, wait: int) -> None:
     assert 0 <= clock.monotonic_ns() - (123 + wait) <= 4
 
 
-def test_jump_moves_only_the_wall_clock() -> None:
+def test_clock_jump_moves_only_the_wall_clock() -> None:
     desk = Desk()
     before = desk.clock.now()
     desk.clock.jump(-5000 * MS)
@@ -84,7 +84,7 @@ def test_jump_moves_only_the_wall_clock() -> None:
     assert desk.clock.now().wall_ms == before.wall_ms - 5000
 
 
-def test_clock_set_right_shows_true_time() -> None:
+def test_clock_that_is_set_right_shows_the_true_time() -> None:
     desk = Desk(ppm=100_000)
     desk.clock.jump(77 * MS)
     desk.scheduler.run_until(1000 * MS)
@@ -114,7 +114,7 @@ def test_rearmed_timer_fires_once_at_the_new_time() -> None:
     assert desk.rang == [("sooner", 100), ("later", 300)]
 
 
-def test_cancelled_timer_is_silent_and_may_be_rearmed() -> None:
+def test_cancelled_timer_does_not_fire_and_may_be_rearmed() -> None:
     desk = Desk()
     desk.timers.arm(set_timer("t", 100))
     desk.timers.cancel("t")
@@ -125,7 +125,7 @@ def test_cancelled_timer_is_silent_and_may_be_rearmed() -> None:
     assert desk.rang == [("t", 150)]
 
 
-def test_drift_change_moves_armed_timers() -> None:
+def test_clock_drift_change_moves_armed_timers() -> None:
     desk = Desk()
     desk.timers.arm(set_timer("t", 200))
     desk.scheduler.run_until(100 * MS)

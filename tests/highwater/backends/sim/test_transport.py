@@ -169,7 +169,7 @@ def test_packets_fault_drops_control_requests() -> None:
     assert acting.count == 1
 
 
-def test_duplicated_request_needs_one_answer() -> None:
+def test_answers_to_both_copies_of_a_request_reach_its_sender() -> None:
     on, asker, server = pair()
     lossy(on, Packets(duplicate_per_mille=1000))
     asker.send(server, log_info(7))

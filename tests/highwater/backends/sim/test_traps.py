@@ -78,7 +78,7 @@ def test_crash_at_fault_performs_only_effects_before_the_crash(fault: CrashAt, l
     assert not node(world).up
 
 
-def test_crash_at_fault_counts_once_and_restarts_at_window_end() -> None:
+def test_crash_at_fault_restarts_the_broker_when_it_ends() -> None:
     world = played(CrashAt(effect="create-replica"))
     # the next life finds the log there
     node(world).disk.dirs[0].logs.clear()

@@ -62,7 +62,7 @@ def test_plan_performed_twice_gives_the_same_history() -> None:
     assert perform(of).history.manifest.digest == perform(of).history.manifest.digest
 
 
-def test_other_random_draws_give_another_history() -> None:
+def test_plan_with_other_random_draws_gives_another_history() -> None:
     assert perform(plan(draws=1)).history.manifest.digest != perform(plan(draws=2)).history.manifest.digest
 
 
@@ -195,7 +195,7 @@ def test_fault_hits_as_many_brokers_as_its_role_has(target: AnyTarget, count: in
     assert not isinstance(target, IsrMember) or hit != ["b1"]
 
 
-def test_process_stays_down_until_the_last_crash_fault_ends() -> None:
+def test_broker_stays_down_until_the_last_crash_fault_ends() -> None:
     first, second = window(Crash(), Named(brokers=(2,)), 500, 1500), window(Crash(), Named(brokers=(2,)), 1000, 2500, "f2")
     run = perform(plan(first, second))
     (end,) = (event.time_ns for event in events(run, EventKind.FAULT_ENDED) if event.fault == "f2")
@@ -214,14 +214,14 @@ def test_fast_restart_registers_within_the_session_timeout() -> None:
     assert second.time_ns - stopped < 100_000_000
 
 
-def test_unreadable_directory_withholds_its_replicas() -> None:
+def test_unreadable_log_dir_takes_its_replicas_offline() -> None:
     run = perform(plan(window(DirUnreadable())))
 
     rows = [(event.node, event.topic, event.partition, event.dir) for event in events(run, EventKind.FAULT_BEGUN)]
     assert rows == [("b1", None, None, None), ("b1", "t", 0, 0)]
 
 
-def test_dir_file_fails_every_access_until_the_window_ends() -> None:
+def test_dir_file_fault_fails_every_access_until_it_ends() -> None:
     """R-321: the earlier text of KIP-112 makes a directory fail so; a directory that is moved aside loses nothing."""
     run = perform(plan(window(DirFile())))
 
@@ -242,7 +242,7 @@ def test_removed_directory_comes_back_empty() -> None:
     assert len({event.leo for event in events(run, EventKind.LOG_ON_DISK)}) == 1
 
 
-def test_power_loss_is_recorded_as_wounds_of_unflushed_logs() -> None:
+def test_power_loss_is_recorded_for_logs_with_lost_records() -> None:
     run = perform(plan(window(PowerLoss(lose_all=True), Named(brokers=(2,)))))
 
     (wound,) = events(run, EventKind.WOUND)
@@ -251,7 +251,7 @@ def test_power_loss_is_recorded_as_wounds_of_unflushed_logs() -> None:
     assert (wound.incarnation, wound.detail) == (registered.incarnation, "power-loss")
 
 
-def test_dropped_device_loses_data_only_when_its_process_ends() -> None:
+def test_device_drop_loses_data_only_when_its_process_ends() -> None:
     """A process serves from its page cache until it notices the failure, so nothing is destroyed before."""
     run = perform(plan(window(DirFailure(drop_unflushed=True), Named(brokers=(2,)))))
 
@@ -274,7 +274,7 @@ def test_flush_before_ack_survives_power_loss_everywhere() -> None:
     assert acked <= {op.value for op in run.history.operations if op.f == "poll" and op.time_ns > final}
 
 
-def test_event_limit_ends_a_run_as_harness_fault() -> None:
+def test_run_beyond_its_event_limit_is_a_harness_failure() -> None:
     run = perform(msgspec.structs.replace(plan(), limit_events=100))
 
     assert run.history.manifest.outcome == "harness-fault"

@@ -117,7 +117,7 @@ class Town:
             self.sim.network.release(way)
 
 
-def test_session_lives_while_its_client_pings() -> None:
+def test_zk_session_lives_while_its_client_pings() -> None:
     town = Town()
     town.run(20 * TIMEOUT_MS)
 
@@ -125,7 +125,7 @@ def test_session_lives_while_its_client_pings() -> None:
     assert town.seen.ended == []
 
 
-def test_requests_are_answered_and_witnessed() -> None:
+def test_zk_requests_are_answered_and_their_commits_recorded() -> None:
     town = Town()
     request = town.a.ask(Create("/a", b"1"), GetData("/no"))
     town.run(10)
@@ -134,7 +134,7 @@ def test_requests_are_answered_and_witnessed() -> None:
     assert town.seen.commits == [(NodeCreated(zxid=1, session=town.a.zk.session, path="/a", data=b"1", ephemeral=False), "b1", 1)]
 
 
-def test_short_disconnect_keeps_the_session() -> None:
+def test_zk_session_survives_a_short_disconnect() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -154,7 +154,7 @@ def test_short_disconnect_keeps_the_session() -> None:
     assert isinstance(found, Data)
 
 
-def test_unknown_request_may_have_been_performed() -> None:
+def test_zk_request_of_unknown_outcome_may_be_performed() -> None:
     """The answer was lost, and not the request."""
     town = Town()
     town.cut(there=False)
@@ -165,7 +165,7 @@ def test_unknown_request_may_have_been_performed() -> None:
     assert "/a" in town.server.tree.nodes
 
 
-def test_session_expires_by_the_servers_clock() -> None:
+def test_zk_session_expires_by_the_servers_clock() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -182,7 +182,7 @@ def test_session_expires_by_the_servers_clock() -> None:
     assert town.a.states() == ["connected", "disconnected", "expired"]
 
 
-def test_expired_client_does_nothing_before_a_new_session() -> None:
+def test_expired_zk_client_does_nothing_before_a_new_session() -> None:
     town = Town()
     town.server.expire(town.a.zk.session)
     town.run(2000)
@@ -197,7 +197,7 @@ def test_expired_client_does_nothing_before_a_new_session() -> None:
     assert town.a.states()[-1] == "connected"
 
 
-def test_paused_process_learns_of_expiry_on_resume() -> None:
+def test_paused_process_learns_of_zk_expiry_when_resumed() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)
@@ -231,7 +231,7 @@ def test_watch_event_precedes_the_answer_to_a_later_read() -> None:
     assert watched < read
 
 
-def test_changes_during_a_disconnect_fire_watches_afterwards() -> None:
+def test_zk_watch_fires_later_for_changes_while_disconnected() -> None:
     town = Town()
     town.a.ask(Exists("/a", watch=True))
     town.run(10)
@@ -246,7 +246,7 @@ def test_changes_during_a_disconnect_fire_watches_afterwards() -> None:
     assert town.a.states() == ["connected", "disconnected", "connected"]
 
 
-def test_watch_fired_into_a_broken_connection_fires_again() -> None:
+def test_zk_watch_lost_by_a_broken_connection_fires_again() -> None:
     town = Town()
     town.b.ask(Create("/a", b"0"))
     town.run(10)
@@ -261,7 +261,7 @@ def test_watch_fired_into_a_broken_connection_fires_again() -> None:
     assert [event for event in town.a.told if isinstance(event, ZkWatch)] == [ZkWatch("/a", "changed")]
 
 
-def test_requests_while_disconnected_wait_for_the_connection() -> None:
+def test_zk_requests_wait_while_the_client_is_disconnected() -> None:
     town = Town()
     town.a.zk.reset()
     town.run(2)
@@ -272,7 +272,7 @@ def test_requests_while_disconnected_wait_for_the_connection() -> None:
     assert town.a.answers(request) == (Created("/a"),)
 
 
-def test_session_of_a_dead_process_times_out() -> None:
+def test_zk_session_of_a_dead_process_times_out() -> None:
     town = Town()
     town.a.ask(Create("/mine", b"", ephemeral=True))
     town.run(10)

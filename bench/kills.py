@@ -1,0 +1,179 @@
+"""Kill workers, executors and the driver of a campaign on Spark, resume it, and compare it with a campaign on local processes.
+
+    python -m bench.kills --seeds 2000 [--protocol safe,v3] [--seconds S] [--rounds 2] [--folder DIR]
+
+A standalone cluster of two executors performs the campaign. When a share of the runs has a row in the ledger, a Python worker is
+killed -9, then an executor, then the driver, which is started again with --resume, all this `--rounds` times. Exit 1 unless the
+runs are complete, each once, and equal to those of the local campaign: the summaries without their wall seconds, and the bytes of
+the stored histories.
+"""
+
+import argparse
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from bench.cost import Cost, cost_of
+from bench.local_spark import CONF, LocalSpark, local_spark
+from highwater.campaigns.pages import RUNS
+from highwater.cli.output import say
+from highwater.errors import HarnessError
+from highwater.runs.summary import Summary
+from history.store import EVENTS, OPERATIONS
+
+_HIGHWATER = (sys.executable, "-m", "highwater")
+_LOOK_S = 0.2
+_STUCK_S = 900  # without a new row
+
+
+class _Campaign:
+    """A campaign that runs in a process of its own."""
+
+    def __init__(self, folder: Path, options: Sequence[str]) -> None:
+        self._command = [*_HIGHWATER, "campaign", *options, "--store", str(folder)]
+        self._folder = folder
+        self.driver = self._started()
+
+    def resume(self) -> None:
+        """Start the driver again."""
+        self.driver.wait()
+        self.driver = self._started("--resume")
+
+    def rows(self) -> int:
+        """The finished runs."""
+        return sum(1 for _ in self._folder.glob("campaigns/*/ledger/*.json"))
+
+    def wait_for(self, rows: int) -> bool:
+        """Wait until so many runs have a row; False if the driver ends before. HarnessError if no row appears for long."""
+        last, since = self.rows(), time.monotonic()
+        while last < rows and self.driver.poll() is None:
+            time.sleep(_LOOK_S)
+            if (now := self.rows()) > last:
+                last, since = now, time.monotonic()
+            if time.monotonic() > since + _STUCK_S:
+                raise HarnessError(f"no new run for {_STUCK_S} s; {last} of {rows} have a row")
+        return last >= rows
+
+    def _started(self, *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*self._command, *more], stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def kill_all_kinds(campaign: _Campaign, cluster: LocalSpark, *, wanted: int, rounds: int) -> list[str]:
+    """Kill a worker, an executor and the driver in turn, at equal shares of the runs; say what was killed and when."""
+    kinds: tuple[tuple[str, Callable[[], list[int]]], ...] = (
+        ("Python worker", cluster.python_workers),
+        ("executor", cluster.executors),
+        ("driver", lambda: [campaign.driver.pid]),
+    )
+    said = []
+    for number in range(rounds * len(kinds)):
+        name, find = kinds[number % len(kinds)]
+        if not campaign.wait_for((number + 1) * wanted // (rounds * len(kinds) + 1)):
+            said.append(f"the campaign ended before a {name} was killed")
+            break
+        pid = _one_of(find)
+        os.kill(pid, signal.SIGKILL)
+        said.append(f"killed {name} {pid} after {campaign.rows()} runs")
+        say(f"  {said[-1]}")
+        if name == "driver":
+            campaign.resume()
+    return said
+
+
+def _one_of(find: Callable[[], list[int]]) -> int:
+    """A process to kill; it may be starting. Raises HarnessError if there is none for a minute."""
+    end_s = time.monotonic() + 60
+    while time.monotonic() < end_s:
+        with suppress(OSError):
+            if found := find():
+                return found[-1]
+        time.sleep(_LOOK_S)
+    raise HarnessError("no process to kill")
+
+
+def summaries(store: Path) -> Iterator[Summary]:
+    """The runs of the only campaign in a store."""
+    (path,) = store.glob(f"campaigns/*/{RUNS}")
+    with path.open("rb") as lines:
+        for line in lines:
+            yield msgspec.structs.replace(msgspec.json.decode(line, type=Summary), wall_seconds=0.0)
+
+
+def digest_of_runs(store: Path) -> str:
+    """The digest of all summaries without their wall seconds."""
+    digest = hashlib.sha256()
+    for summary in summaries(store):
+        digest.update(msgspec.json.encode(summary))
+    return digest.hexdigest()[:16]
+
+
+def digest_of_histories(store: Path) -> str:
+    """The digest of the names and bytes of all stored tables."""
+    digest = hashlib.sha256()
+    for path in sorted(path for name in (OPERATIONS, EVENTS) for path in store.rglob(name)):
+        digest.update(f"{path.relative_to(store)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def complaints(local: Path, killed: Path, wanted: int) -> list[str]:
+    """How the killed campaign differs from the local one; empty if it does not."""
+    repeats = [summary.repeat for summary in summaries(killed)]
+    found = []
+    if len(repeats) != wanted:
+        found.append(f"{len(repeats)} runs instead of {wanted}")
+    if len(set(repeats)) != len(repeats):
+        found.append(f"{len(repeats) - len(set(repeats))} runs twice")
+    if digest_of_runs(killed) != digest_of_runs(local):
+        found.append("other summaries than those of the local campaign")
+    if digest_of_histories(killed) != digest_of_histories(local):
+        found.append("other histories than those of the local campaign")
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Perform both campaigns, print what was killed and what differs; 1 if anything differs."""
+    parser = argparse.ArgumentParser(prog="bench.kills")
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--protocol", default="safe")
+    parser.add_argument("--seconds", type=int)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="keep both stores here")
+    asked = parser.parse_args(arguments)
+    options = ["--seeds", f"0..{asked.seeds - 1}", "--protocol", asked.protocol]
+    options += ["--seconds", str(asked.seconds)] if asked.seconds else []
+    wanted = asked.seeds * len(asked.protocol.split(","))
+    with TemporaryDirectory(prefix="highwater-kills-") as aside:
+        folder = asked.folder or Path(aside)
+        local, killed = folder / "local", folder / "killed"
+        here = cost_of([*_HIGHWATER, "campaign", *options, "--store", str(local)])
+        say(f"local   {_words(here, wanted)}; runs {digest_of_runs(local)}, histories {digest_of_histories(local)}")
+        with local_spark() as cluster:
+            settings = [word for key, value in CONF.items() for word in ("--spark-conf", f"{key}={value}")]
+            campaign = _Campaign(killed, [*options, "--spark", cluster.master, *settings])
+            try:
+                kill_all_kinds(campaign, cluster, wanted=wanted, rounds=asked.rounds)
+                campaign.driver.wait()
+            finally:
+                campaign.driver.kill()
+                campaign.driver.wait()
+        say(f"killed  runs {digest_of_runs(killed)}, histories {digest_of_histories(killed)}")
+        found = complaints(local, killed, wanted)
+    say("equal" if not found else f"DIFFERENT: {'; '.join(found)}")
+    return 1 if found else 0
+
+
+def _words(cost: Cost, runs: int) -> str:
+    return f"{runs} runs in {cost.clock_s:.0f} s, {cost.cpu_s / runs:.2f} CPU s a run"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

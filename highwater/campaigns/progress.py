@@ -1,0 +1,122 @@
+"""How far a campaign is, read from its folder: the request says how many runs there are, the ledger which are finished.
+
+Nothing is asked of the process that performs the campaign, so any number of observers on any machine can look, also afterwards.
+The rate is that of the runs that finished last: the beginning of a campaign is slower than the rest.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+from pyarrow import fs
+
+from highwater.campaigns.folder import REQUEST, Asked
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.runs.summary import Summary
+from pipeline.ledger import Ledger
+from pipeline.storage import Storage, below, storage_at
+
+FAILURES_SHOWN = 5
+_RATED = 200  # finished runs that give the rate
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A finished run that is not VALID and live, or an item without a run; `repeat` is empty for the latter."""
+
+    key: str
+    words: str
+    repeat: str = ""
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """How far a campaign is. `failures` holds the latest ones, the last first."""
+
+    wanted: int
+    finished: int
+    verdicts: dict[str, int]
+    not_live: int
+    lost: int  # items that ended without a summary: their worker died, or they met the deadline
+    runs_per_minute: float | None  # None before two runs are finished
+    eta_s: float | None
+    idle_s: float | None  # since the last run finished
+    failures: tuple[Failure, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all runs are finished."""
+        return self.finished >= self.wanted
+
+
+class CampaignProgress:
+    """Reads the folder of a campaign again and again. Each row of the ledger is read once."""
+
+    def __init__(self, campaign: str) -> None:
+        """Open STORE/campaigns/NAME, a folder or a URI. Raises UsageError where it is no campaign."""
+        self._storage = storage_at(campaign)
+        self._wanted = _wanted(self._storage)
+        self._rows = storage_at(below(campaign, "ledger"))
+        self._ledger = Ledger(self._rows)
+        self._seen: dict[str, datetime] = {}
+        self._verdicts: Counter[str] = Counter()
+        self._not_live = self._lost = 0
+        self._failures: list[Failure] = []
+
+    def status(self, now: datetime | None = None) -> Status:
+        """Read the rows that are new and say how far the campaign is. Raises PipelineError where a row is damaged."""
+        now = now or datetime.now(UTC)
+        for key, at in sorted(self._new(), key=lambda found: (found[1], found[0])):
+            self._seen[key] = at
+            self._count(key)
+        times = sorted(self._seen.values())
+        per_second = _rate(times[-_RATED:])
+        left = max(self._wanted - len(times), 0)
+        return Status(
+            wanted=self._wanted,
+            finished=len(times),
+            verdicts=dict(sorted(self._verdicts.items())),
+            not_live=self._not_live,
+            lost=self._lost,
+            runs_per_minute=None if per_second is None else round(60 * per_second, 1),
+            eta_s=None if per_second is None else round(left / per_second, 1),
+            idle_s=round((now - times[-1]).total_seconds(), 1) if times else None,
+            failures=tuple(reversed(self._failures[-FAILURES_SHOWN:])),
+        )
+
+    def _new(self) -> list[tuple[str, datetime]]:
+        found = self._rows.filesystem.get_file_info(fs.FileSelector(self._rows.root, allow_not_found=True))
+        rows = [(file.base_name.removesuffix(".json"), file.mtime) for file in found if file.base_name.endswith(".json")]
+        return [(key, at) for key, at in rows if not key.startswith(".") and key not in self._seen]
+
+    def _count(self, key: str) -> None:
+        row = self._ledger.read(key)
+        if row.state != "done":
+            self._lost += 1
+            self._failures.append(Failure(key=key, words=f"{row.state}: {row.words}"))
+            return
+        summary = msgspec.json.decode(row.result, type=Summary)
+        self._verdicts[summary.verdict] += 1
+        self._not_live += summary.live is False
+        if summary.exit_code is not ExitCode.VALID:
+            reasons = (*(a.words for a in summary.anomalies), *summary.not_live, *summary.unchecked, summary.failure or "")
+            words = f"{summary.words}: {next(filter(None, reasons), '')}"
+            self._failures.append(Failure(key=key, words=words, repeat=summary.repeat))
+
+
+def _wanted(storage: Storage) -> int:
+    """The number of runs that were asked for."""
+    try:
+        return msgspec.json.decode(storage.read(REQUEST), type=Asked).order.runs
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{storage.location}: not a campaign: it has no {REQUEST} (STORE/campaigns/NAME)") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{storage.path(REQUEST)}: not the request of a campaign: {error}") from error
+
+
+def _rate(times: Sequence[datetime]) -> float | None:
+    """Runs per second between the first and the last of these times; None for fewer than two different ones."""
+    if len(times) < 2 or times[0] == times[-1]:
+        return None
+    return (len(times) - 1) / (times[-1] - times[0]).total_seconds()

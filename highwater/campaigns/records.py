@@ -1,0 +1,75 @@
+"""The records in a campaign's folder, one for each row of its ledger: those of workers, and those of runs without a result."""
+
+from functools import cached_property
+
+import msgspec
+
+from highwater.campaigns.campaign import summary_of
+from highwater.campaigns.folder import RECORDS, REQUEST, Asked
+from highwater.campaigns.order import Trial
+from highwater.runs.records import performed_record
+from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger, Row
+from pipeline.record import Record, decode, run_of
+from pipeline.storage import Storage, below, storage_at
+
+LEDGER = "ledger"
+
+
+class CampaignRecords:
+    """The records of a campaign. A record without a row in the ledger is of unfinished work and does not count."""
+
+    def __init__(self, folder: Storage) -> None:
+        self._folder = folder
+        self._ledger = Ledger(storage_at(below(folder.location, LEDGER)))
+        self.keys = sorted(self._ledger.keys())
+
+    def run(self, key: str) -> str:
+        """The key of a run in a dataset. Raises PipelineError where the record is damaged."""
+        data = self._written(key)
+        return self._failed(key).run if data is None else run_of(data, name=self._name(key))
+
+    def record(self, key: str) -> Record:
+        """A record. Raises PipelineError where it is damaged, or missing though the run has a result."""
+        data = self._written(key)
+        return self._failed(key) if data is None else decode(data, name=self._name(key))
+
+    def _name(self, key: str) -> str:
+        return self._folder.path(f"{RECORDS}/{key}.parquet")
+
+    def _written(self, key: str) -> bytes | None:
+        try:
+            return self._folder.read(f"{RECORDS}/{key}.parquet")
+        except FileNotFoundError:
+            return None
+
+    def _failed(self, key: str) -> Record:
+        """The record of a run that met its deadline or whose worker died: nobody could write one."""
+        row = self._ledger.read(key)
+        if row.state == "done":
+            raise PipelineError(f"{self._name(key)}: missing, though the ledger has the run's result")
+        return self._record_of(row)
+
+    def _record_of(self, row: Row) -> Record:
+        order = self._asked.order
+        trial = self._trials.get(row.key)
+        if trial is None:
+            raise PipelineError(f"{self._folder.path(REQUEST)}: has no run {row.key}")
+        request = order.request(trial)
+        plan = request.plan(trial.seed)
+        repeat = request.command(trial.seed)
+        summary = summary_of(row, plan.name, trial.seed, trial.protocol, order.backend, repeat=repeat)
+        return performed_record(
+            summary, None, plan, mix=",".join(trial.faults), workload=order.workload, commit=self._asked.build.commit
+        )
+
+    @cached_property
+    def _asked(self) -> Asked:
+        try:
+            return msgspec.json.decode(self._folder.read(REQUEST), type=Asked)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise PipelineError(f"{self._folder.path(REQUEST)}: not the request of a campaign: {error}") from error
+
+    @cached_property
+    def _trials(self) -> dict[str, Trial]:
+        return {trial.key: trial for trial in self._asked.order.trials()}

@@ -1,0 +1,120 @@
+"""What `query`, `diff` and `triage` share: their options, and an answer as text, CSV, Parquet, JSON or a page."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from highwater.cli import options
+from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
+from history import store
+from pipeline.questions.ask import Answer
+from reports.analytics import Part, page_of, value_words
+from reports.render import render_analytics
+
+Format = Literal["table", "csv", "parquet", "json"]
+Row = Mapping[str, object]
+
+Dataset = Annotated[str, typer.Option("--dataset", metavar="DIR", help="Folder of a dataset, see `highwater store ingest`.")]
+Master = Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark master that answers.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")]
+Output = Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")]
+Page = Annotated[Path | None, typer.Option(help="HTML file to write: the answer with pictures.")]
+
+MASTER = "local[*]"
+_ROWS_SHOWN = 40
+_WIDTH_MAX = 60  # characters of a column of text
+
+
+def check_output(form: Format, *, output: Path | None, page: Path | None) -> None:
+    """Refuse a form without its file, and files that cannot be written; UsageError."""
+    if form == "parquet" and output is None:
+        raise UsageError("--format parquet needs --output FILE")
+    for file in (output, page):
+        if file is not None:
+            options.file_of(file)
+
+
+def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:
+    """Print answers or write them to a file. Only text and JSON hold more than one answer."""
+    if form == "json":
+        body = {"answers": [{"question": a.question.name, "rows": a.table.to_pylist()} for a in answers]}
+        _write(output, json.dumps(body, default=str).encode() + b"\n") if output else say_json(body)
+    elif form == "table":
+        text = "\n".join(line for answer in answers for line in _lines(answer, titled=len(answers) > 1))
+        _write(output, text.encode() + b"\n") if output else say(text)
+    else:
+        if len(answers) != 1:
+            raise UsageError(f"--format {form} holds one answer; name one question")
+        data = _csv(answers[0].table) if form == "csv" else _parquet(answers[0].table)
+        _write(output, data) if output else say(data.decode().removesuffix("\n"))
+    if output is not None and form != "json":
+        say(f"{sum(a.table.num_rows for a in answers)} rows: {output}")
+
+
+def write_page(file: Path, answers: Sequence[Answer], *, title: str, dataset: str, repeat: str) -> None:
+    """Write the page of these answers."""
+    parts = [
+        Part(
+            name=answer.question.name,
+            title=answer.question.title,
+            words=answer.question.words,
+            columns=tuple((column.name, column.words) for column in answer.question.columns),
+            rows=tuple(answer.table.to_pylist()),
+        )
+        for answer in answers
+    ]
+    store.write_file(file, render_analytics(page_of(parts, title=title, dataset=dataset, repeat=repeat)))
+
+
+def table_lines(names: Sequence[str], rows: Sequence[Row], *, shown: int = _ROWS_SHOWN) -> list[str]:
+    """Aligned columns: a line of names, then the first rows, then how many are left out."""
+    cells = [[_cut(value_words(name, row[name])) for name in names] for row in rows[:shown]]
+    widths = [max(len(name), *(len(line[i]) for line in cells), 0) for i, name in enumerate(names)]
+    left = [not any(isinstance(row[name], int | float) for row in rows[:shown]) for name in names]
+
+    def aligned(line: Sequence[str]) -> str:
+        return "  ".join(
+            f"{text:<{w}}" if on_left else f"{text:>{w}}" for text, w, on_left in zip(line, widths, left, strict=True)
+        )
+
+    lines = [aligned(line).rstrip() for line in (names, *cells)]
+    return [*lines, f"and {len(rows) - shown} more rows; --format csv shows all"] if len(rows) > shown else lines
+
+
+def _lines(answer: Answer, *, titled: bool) -> list[str]:
+    rows: list[Row] = answer.table.to_pylist()
+    names = [column.name for column in answer.question.columns]
+    heading = [f"## {answer.question.title}"] if titled else []
+    return [*heading, *(table_lines(names, rows) if rows else ["no rows"]), *([""] if titled else [])]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH_MAX else f"{text[: _WIDTH_MAX - 1]}…"
+
+
+def _csv(table: pa.Table) -> bytes:
+    """CSV with a head; lists are JSON, nothing is an empty field."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for row in table.to_pylist():
+        writer.writerow([json.dumps(v) if isinstance(v, list | dict) else v for v in row.values()])
+    return file.getvalue().encode()
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _write(file: Path, data: bytes) -> None:
+    store.write_file(file, data)

@@ -1,0 +1,124 @@
+"""`highwater query` and `highwater triage`: questions about a dataset of runs, answered by Spark."""
+
+from typing import Annotated
+
+import typer
+
+from highwater.cli import options
+from highwater.cli.answers import (
+    MASTER,
+    Dataset,
+    FormatOption,
+    Master,
+    Output,
+    Page,
+    Row,
+    check_output,
+    show,
+    write_page,
+)
+from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
+from pipeline.questions.ask import Source, ask, ask_sql
+from pipeline.questions.catalogue import QUESTIONS, question_named
+from pipeline.questions.failures import TRIAGE
+from pipeline.tables import TABLES
+
+ALL = "all"
+
+CampaignFilter = Annotated[str, typer.Option(help="Campaigns to ask about, separated by commas; all if not given.")]
+
+
+def query(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A question, or `all`; without it the questions are listed.")
+    ] = None,
+    *,
+    sql: Annotated[str | None, typer.Option(help="A statement in Spark's dialect over the tables of the dataset.")] = None,
+    dataset: Dataset = "",
+    campaign: CampaignFilter = "",
+    spark: Master = MASTER,
+    spark_conf: options.SparkConf = None,
+    form: FormatOption = "table",
+    output: Output = None,
+    page: Page = None,
+    json: options.AsJson = False,
+) -> int:
+    """Answer a question about the runs of a dataset, as text, CSV, Parquet, JSON or a page with pictures."""
+    if name is None and sql is None:
+        _list(json=json)
+        return 0
+    if name is not None and sql is not None:
+        raise UsageError("give the name of a question or --sql, not both")
+    if not dataset:
+        raise UsageError("--dataset DIR is missing: the dataset that `highwater store ingest` wrote")
+    form = "json" if json else form
+    check_output(form, output=output, page=page)
+    questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
+    if len(questions) > 1 and form in ("csv", "parquet"):
+        raise UsageError(f"--format {form} holds one answer; name one question, not {ALL}")
+    source = Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark, conf=options.conf_of(spark, spark_conf))
+    answers = ask(source, questions) if sql is None else [ask_sql(source, sql)]
+    if page is not None:
+        repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}" + (f" --campaign {campaign}" if campaign else "")
+        title = "All questions" if name == ALL else answers[0].question.title
+        write_page(page, answers, title=title, dataset=dataset, repeat=repeat)
+    show(answers, form, output)
+    if page is not None and form != "json":
+        say(f"page  {page}")
+    return 0
+
+
+def _list(*, json: bool) -> None:
+    if json:
+        say_json({"questions": [{"name": q.name, "words": q.words, "columns": q.columns} for q in QUESTIONS]})
+        return
+    width = max(len(question.name) for question in QUESTIONS)
+    for question in QUESTIONS:
+        say(f"{question.name:<{width}}  {question.words}")
+    say(f"{ALL:<{width}}  All of them, on one page with --page.")
+    say(f"--sql asks the tables {', '.join(TABLES)}.")
+
+
+def triage(
+    *,
+    dataset: Dataset,
+    campaign: CampaignFilter = "",
+    spark: Master = MASTER,
+    spark_conf: options.SparkConf = None,
+    form: FormatOption = "table",
+    output: Output = None,
+    page: Page = None,
+    json: options.AsJson = False,
+) -> int:
+    """Count the causes of failed runs, each with the command that repeats its plan with the fewest fault windows."""
+    form = "json" if json else form
+    check_output(form, output=output, page=page)
+    answers = ask(
+        Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark, conf=options.conf_of(spark, spark_conf)),
+        [TRIAGE],
+    )
+    if page is not None:
+        repeat = f"highwater triage --dataset {dataset}" + (f" --campaign {campaign}" if campaign else "")
+        write_page(page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)
+    if form == "table" and output is None:
+        _say_causes(answers[0].table.to_pylist())
+    else:
+        show(answers, form, output)
+    if page is not None and form != "json":
+        say(f"page  {page}")
+    return 0
+
+
+def _say_causes(rows: list[Row]) -> None:
+    groups: dict[tuple[object, object], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["campaign"], row["protocol"]), []).append(row)
+    for (campaign, protocol), causes in groups.items():
+        say(f"{campaign} {protocol}: {causes[0]['failed']} failed runs, {len(causes)} causes")
+        for cause in causes:
+            say(f"  {cause['runs']:>4} runs  {cause['signature'] or 'no signature'}")
+            say(f"             {cause['words']}" + (f" (in effect: {cause['in_effect']})" if cause["in_effect"] else ""))
+            say(f"             repeat: {cause['repeat']}  ({cause['fault_windows']} fault windows)")
+    if not rows:
+        say("no failed runs")

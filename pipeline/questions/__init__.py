@@ -1,0 +1,1 @@
+"""Questions to a dataset of runs, each one statement of Spark SQL over its tables."""

@@ -1,0 +1,179 @@
+"""The signature of a run: the anomaly proven first, the step that did it, and the faults in effect (docs/triage.md)."""
+
+import pytest
+from hypothesis import given
+
+from checkers.registry import ALL
+from checkers.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
+from checkers.single import judge
+from checkers.sketches import history_of
+from checkers.verdict import Anomaly, Findings, merge
+from history.history import History
+from tests.checkers import corpus
+from tests.strategies import histories
+
+_NOTHING = merge([])
+
+
+def _found(kind: str, checker: str, *witness: int) -> Anomaly:
+    return Anomaly(kind=kind, checker=checker, key="t-0", witness=witness, words=f"{kind} at {witness}")
+
+
+def _signed(history: History, *anomalies: Anomaly) -> Signature:
+    found = signature(history, merge([Findings(anomalies=anomalies)]))
+    assert found is not None
+    return found
+
+
+def test_run_that_is_valid_and_live_has_no_signature() -> None:
+    assert signature(history_of("hw node=b1 hw=0"), _NOTHING) is None
+
+
+def test_anomaly_with_the_earliest_proof_is_the_cause() -> None:
+    """The loss begins with the record, but is proven at the election that the unclean one made possible."""
+    lost, elected = _found("lost-write", "acked-loss", 3, 40), _found("unclean-election", "election", 20, 30)
+
+    assert first_proven([lost, elected]) is elected
+
+
+def test_checker_nearest_to_the_step_names_the_cause() -> None:
+    """One truncation breaks the log and both ISRs at once."""
+    rows = [_found("strong-isr", "isr-agreement", 1, 9), _found("truncated-committed", "log-matching", 2, 9)]
+
+    assert first_proven(rows).kind == "truncated-committed"
+    assert first_proven([rows[0], _found("weak-isr", "isr-agreement", 1, 9)]).kind == "weak-isr"
+
+
+def test_anomaly_without_a_witness_is_no_cause_of_others() -> None:
+    assert first_proven([_found("assertion", "assertions"), _found("lost-write", "acked-loss", 5)]).kind == "lost-write"
+
+
+# Rows of a history, the row of the proof, the step.
+_STEPS = {
+    "truncation": (("truncate node=b2 offset=1 detail=hw",), 0, "truncate:hw"),
+    "election": (
+        ("state-written leader=b1 isr=b1,b2 leader_epoch=1", "state-written leader=b3 isr=b3 leader_epoch=2"),
+        1,
+        "elected-outside-isr",
+    ),
+    "leader after its election": (
+        ("state-written leader=b1 isr=b1,b2", "state-written leader=b2 isr=b2 leader_epoch=2", "became-leader node=b2"),
+        2,
+        "elected-in-isr",
+    ),
+    "leader that was taken into the ISR": (
+        (
+            "state-written leader=b1 isr=b1",
+            "state-written leader=b1 isr=b1,b2",
+            "state-written isr=b1,b2 leader_epoch=2",
+            "state-written leader=b2 isr=b2 leader_epoch=3",
+            "fenced node=b1",
+            "became-leader node=b2",
+        ),
+        5,
+        "elected-in-isr after isr-expanded",
+    ),
+    "high watermark": (("state-written leader=b1 isr=b1,b2", "hw node=b1 hw=3"), 1, "hw:leader"),
+    "high watermark in an ISR change": (
+        ("became-leader node=b1 isr=b1,b2", "isr-change-sent node=b1 isr=b1", "hw node=b1 hw=3"),
+        2,
+        "hw:leader, ISR change in flight",
+    ),
+    "high watermark in an ISR expansion": (
+        ("became-leader node=b1 isr=b1", "isr-change-sent node=b1 isr=b1,b2", "hw node=b1 hw=3"),
+        2,
+        "hw:leader, ISR expansion in flight",
+    ),
+    "high watermark after an ISR change": (
+        ("isr-change-sent node=b1 isr=b1", "isr-change-ended node=b1 isr=b1 detail=applied", "hw node=b1 hw=3"),
+        2,
+        "hw:leader",
+    ),
+    "change of another broker": (("isr-change-sent node=b2 isr=b2", "hw node=b1 hw=3"), 1, "hw:leader"),
+    "answer": (("ok poll offset=0 value=a",), 1, "answer:poll"),
+    "step of another partition": (
+        ("truncate node=b2 offset=1 detail=hw partition=1", "append node=b1 offset=0"),
+        1,
+        "append:leader",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _STEPS)
+def test_step_is_found_at_the_proof(name: str) -> None:
+    lines, at, step = _STEPS[name]
+
+    assert _signed(history_of(*lines), _found("kind", "checker", at)).step == step
+
+
+def test_step_before_an_answer_is_not_older_than_the_witness() -> None:
+    """A truncation of long ago did not cause what clients saw happen since."""
+    history = history_of("truncate node=b2 offset=1 detail=hw", "ok poll offset=0 value=a", "ok poll offset=0 value=b")
+
+    assert _signed(history, _found("inconsistent-offsets", "offset-agreement", 0, 2)).step == "truncate:hw"
+    assert _signed(history, _found("inconsistent-offsets", "offset-agreement", 2, 4)).step == "answer:poll"
+
+
+def test_faults_are_part_of_the_sentence_and_not_of_the_text() -> None:
+    """The same mistake is provoked by many faults; with them 30 runs of `v3` would have 23 causes."""
+    quiet = history_of("truncate node=b2 offset=1 detail=hw")
+    rows = ("fault-begun fault=f1 detail=pause", "fault-acted fault=f1", "truncate node=b2 offset=1 detail=hw")
+    calm, faulty = (_signed(h, _found("lost", "log", n)) for h, n in ((quiet, 0), (history_of(*rows), 2)))
+
+    assert calm.text == faulty.text == "lost/log/truncate:hw"
+    assert faulty.in_effect == ("pause",)
+    assert faulty.sentence == "Step truncate:hw of t-0 at 0.002 s while pause was in effect: lost at (2,)"
+    assert calm.sentence == "Step truncate:hw of t-0 at 0.000 s, no fault in effect: lost at (0,)"
+
+
+def test_count_of_further_anomalies_is_left_out() -> None:
+    found = Anomaly(kind="k", checker="c", key="", witness=(0,), words="gone (and 17 more of this kind)")
+
+    assert _signed(history_of("hw node=b1 hw=0"), found).words == "gone"
+
+
+def test_cluster_that_is_not_live_is_signed_by_what_comes_first() -> None:
+    history = history_of("state-written leader=b1 isr=b1")
+    why = ("final readers of t-0 got nothing, though offset 3 was acknowledged", "t-0 has no leader at the end")
+    found = signature(history, merge([Findings(not_live=why, live_judged=True)]))
+
+    assert found is not None
+    assert (found.text, found.key) == ("not-live/availability/a partition has no leader", "t-0")
+    assert found.sentence == "t-0 has no leader at the end"
+
+
+def test_reasons_that_differ_in_numbers_are_one_cause() -> None:
+    why = ("vacuity: 3 records acknowledged under acks=all, fewer than 10",)
+    found = signature(history_of("hw node=b1 hw=0"), merge([Findings(unchecked=why)]))
+
+    assert found is not None
+    assert found.text == "unknown/vacuity/# records acknowledged under acks=all, fewer than #"
+
+
+def test_checkers_that_signatures_name_exist() -> None:
+    names = {checker.name for checker in ALL}
+
+    assert {*_CHECKERS, *(checker for _, checker, _ in _LACKS)} <= names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(name for name in corpus.RUNS if name.startswith("bad/")))
+def test_bad_history_of_the_corpus_has_a_signature(name: str) -> None:
+    """Its step is empty only if the story has no witness rows."""
+    history = corpus.history(name)
+    verdict = judge(history)
+    found = signature(history, verdict)
+
+    assert (found is None) == (not verdict.anomalies and not verdict.not_live and not verdict.unchecked)
+    assert found is None or found.sentence
+
+
+@pytest.mark.slow
+@given(histories())
+def test_any_history_can_be_signed(history: History) -> None:
+    indices = [*(row.index for row in history.operations), *(row.index for row in history.events)]
+    for index in (*indices, 10**6):
+        found = _signed(history, _found("kind", "checker", index))
+
+        assert found.at == index
+        assert found.text.startswith("kind/checker")

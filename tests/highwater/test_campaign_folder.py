@@ -1,0 +1,182 @@
+"""The folder of a campaign: which runs there are, and which of them are done when it is resumed."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from highwater.campaigns.campaign import Campaign, Limits, Watch
+from highwater.campaigns.folder import Asked, CampaignFolder
+from highwater.campaigns.order import Order
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.runs.provenance import Build
+from highwater.runs.run import Judged, backend_named
+from highwater.runs.summary import Summary
+from highwater.runs.workers import Task
+from pipeline.storage import storage_at
+from pipeline.work import perform
+
+HERE = Build(commit="abc", dirty=False, versions={"python": "3"})
+ORDER = Order(first=0, last=3, protocols=("safe", "v3"), mixes=((), ("crash",)))
+NO_LIMITS = Limits()
+
+
+def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
+    return CampaignFolder(storage_at(store), Asked(order=order, build=build))
+
+
+def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
+    return folder.perform(perform, Watch(limits), lambda summary: None, deadline_s=deadline_s)
+
+
+@pytest.fixture
+def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands of the runs that a fake worker was given; all are VALID, but those of seed 2 are INVALID."""
+    given: list[str] = []
+
+    def attempt(task: Task) -> tuple[Summary, Judged | None]:
+        given.append(task.repeat)
+        summary = Summary(
+            seed=task.plan.seed,
+            protocol=task.plan.protocol,
+            verdict="INVALID" if task.plan.seed == 2 else "VALID",
+            live=True,
+            plan=task.plan.name,
+            plan_digest="",
+            backend="sim",
+            outcome="completed",
+            repeat=task.repeat,
+        )
+        return summary, None
+
+    monkeypatch.setattr("highwater.campaigns.folder.attempt", attempt)
+    return given
+
+
+def test_campaign_runs_seeds_x_protocols_x_mixes(performed: list[str], tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    folder.begin()
+
+    campaign = _perform(folder)
+
+    assert (campaign.wanted, len(campaign.summaries), campaign.stopped) == (16, 16, None)
+    assert performed == [ORDER.request(trial).command(trial.seed) for trial in ORDER.trials()]
+    assert [summary.repeat for summary in campaign.summaries] == performed
+
+
+def test_resumed_campaign_does_only_the_missing_runs(performed: list[str], tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    folder.begin()
+    stopped = _perform(folder, limits=Limits(invalid_runs=1))
+    first = len(performed)
+
+    assert folder.is_resumable()
+    campaign = _perform(folder)
+
+    assert (stopped.stopped, len(stopped.summaries)) == ("stopped after 1 INVALID run", first)
+    assert len(performed) == len(set(performed)) == 16
+    assert [summary.repeat for summary in campaign.summaries] == performed
+
+
+def test_resumed_campaign_counts_earlier_runs_for_its_limit(performed: list[str], tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    folder.begin()
+    _perform(folder, limits=Limits(invalid_runs=2))
+    before = len(performed)
+
+    again = _perform(folder, limits=Limits(invalid_runs=2))
+
+    assert (len(performed), again.stopped) == (before, "stopped after 2 INVALID runs")
+
+
+def test_campaign_without_resume_begins_anew(performed: list[str], tmp_path: Path) -> None:
+    for _ in range(2):
+        folder = _folder(tmp_path)
+        folder.begin()
+        _perform(folder)
+
+    assert len(performed) == 2 * 16
+
+
+def test_resume_of_nothing_begins(tmp_path: Path) -> None:
+    assert not _folder(tmp_path).is_resumable()
+
+
+@pytest.mark.parametrize(
+    ("order", "build", "words"),
+    [
+        (replace(ORDER, keep_all=True), HERE, "its keep_all is False, not True"),
+        (ORDER, replace(HERE, commit="def"), "it was performed by commit abc (python 3), not by commit def (python 3)"),
+        (ORDER, replace(HERE, dirty=True), "not by commit abc with uncommitted changes (python 3)"),
+    ],
+)
+def test_resume_of_another_campaign_is_refused(order: Order, build: Build, words: str, tmp_path: Path) -> None:
+    _folder(tmp_path).begin()
+
+    with pytest.raises(UsageError, match=re.escape(words)):
+        _folder(tmp_path, order, build).is_resumable()
+
+
+def test_resume_of_a_damaged_request_is_refused(tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    folder.storage.write(f"{folder.under}/request.json", b'{"hello": 1}')
+
+    with pytest.raises(UsageError, match=r"request\.json: not the request of a campaign"):
+        folder.is_resumable()
+
+
+MIXES = st.lists(st.sampled_from([(), ("crash",), ("pause", "crash"), ("network",) * 20]), min_size=1, unique=True)
+
+
+@given(
+    mixes=MIXES, protocols=st.lists(st.sampled_from(["safe", "v3", "article"]), min_size=1, unique=True), first=st.integers(0, 99)
+)
+def test_every_trial_of_any_order_has_its_own_key(mixes: list[tuple[str, ...]], protocols: list[str], first: int) -> None:
+    order = Order(first=first, last=first + 3, protocols=tuple(protocols), mixes=tuple(mixes))
+
+    keys = [item.key for item in order.items()]
+
+    assert len(set(keys)) == order.runs
+    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name) for name in (*keys, order.name))
+
+
+def test_orders_of_different_runs_have_different_names() -> None:
+    others = (
+        replace(ORDER, mixes=((),)),
+        replace(ORDER, mixes=(("pause",),)),
+        replace(ORDER, last=4),
+        replace(ORDER, seconds=3),
+        replace(ORDER, protocols=("v3",)),
+    )
+
+    assert len({order.name for order in (ORDER, *others)}) == 6
+    assert Order(first=0, last=9).name == "safe-0-9"
+
+
+def test_million_seeds_are_no_plans_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deriving a plan takes milliseconds, so a million of them take an hour before the first run begins."""
+
+    def refused(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("highwater.campaigns.campaign.derive", refused)
+    items = replace(ORDER, last=10**6).items()
+
+    assert sum(len(next(items).payload) for _ in range(1000)) < 50_000
+
+
+def test_run_that_meets_its_deadline_fails_the_harness(tmp_path: Path) -> None:
+    order = Order(first=0, last=0, protocols=("v3",), seconds=2)
+    folder = _folder(tmp_path, order)
+    folder.begin()
+    backend_named("sim")  # an import that the deadline interrupts leaves a file open, and Python warns of it
+
+    (late,) = _perform(folder, deadline_s=0.001).summaries
+
+    assert late.exit_code is ExitCode.LABORATORY_FAILED
+    assert late.failure == "seed-0: not ready after 0.001 s"
+    assert late.repeat == "highwater run --seed 0 --protocol v3 --seconds 2"

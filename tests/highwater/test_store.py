@@ -1,0 +1,195 @@
+"""`highwater store`: runs from folders of campaigns and of stored runs become a dataset; bad input is one line."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+
+from checkers.verdict import Verdict
+from highwater.campaigns.folder import RECORDS, REQUEST, Asked
+from highwater.campaigns.order import Order
+from highwater.campaigns.records import LEDGER
+from highwater.cli.main import run_command_line
+from highwater.exit_codes import ExitCode
+from highwater.runs.provenance import Build
+from highwater.runs.records import stored_record
+from history import store
+from pipeline.ledger import Ledger, Row
+from pipeline.record import encode
+from pipeline.storage import storage_at
+from tests.pipeline.records import HISTORY, record, verdict
+from tests.strategies import MANIFEST
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = run_command_line(["store", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def _stored(folder: Path, seed: int = 1, judged: Verdict | None = None) -> Path:
+    """Store a run, with a verdict beside it if one is given."""
+    manifest = msgspec.structs.replace(MANIFEST, run_id="sim-v3-0", seed=seed, protocol="v3", outcome="completed")
+    directory = folder / f"seed-{seed}" / manifest.run_id
+    history = type(HISTORY)(manifest, operations=HISTORY.operations, events=HISTORY.events)
+    store.save(directory, history)
+    if judged is not None:
+        store.write_file(directory / store.VERDICT, msgspec.json.encode(judged))
+    return directory
+
+
+def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
+    """Write the folder of a campaign with these finished seeds."""
+    order = Order(first=1, last=9, protocols=("v3",))
+    build = Build(commit="0000000", dirty=False, versions={})
+    store.write_file(folder / REQUEST, msgspec.json.encode(Asked(order=order, build=build)))
+    for seed in seeds:
+        key = f"v3.default.{seed}"
+        store.write_file(folder / RECORDS / f"{key}.parquet", encode(record(seed)))
+        _ledger(folder).commit(Row(key=key, state="done", attempt=1, seconds=1.0))
+    return folder
+
+
+def _ledger(folder: Path) -> Ledger:
+    return Ledger(storage_at(folder / LEDGER))
+
+
+def _runs(dataset: Path) -> pl.DataFrame:
+    return pl.read_parquet(f"{dataset}/runs/**/*.parquet", hive_partitioning=True).sort("seed")
+
+
+def test_campaign_is_taken_in_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, dataset = _campaign(tmp_path / "v3-1-9", (1, 2, 3)), tmp_path / "dataset"
+
+    assert _run(capsys, "ingest", source, "--dataset", dataset)[:2] == (
+        ExitCode.VALID,
+        "3 runs taken in, 1 parts written; 0 runs were there already, 0 refused\n",
+    )
+    code, out, _ = _run(capsys, "ingest", source, "--dataset", dataset, "--json")
+    assert (code, json.loads(out)) == (ExitCode.VALID, {"new": 0, "present": 3, "parts": 0, "refused": []})
+    assert _runs(dataset)["campaign"].unique().to_list() == ["v3-1-9"]
+    assert _run(capsys, "verify", dataset)[:2] == (ExitCode.VALID, "whole\n")
+
+
+def test_record_without_a_row_of_the_ledger_does_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its worker was killed before the run was finished; it will be done again."""
+    source = _campaign(tmp_path / "campaign", (1, 2))
+    _ledger(source).forget({"v3.default.2"})
+    _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
+
+    assert _runs(tmp_path / "dataset")["seed"].to_list() == [1]
+
+
+def test_run_that_met_its_deadline_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = _campaign(tmp_path / "campaign", (1,))
+    _ledger(source).commit(Row(key="v3.default.7", state="late", attempt=4, seconds=60.0, words="not ready after 60.0 s"))
+    _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
+    row = _runs(tmp_path / "dataset").row(1, named=True)
+
+    assert (row["seed"], row["verdict"], row["signature"], row["outcome"]) == (7, "UNKNOWN", "harness-fault", "harness-fault")
+    assert row["failure"] == "seed-7: not ready after 60.0 s"
+    assert row["run"].startswith("seed-7/sim-v3-")
+
+
+def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = _campaign(tmp_path / "campaign", (1, 2, 3))
+    store.write_file(source / RECORDS / "v3.default.2.parquet", b"PAR1")
+    (source / RECORDS / "v3.default.3.parquet").unlink()
+    code, out, err = _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
+
+    assert (code, out) == (ExitCode.USAGE, "1 runs taken in, 1 parts written; 0 runs were there already, 2 refused\n")
+    assert [line.partition(".parquet: ")[2].partition(":")[0] for line in err.splitlines()] == [
+        "not a complete record",
+        "missing, though the ledger has the run's result",
+    ]
+
+
+def test_stored_runs_are_taken_in_with_their_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run without a verdict is judged."""
+    _stored(tmp_path / "store", 1, verdict(invalid=True))
+    _stored(tmp_path / "store", 2)
+    _run(capsys, "ingest", tmp_path / "store", "--dataset", tmp_path / "dataset", "--campaign", "x", "--evidence")
+    runs = _runs(tmp_path / "dataset")
+
+    assert runs["signature"].to_list()[0] == "truncated-committed/log-matching/truncate:hw"
+    assert runs["run"].to_list() == ["seed-1/sim-v3-0", "seed-2/sim-v3-0"]
+    assert [name.name for name in (tmp_path / "dataset" / "events").iterdir()] == ["campaign=x"]
+
+
+def test_verdict_of_unknown_checkers_says_so(tmp_path: Path) -> None:
+    stored, judged = _stored(tmp_path, 1, verdict()), _stored(tmp_path, 2)
+
+    assert stored_record(stored, evidence=False).tables["verdicts"]["checkers"].to_pylist() == [""]
+    assert len(stored_record(judged, evidence=False).tables["verdicts"]["checkers"][0].as_py()) == 64
+
+
+def test_record_of_a_stored_run_has_the_options_that_repeat_it(tmp_path: Path) -> None:
+    directory = _stored(tmp_path, 1, verdict())
+    repeat = "highwater run --seed 1 --faults clocks,network"
+    summary = {
+        "seed": 1,
+        "protocol": "v3",
+        "verdict": "VALID",
+        "live": True,
+        "plan": "seed-1",
+        "plan_digest": "",
+        "backend": "sim",
+    }
+    store.write_file(directory / "summary.json", json.dumps({**summary, "outcome": "completed", "repeat": repeat}))
+    row = stored_record(directory, evidence=False).tables["runs"].to_pylist()[0]
+
+    assert (row["mix"], row["workload"], row["repeat"]) == ("clocks,network", "mixed", repeat)
+
+
+@pytest.mark.parametrize("file", [store.VERDICT, "summary.json", store.OPERATIONS])
+def test_damaged_stored_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str) -> None:
+    directory = _stored(tmp_path / "store", 1, verdict())
+    store.write_file(directory / file, "{")
+    code, _, err = _run(capsys, "ingest", tmp_path / "store", "--dataset", tmp_path / "dataset")
+
+    assert code == ExitCode.USAGE
+    assert len(err.splitlines()) == 1
+    assert file in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ingest", "nothing", "--dataset", "dataset"),
+        ("ingest", ".", "--dataset", "dataset"),
+        ("ingest", ".", "--dataset", "ftp://host/x"),
+        ("compact", "nothing"),
+        ("verify", "nothing"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = _run(capsys, *arguments)
+
+    assert (code, out, len(err.splitlines())) == (ExitCode.USAGE, "", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compaction_joins_small_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2, 3):
+        source = _campaign(tmp_path / "campaign", (seed,))
+        _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
+
+    assert _run(capsys, "compact", tmp_path / "dataset")[:2] == (ExitCode.VALID, "3 parts before, 1 now\n")
+    assert _runs(tmp_path / "dataset")["seed"].to_list() == [1, 2, 3]
+
+
+def test_damaged_dataset_exits_with_13(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = _campaign(tmp_path / "campaign", (1,))
+    _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
+    next((tmp_path / "dataset" / "calls").rglob("*.parquet")).write_bytes(b"PAR1")
+    code, out, _ = _run(capsys, "verify", tmp_path / "dataset")
+
+    assert code == ExitCode.LABORATORY_FAILED
+    assert out.splitlines()[0].endswith("not the file that its manifest names (SHA-256)")
+    assert out.splitlines()[-1] == "1 damages"
+    assert json.loads(_run(capsys, "verify", tmp_path / "dataset", "--json")[1])["damages"][0]["name"].startswith("calls/")

@@ -1,0 +1,113 @@
+"""`highwater watch` reads a campaign's folder and nothing else."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from highwater.campaigns.folder import REQUEST, Asked
+from highwater.campaigns.order import Order
+from highwater.campaigns.progress import CampaignProgress, Failure
+from highwater.cli.main import run_command_line
+from highwater.runs.provenance import Build
+from highwater.runs.summary import FoundAnomaly, Summary
+from pipeline.ledger import Ledger, Row
+from pipeline.storage import storage_at
+
+VALID = Summary(
+    seed=1,
+    protocol="safe",
+    verdict="VALID",
+    live=True,
+    plan="seed-1",
+    plan_digest="d1",
+    backend="sim",
+    outcome="completed",
+    repeat="highwater run --seed 1",
+)
+LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="orders-0", words="v1 is gone")
+INVALID = replace(VALID, verdict="INVALID", anomalies=(LOST,), repeat="highwater run --seed 2")
+STUCK = replace(VALID, live=False, not_live=("orders-0 has no leader",), repeat="highwater run --seed 3")
+START = 1_700_000_000
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    """A campaign of 2 x 2 x 3 runs, none of them finished."""
+    order = Order(first=1, last=3, protocols=("safe", "v3"), mixes=((), ("clog",)))
+    asked = Asked(order=order, build=Build(commit="c0ffee", dirty=False, versions={}))
+    (tmp_path / REQUEST).write_bytes(msgspec.json.encode(asked))
+    return tmp_path
+
+
+def finish(campaign: Path, key: str, row: Row | Summary, *, at: int) -> None:
+    """Commit a row that is `at` seconds old from START on."""
+    done = Row(key=key, state="done", attempt=1, seconds=1.0, result=msgspec.Raw(msgspec.json.encode(row)))
+    Ledger(storage_at(campaign / "ledger")).commit(row if isinstance(row, Row) else done)
+    os.utime(campaign / "ledger" / f"{key}.json", (START + at, START + at))
+
+
+def test_status_counts_finished_runs_and_verdicts(campaign: Path) -> None:
+    finish(campaign, "a", VALID, at=0)
+    finish(campaign, "b", INVALID, at=10)
+    finish(campaign, "c", STUCK, at=20)
+    late = Row(key="d", state="late", attempt=1, seconds=9.0, words="not ready after 9 s")
+    finish(campaign, "d", late, at=30)
+
+    status = CampaignProgress(str(campaign)).status(datetime.fromtimestamp(START + 35, UTC))
+
+    assert (status.wanted, status.finished, status.verdicts) == (12, 4, {"INVALID": 1, "VALID": 2})
+    assert (status.not_live, status.lost, status.runs_per_minute, status.eta_s, status.idle_s) == (1, 1, 6.0, 80.0, 5.0)
+    assert status.failures == (
+        Failure(key="d", words="late: not ready after 9 s"),
+        Failure(key="c", words="VALID, not live: orders-0 has no leader", repeat=STUCK.repeat),
+        Failure(key="b", words="INVALID, live: v1 is gone", repeat=INVALID.repeat),
+    )
+
+
+def test_second_look_adds_only_new_rows(campaign: Path) -> None:
+    progress = CampaignProgress(str(campaign))
+    finish(campaign, "a", VALID, at=0)
+    first = progress.status()
+    finish(campaign, "b", INVALID, at=10)
+
+    second = progress.status()
+
+    assert (first.verdicts, second.verdicts) == ({"VALID": 1}, {"INVALID": 1, "VALID": 1})
+
+
+def test_watch_once_prints_one_status(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for key in "abcdef":
+        finish(campaign, key, VALID, at=ord(key))
+
+    assert run_command_line(["watch", str(campaign), "--once"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{'█' * 20}{'░' * 20} 6 of 12 runs, 50 %"
+    assert lines[1] == "verdicts  6 VALID, 0 not live, 0 without a run"
+    assert lines[2].startswith("rate      60.0 runs a minute, 6 s left; ")
+
+
+def test_watch_ends_when_all_runs_are_finished(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(12):
+        finish(campaign, f"k{number}", VALID, at=number)
+
+    assert run_command_line(["watch", str(campaign)]) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "complete"
+
+
+def test_campaign_without_runs_has_a_status(campaign: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["watch", str(campaign), "--once"]) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "no run is finished yet"
+
+
+@pytest.mark.parametrize("content", [None, "{}", "[1", '{"order": {"first": "a"}}'])
+def test_folder_that_is_no_campaign_is_refused(content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if content is not None:
+        (tmp_path / REQUEST).write_text(content)
+
+    assert run_command_line(["watch", str(tmp_path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,19 @@
+"""The driver of a piece of work, to be given to `spark-submit`: FOLDER ITEMS."""
+
+import sys
+from pathlib import Path
+
+from pipeline.session import SUBMITTED, session
+from pipeline.work import Job, perform
+from tests.pipeline.deeds import do, item
+
+
+def main(folder: Path, items: int) -> None:
+    """Do so many items of a second each; the ledger and the traces are left in the folder."""
+    work = [item(f"{number:02}", folder / "trace", "slow") for number in range(items)]
+    with session(SUBMITTED) as spark:
+        perform(work, Job(function=do, ledger=str(folder / "ledger")), spark=spark, per_task=2)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

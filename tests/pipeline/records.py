@@ -1,0 +1,35 @@
+"""Records for tests of datasets: small, made without judging."""
+
+from checkers.sketches import history_of
+from checkers.verdict import Anomaly, Findings, Verdict, merge
+from history.history import History
+from pipeline.record import Known, Record, record_of
+
+HISTORY = history_of(
+    "state-written leader=b1 isr=b1,b2",
+    "fault-begun fault=f1 detail=pause node=b2",
+    "fault-acted fault=f1",
+    "ok produce value=a offset=0",
+    "truncate node=b2 offset=0 detail=hw",
+    "fault-ended fault=f1",
+    "ok poll offset=0 value=a",
+    "healed",
+)
+_LOST = Anomaly(kind="truncated-committed", checker="log-matching", key="t-0", witness=(4, 5), words="b2 truncated a")
+
+
+def known(seed: int, protocol: str = "v3") -> Known:
+    """What the harness would know of a run."""
+    return Known(
+        plan=f"seed-{seed}", run_id=f"sim-{protocol}-0", seed=seed, protocol=protocol, repeat=f"highwater run --seed {seed}"
+    )
+
+
+def verdict(*, invalid: bool = True) -> Verdict:
+    """A verdict with one anomaly, or VALID."""
+    return merge([Findings(anomalies=(_LOST,) if invalid else (), live_judged=True)])
+
+
+def record(seed: int, protocol: str = "v3", history: History = HISTORY) -> Record:
+    """The record of a small run; even seeds are VALID."""
+    return record_of(known(seed, protocol), history, verdict(invalid=seed % 2 == 1))

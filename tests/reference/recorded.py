@@ -1,0 +1,94 @@
+"""A table-top cluster that records what each broker asks of ZooKeeper and sends, and can hold a broker's writes on their way.
+
+`settled` starts one whose controller is not the leader, so that the leader writes its ISR through ZooKeeper by itself.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from reference.broker import isr_change
+from reference.config import VARIANTS, Variant
+from reference.coordination import paths
+from reference.coordination.api import AnyOp, SetData
+from reference.effects import AnyEffect, Send, ZkRequest
+from reference.machine import Now, Turn
+from reference.replica import isr
+from reference.replica.partition import Leader
+from reference.types import Millis
+from tests.reference.lab import T0, Lab
+
+STATE = paths.state_path(T0)
+M = TypeVar("M")
+
+
+class Recorded(Lab):
+    """`log` has every request to ZooKeeper and every message, with its sender, in order; `look_from_here` empties it.
+
+    A write of a state for which `slow` is true of its broker and its content stays on its way until `write_now`.
+    """
+
+    def __init__(self, brokers: int = 4, *, variant: Variant, replicas: tuple[int, ...] = (2, 3, 4), min_isr: int = 1) -> None:
+        """A cluster of which no broker runs yet."""
+        self.log: list[tuple[int, AnyOp | Send]] = []
+        self.slow: Callable[[int, SetData], bool] = lambda *_: False
+        self.on_their_way: list[tuple[int, ZkRequest]] = []
+        super().__init__(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        if isinstance(effect, ZkRequest):
+            self.log += [(i, op) for op in effect.ops]
+            if any(isinstance(op, SetData) and op.path == STATE and self.slow(i, op) for op in effect.ops):
+                self.on_their_way.append((i, effect))
+                return None
+        elif isinstance(effect, Send):
+            self.log.append((i, effect))
+        return super()._perform(i, effect)
+
+    def write_now(self) -> None:
+        """Perform the writes that are on their way, and delay no later ones."""
+        self.slow = lambda *_: False
+        late, self.on_their_way = self.on_their_way, []
+        for i, effect in late:
+            super()._perform(i, effect)
+
+    def look_from_here(self) -> None:
+        """Forget what was recorded so far."""
+        self.log = []
+
+    def state_writes(self) -> list[tuple[int, SetData]]:
+        """The writers of the state of t-0, and their writes."""
+        return [(i, op) for i, op in self.log if isinstance(op, SetData) and op.path == STATE]
+
+    def sent(self, kind: type[M]) -> list[tuple[int, str, M]]:
+        """Sender, receiver and message of each message of this kind."""
+        return [(i, op.to, op.message) for i, op in self.log if isinstance(op, Send) and isinstance(op.message, kind)]
+
+
+def settled(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: int = 1) -> Recorded:
+    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR."""
+    lab = Recorded(brokers, variant=VARIANTS[variant], min_isr=min_isr)
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    assert (lab.isr(), lab.leaders(), lab.nodes[1].state.controller.step) == ([2, 3, 4], [2], "active")
+    lab.look_from_here()
+    return lab
+
+
+def leader_of(lab: Lab, i: int = 2) -> Leader:
+    """The leader state of t-0 on broker `i`."""
+    role = lab.partition(i).role
+    assert isinstance(role, Leader)
+    return role
+
+
+def shrink(lab: Lab, *gone: int, leader: int = 2) -> None:
+    """Have the leader change its ISR to one without `gone`, whatever the lag of these followers."""
+    state = lab.nodes[leader].state
+    turn = Turn(Now(Millis(lab.now), Millis(lab.now)), state.ids, state.config, state.broker.incarnation)
+    role = leader_of(lab, leader)
+    isr._propose(turn, lab.partition(leader), role, tuple(m for m in role.isr if m.broker not in gone))
+    isr_change.send_due(turn, state.broker)
+    for effect in turn.effects:
+        lab._perform(leader, effect)

@@ -1,0 +1,231 @@
+"""What a leader does with a replica's fetch, and what keeps it from committing too early (V3 §G, the 0.8 article)."""
+
+import pytest
+from msgspec.structs import replace
+
+from reference.config import SAFE
+from reference.effects import AnyEffect, Flush
+from reference.errors import ErrorCode
+from reference.messages import Fetch, FetchReply, ProduceReply
+from reference.replica.partition import Leader, progress_of
+from reference.types import BrokerId
+from tests.reference.lab import Lab
+from tests.reference.recorded import leader_of
+from tests.reference.test_v3 import die, fetch, full
+
+
+def acknowledged(lab: Lab) -> list[int]:
+    return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+
+
+# --- a fetch of a replica ------------------------------------------------------------------------------------------------------
+
+
+def test_leader_records_the_log_end_that_a_fetch_names() -> None:
+    """R-056: getReplica(f.replica_id).leo = f.offset."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.produce(1, "x", "y")
+    lab.settle()
+    fetch(lab, 1, 1, replica=2, epoch=lab.partition(1).leader_epoch)
+    found = progress_of(leader_of(lab, 1), BrokerId(2))
+
+    assert found is not None
+    assert found.leo == 1
+
+
+def test_fetch_of_the_last_replica_commits_and_acknowledges() -> None:
+    """R-056: the HW becomes the smallest log end of the ISR, and the produce that waited for it is acknowledged."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.produce(1, "x", "y", correlation=7)
+    lab.settle()
+    epoch = lab.partition(1).leader_epoch
+    fetch(lab, 1, 2, replica=2, epoch=epoch)
+    assert (lab.partition(1).hw, acknowledged(lab)) == (0, [])
+    fetch(lab, 1, 1, replica=3, epoch=epoch)
+    assert (lab.partition(1).hw, acknowledged(lab)) == (1, [])
+    fetch(lab, 1, 2, replica=3, epoch=epoch)
+
+    assert (lab.partition(1).hw, acknowledged(lab)) == (2, [7])
+
+
+def test_fetch_is_answered_from_its_offset_with_the_hw() -> None:
+    """R-016, R-056: response.messages begin at f.offset; response.hw is the HW that this fetch has moved."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    for value in "xyz":
+        lab.produce(1, value, correlation=ord(value))
+    lab.settle()
+    epoch = lab.partition(1).leader_epoch
+    fetch(lab, 1, 3, replica=2, epoch=epoch)
+    reply = fetch(lab, 1, 1, replica=3, epoch=epoch)
+
+    assert reply is not None
+    assert [b.base_offset for b in reply.batches] == [1, 2]
+    assert reply.hw == 1
+
+
+def test_fetch_at_the_log_end_asks_to_join_the_isr() -> None:
+    """R-056: maybe_change_ISR() on the fetch itself; no timer has to run."""
+    lab = full()
+    die(lab, 3)
+    lab.start(3)
+    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.settle()
+    assert lab.isr() == [1, 2]
+    fetch(lab, 1, 0, replica=3, epoch=lab.partition(1).leader_epoch)
+    lab.settle()
+
+    assert lab.isr() == [1, 2, 3]
+
+
+def test_replica_knows_its_log_its_hw_and_whether_it_leads() -> None:
+    """R-009: the log end is one past the last record; the HW is that of the last committed one, at a follower too."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == "b3"
+    lab.produce(1, "x", "y")
+    lab.settle()
+    lab.wait(600)
+    replicas = [lab.partition(i) for i in lab.ids]
+    behind = [(r.log.leo, r.hw, isinstance(r.role, Leader)) for r in replicas]
+    lab.held = lambda _: False
+    lab.settle()
+    lab.wait(600)
+    level = [(r.log.leo, r.hw, isinstance(r.role, Leader)) for r in map(lab.partition, lab.ids)]
+
+    assert behind == [(2, 0, True), (2, 0, False), (0, 0, False)]
+    assert level == [(2, 2, True), (2, 2, False), (2, 2, False)]
+
+
+# --- which follower leaves the ISR (V3 §G maybe_change_ISR) --------------------------------------------------------------------
+
+MAX_TIME_LAG_MS = 4000
+
+
+def v3_isr(*, lag_max_records: int) -> Lab:
+    """Three brokers under V3's rule, b1 leading; b2 and b3 fetch only when a test says so, and hold no record."""
+    variant = replace(SAFE, lag_rule="last_change", heartbeat=False)
+    lab = Lab(3, variant=variant)
+    for i in lab.ids:
+        lab.configs[i] = replace(lab.configs[i], lag_max_records=lag_max_records, replica_lag_time_max_ms=MAX_TIME_LAG_MS)
+        lab.nodes[i].state.config = lab.configs[i]
+    lab.wait(1000)
+    assert lab.isr() == [1, 2, 3]
+    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    lab.settle()
+    return lab
+
+
+def check_isr(lab: Lab, *, after_ms: int) -> list[int]:
+    """The ISR when the leader checks it `after_ms` from now."""
+    lab.now += after_ms
+    lab.timers[1]["isr"] = lab.now
+    lab.fire(1, "isr")
+    lab.settle()
+    return lab.isr()
+
+
+def progress(lab: Lab, b2: int, b3: int) -> None:
+    """Let b2 and b3 fetch at these offsets."""
+    epoch = lab.partition(1).leader_epoch
+    fetch(lab, 1, b2, replica=2, epoch=epoch)
+    fetch(lab, 1, b3, replica=3, epoch=epoch)
+
+
+def test_v3_only_the_replica_with_the_smallest_leo_leaves() -> None:
+    """R-057: both are too far behind; b3, which is last, leaves alone, and b2 at the next check."""
+    lab = v3_isr(lag_max_records=2)
+    lab.produce(1, *"abcdef")
+    progress(lab, 2, 1)
+
+    assert check_isr(lab, after_ms=0) == [1, 2]
+    assert check_isr(lab, after_ms=0) == [1]
+
+
+def test_v3_replica_leaves_when_its_leo_stands_still_too_long() -> None:
+    """R-057: few records behind, but no update of its LEO for more than MAX_TIME_LAG."""
+    lab = v3_isr(lag_max_records=4000)
+    lab.produce(1, *"abc")
+    progress(lab, 3, 1)
+
+    assert check_isr(lab, after_ms=MAX_TIME_LAG_MS) == [1, 2, 3]
+    assert check_isr(lab, after_ms=1) == [1, 2]
+
+
+def test_v3_replica_whose_leo_moves_stays() -> None:
+    """R-057: the time counts from the last update of the LEO, whatever is still missing."""
+    lab = v3_isr(lag_max_records=4000)
+    lab.produce(1, *"abc")
+    progress(lab, 3, 1)
+    lab.now += MAX_TIME_LAG_MS
+    progress(lab, 3, 2)
+
+    assert check_isr(lab, after_ms=MAX_TIME_LAG_MS) == [1, 2, 3]
+
+
+def test_v3_replica_leaves_only_beyond_the_largest_lag() -> None:
+    """R-057, R-062: MAX_BYTES_LAG records behind is not too many yet, one more is."""
+    lab = v3_isr(lag_max_records=2)
+    lab.produce(1, *"abc")
+    progress(lab, 3, 1)
+    assert check_isr(lab, after_ms=0) == [1, 2, 3]
+    lab.produce(1, "d")
+
+    assert check_isr(lab, after_ms=0) == [1, 2]
+
+
+# --- when a record is committed ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slow", [2, 3])
+def test_record_is_not_acked_before_each_isr_member_has_it(slow: int) -> None:
+    """R-141, R-143: the slow member may be the one that survives; a record that it lacks was promised to nobody."""
+    lab = full()
+    lab.held = lambda letter: letter[1] == f"b{slow}" and isinstance(letter[2], FetchReply)
+    lab.produce(1, "x", correlation=7)
+    lab.settle()
+    before = acknowledged(lab)
+    for i in {1, 2, 3} - {slow}:
+        die(lab, i)
+
+    assert (lab.leaders(), lab.values(slow)) == ([slow], [])
+    assert before == acknowledged(lab) == []
+
+
+class Stalled(Lab):
+    """No flush completes on the disks of the brokers in `stalled`."""
+
+    stalled: frozenset[int] = frozenset()
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        return None if isinstance(effect, Flush) and i in self.stalled else super()._perform(i, effect)
+
+
+@pytest.mark.parametrize("disk", [1, 2])
+def test_one_stalled_disk_of_the_isr_holds_back_the_ack(disk: int) -> None:
+    """R-134: the leader counts what it has flushed itself, and a follower fetches from what it has flushed.
+
+    With both disks stalled either of the two would hide that the other counts unflushed records.
+    """
+    lab = Stalled(2, before_ack=True)
+    lab.wait(3000)
+    assert lab.isr() == [1, 2]
+    lab.stalled = frozenset({disk})
+    lab.produce(1, "x", correlation=7)
+    lab.settle()
+    lab.wait(600)
+
+    assert lab.values(2) == ["x"]
+    assert (lab.partition(1).hw, acknowledged(lab)) == (0, [])
+
+
+def test_flushed_record_of_the_whole_isr_is_acknowledged() -> None:
+    """R-134: the same cluster with both disks at work."""
+    lab = Stalled(2, before_ack=True)
+    lab.wait(3000)
+    lab.produce(1, "x", correlation=7)
+    lab.settle()
+    lab.wait(600)
+
+    assert (lab.partition(1).hw, acknowledged(lab)) == (1, [7])

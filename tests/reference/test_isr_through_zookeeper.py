@@ -1,0 +1,158 @@
+"""ISR changes that the leader writes to ZooKeeper itself (V3 §G, C-24), while the controller writes the same znode (V3 §A)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from reference.coordination import paths
+from reference.coordination.api import Create, Data
+from reference.errors import ErrorCode
+from reference.messages import Fetch, LeaderAndIsr, PartitionState, ProduceReply, UpdateMetadata
+from reference.replica.partition import brokers_of
+from tests.reference.lab import T0, Lab, Letter
+from tests.reference.moving import reassign, write
+from tests.reference.recorded import leader_of, settled, shrink
+from tests.reference.test_v3 import die
+
+BY_ITSELF = ["isr-via-zookeeper", "v3"]
+
+
+def fetches_of(*brokers: int) -> Callable[[Letter], bool]:
+    """Match the fetch requests of these brokers."""
+    return lambda letter: letter[0] in [f"b{i}" for i in brokers] and isinstance(letter[2], Fetch)
+
+
+def commands_to(i: int) -> Callable[[Letter], bool]:
+    """Match what the controller sends to this broker."""
+    return lambda letter: letter[1] == f"b{i}" and isinstance(letter[2], LeaderAndIsr | UpdateMetadata)
+
+
+def written(data: bytes) -> PartitionState:
+    return paths.decode_state(T0, (), Data(data, 0, 0))
+
+
+def acknowledged(lab: Lab) -> list[int]:
+    return [m.correlation for m in lab.inbox if isinstance(m, ProduceReply) and m.error is ErrorCode.NONE]
+
+
+# --- the leader writes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", BY_ITSELF)
+def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
+    """R-004, R-005, R-065: the write names the version, and leaves leader, leader epoch and controller epoch as they are."""
+    lab = settled(variant)
+    before = lab.state()
+    shrink(lab, 4)
+    ((writer, op),) = lab.state_writes()
+    after = written(op.data)
+
+    assert (writer, op.version) == (2, before.zk_version)
+    # as the controller told them; what the znode held before may be the leader's own writing
+    assert (after.leader, after.leader_epoch) == (2, lab.partition(2).leader_epoch)
+    assert after.controller_epoch == lab.partition(2).controller_epoch
+    assert brokers_of(after.isr) == (2, 3)
+
+
+@pytest.mark.parametrize("variant", BY_ITSELF)
+def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> None:
+    """R-059: before the answer nothing is committed by the smaller ISR; after it that ISR and its version count."""
+    lab = settled(variant)
+    whole, version = leader_of(lab).isr, leader_of(lab).zk_version
+    lab.held = fetches_of(4)
+    lab.produce(2, "m", correlation=7)
+    lab.settle()
+    lab.muted.add(2)
+    shrink(lab, 4)
+    assert (leader_of(lab).isr, leader_of(lab).zk_version) == (whole, version)
+    assert acknowledged(lab) == []
+    lab.muted.discard(2)
+    leader_of(lab).change = None
+    shrink(lab, 4)
+
+    assert brokers_of(leader_of(lab).isr) == (2, 3)
+    assert leader_of(lab).zk_version == lab.state().zk_version == version + 1
+    assert acknowledged(lab) == [7]
+
+
+@pytest.mark.parametrize("variant", BY_ITSELF)
+def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None:
+    """R-071, R-076: the new leader would leave the ISR before it leads, and the old leader would commit alone.
+
+    b2 is cut off from the controller and b3 has been elected. A write of b2 still reaches ZooKeeper.
+    """
+    lab = settled(variant)
+    lab.held = commands_to(2)
+    lab.muted.add(2)
+    lab.expire(2)
+    lab.settle()
+    after = lab.state()
+    assert (after.leader, brokers_of(after.isr)) == (3, (3, 4))
+    lab.muted.discard(2)
+    lab.sessions[2] = lab.zk.connect(timeout_ms=6000)
+    lab.look_from_here()
+    lab.produce(2, "old", correlation=8)
+    shrink(lab, 3, 4)
+    lab.settle()
+
+    assert [i for i, _ in lab.state_writes()] == [2]  # it tried
+    assert lab.state() == after
+    assert lab.partition(2).hw == 0
+    assert acknowledged(lab) == []
+
+
+def test_leader_gives_up_an_isr_change_after_the_controller() -> None:
+    """R-071: reading back after the refusal, it finds the next leader epoch, and may change the ISR no more."""
+    lab = settled()
+    lab.held = commands_to(2)
+    die(lab, 4)
+    assert lab.isr() == [2, 3]
+    shrink(lab, 3, 4)
+    lab.settle()
+    change = leader_of(lab).change
+
+    assert change is not None
+    assert change.step == "superseded"
+    assert lab.isr() == [2, 3]
+
+
+# --- the controller writes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", BY_ITSELF)
+def test_controller_reads_again_after_a_version_conflict(variant: str) -> None:
+    """R-005, R-024, R-155, V3 §A step 3.3: the leader takes b4 out of the ISR between the controller's read and its write.
+
+    A controller that wrote the ISR which it chose before would bring b4 back, which lacks a committed record.
+    """
+    lab = settled(variant)
+    lab.held = fetches_of(4)
+    lab.produce(2, "m", correlation=7)
+    lab.slow = lambda i, _: i == 1
+    die(lab, 3)
+    shrink(lab, 4)
+    assert lab.isr() == [2, 3]
+    lab.write_now()
+    lab.settle()
+    by_controller = [(brokers_of(written(op.data).isr), op.version) for i, op in lab.state_writes() if i == 1]
+
+    assert [isr for isr, _ in by_controller] == [(2, 4), (2,)]
+    assert by_controller[1][1] == by_controller[0][1] + 1
+    assert lab.isr() == [2]
+
+
+def test_move_reads_the_isr_again_after_a_version_conflict() -> None:
+    """R-024, R-054, V3 §F step 3.2.2: the new leader takes b6 out of the ISR between the controller's read and its write."""
+    lab = settled(brokers=6)
+    write(lab, Create("/admin", b""))
+    lab.slow = lambda i, op: i == 1 and brokers_of(written(op.data).isr) == (5, 6)
+    reassign(lab, (5, 6))
+    assert len(lab.on_their_way) == 1
+    lab.held = fetches_of(6)
+    shrink(lab, 6, leader=5)
+    without = lab.isr()
+    assert 6 not in without
+    lab.write_now()
+    lab.settle()
+
+    assert lab.isr() == without

@@ -1,0 +1,251 @@
+"""The order of reads, writes and commands in the procedures of V3 and KIP-236, as one broker performs them."""
+
+from msgspec.structs import replace
+
+from reference.config import SAFE
+from reference.coordination import admin_paths, paths
+from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
+from reference.effects import Send
+from reference.errors import ErrorCode
+from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
+from reference.replica.partition import Follower, brokers_of
+from reference.types import BrokerId, topic_partition
+from tests.reference.moving import entries, reassign, write
+from tests.reference.recorded import STATE, Recorded, settled
+from tests.reference.test_v3 import die
+
+# --- elections -------------------------------------------------------------------------------------------------------------
+
+
+def test_command_follows_the_write_that_it_tells_of() -> None:
+    """R-076, V3 §A step 4: while the controller's write is on its way, no broker hears of it, though all channels are free."""
+    lab = settled("safe")
+    lab.slow = lambda i, _: i == 1
+    die(lab, 3)
+    lab.wait(500)
+    idle = [c.broker for c in lab.nodes[1].state.controller.channels if c.in_flight is None]
+    early = lab.sent(LeaderAndIsr)
+    lab.write_now()
+    lab.settle()
+    epochs = {to: [s.leader_epoch for s in m.states] for _, to, m in lab.sent(LeaderAndIsr)}
+
+    assert (idle, early) == ([1, 2, 4], [])
+    assert epochs == {"b2": [lab.state().leader_epoch], "b4": [lab.state().leader_epoch]}
+
+
+def test_new_leader_refuses_produces_until_it_is_told() -> None:
+    """R-075: ZooKeeper names b3 already, and its command is on its way; the client, refused, comes again."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 2)
+    assert lab.state().leader == 3
+    lab.produce(3, "x", acks=1, correlation=1)
+    lab.held = lambda _: False
+    lab.settle()
+    lab.produce(3, "x", acks=1, correlation=2)
+    answers = {m.correlation: m.error for m in lab.inbox if isinstance(m, ProduceReply)}
+
+    assert answers == {1: ErrorCode.NOT_LEADER_OR_FOLLOWER, 2: ErrorCode.NONE}
+
+
+def test_command_without_an_answer_runs_into_its_timeout() -> None:
+    """R-077: after request_timeout_ms, and no earlier, the controller gives up waiting and sends the command again."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 4)
+    timeout = lab.configs[1].request_timeout_ms
+    lab.wait(timeout - 1)
+    before = [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+    lab.wait(1)
+
+    assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
+
+
+def test_silent_broker_holds_up_no_command_to_another() -> None:
+    """R-082: each broker has its own queue; b3, which answers nothing, is told the latest when it answers again."""
+    lab = settled("safe", brokers=5)
+    lab.held = lambda letter: letter[1] == "b3"
+    for i in (5, 4):
+        die(lab, i)
+    told = lab.partition(2).leader_epoch
+    waiting = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 3)
+    assert waiting.in_flight is not None
+    assert lab.partition(3).leader_epoch < told == lab.state().leader_epoch
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert lab.partition(3).leader_epoch == told
+
+
+# --- watches of the controller -------------------------------------------------------------------------------------------------
+
+
+def test_controller_watches_the_children_of_add() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("safe")
+    write(lab, Create("/admin", b""), Create(paths.PARTITIONS_ADD, b""))
+    for index in (1, 2):
+        added = topic_partition("t", index)
+        write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""))
+        write(lab, Create(paths.partition_add_path(added), b"[3,2]"))
+
+        assert lab.nodes[1].state.controller.assignments[added] == (3, 2)
+
+
+def test_controller_watches_the_children_of_remove() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("safe")
+    write(lab, Create("/admin", b""), Create(paths.PARTITIONS_REMOVE, b""))
+    write(lab, Create(f"{paths.PARTITIONS_REMOVE}/t", b""))
+    write(lab, Create(paths.partition_remove_path(T0), b""))
+
+    assert lab.nodes[1].state.controller.assignments == {}
+
+
+def test_controller_watches_the_children_of_moves() -> None:
+    """R-083: the path itself stays the same when a request below it comes."""
+    lab = settled("v3")
+    root = admin_paths.PARTITIONS_REASSIGNED
+    write(lab, Create("/admin", b""), Create(root, b""))
+    write(lab, Create(f"{root}/t", b""))
+    write(lab, Create(admin_paths.partition_reassigned_path(T0), b"[3,4]"))
+
+    assert T0 in lab.nodes[1].state.controller.agent.moves
+
+
+# --- failover of the controller ----------------------------------------------------------------------------------------------
+
+
+def test_init_repeats_commands_lost_with_the_controller() -> None:
+    """R-042, R-044: b1 dies before b3 hears of the epoch that it wrote. The next one elects nobody; INIT alone tells b3."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 4)
+    written = lab.state()
+    assert lab.partition(3).leader_epoch < written.leader_epoch
+    lab.letters.clear()
+    lab.held = lambda _: False
+    lab.look_from_here()
+    die(lab, 1)
+
+    assert lab.state() == written
+    assert lab.partition(3).leader_epoch == written.leader_epoch
+    assert isinstance(lab.partition(3).role, Follower)
+    assert {to for _, to, m in lab.sent(LeaderAndIsr) if m.init} == {"b2", "b3"}
+
+
+def steps_of_failover(lab: Recorded) -> list[str]:
+    """The steps of V3 §D that b2 performs after the deaths of the controller b1 and of b4, in its order."""
+    lab.crash(1)
+    lab.crash(4)
+    write(lab, Create("/admin", b""), Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries((3, 2)))))
+    added, removed = topic_partition("t", 1), topic_partition("t", 2)
+    for path in (paths.partition_add_path(added), paths.partition_remove_path(removed)):
+        above, _, _ = path.rpartition("/")
+        write(lab, Create(above.rpartition("/")[0], b""), Create(above, b""), Create(path, b"[2,3]"))
+    lab.look_from_here()
+    lab.expire(4)
+    lab.expire(1)
+    lab.settle()
+    return list(dict.fromkeys(word for i, step in lab.log if i == 2 and (word := _step_of_failover(step)) is not None))
+
+
+def _step_of_failover(step: AnyOp | Send) -> str | None:
+    match step:
+        case Create(path=paths.CONTROLLER):
+            return "1 create /controller"
+        case GetData(path=path) if path == STATE:
+            return "3 read the states"
+        case Send(message=LeaderAndIsr(init=True)):
+            return "4 send INIT"
+        case SetData(path=path) if path == STATE:
+            return "5 elect"
+        case GetData(path=admin_paths.REASSIGN) | Exists(path=admin_paths.REASSIGN, watch=True):
+            return "7 reassign"
+        case GetChildren(path=paths.PARTITIONS_ADD):
+            return "8 add"
+        case GetChildren(path=paths.PARTITIONS_REMOVE):
+            return "9 remove"
+        case _:
+            return None
+
+
+def test_new_controller_sends_init_before_it_elects() -> None:
+    """R-042, R-043: the states are read first, then INIT goes out, and only then a state is written."""
+    steps = steps_of_failover(settled("safe"))
+    early = ["1 create /controller", "3 read the states", "4 send INIT", "5 elect"]
+
+    assert [step for step in steps if step in early] == early
+
+
+def test_new_controller_takes_up_requests_in_the_order_of_v3() -> None:
+    """R-043: partitions that move, then those to be added, then those to be removed, after the reads of the elections."""
+    lab = settled("safe")
+    steps_of_failover(lab)
+    reads = [n for n, (i, step) in enumerate(lab.log) if i == 2 and step == GetData(STATE)]
+    then = [word for i, step in lab.log[reads[1] :] if i == 2 and (word := _step_of_failover(step)) is not None]
+
+    assert list(dict.fromkeys(then))[:4] == ["3 read the states", "7 reassign", "8 add", "9 remove"]
+
+
+# --- startup of a broker -------------------------------------------------------------------------------------------------------
+
+
+def test_starting_broker_reads_in_the_order_of_v3() -> None:
+    """R-045, V3 §E step 1, step 2: topics, their assignments, the states of its own partitions; it follows only then."""
+    lab = settled("safe")
+    other = Create(paths.topic_path("other"), paths.topic_payload(((BrokerId(2), BrokerId(3)),)))
+    write(lab, other)
+    die(lab, 4)
+    lab.held = lambda letter: letter[1] == "b4"
+    lab.look_from_here()
+    lab.start(4)
+    lab.settle()
+    reads = [op.path for i, op in lab.log if i == 4 and isinstance(op, GetData | GetChildren)]
+    learned = [path for path in reads if path.startswith(paths.TOPICS)]
+
+    assert learned == [paths.TOPICS, paths.topic_path("other"), paths.topic_path("t"), STATE]
+    assert reads.index(paths.broker_path(BrokerId(4))) < reads.index(paths.TOPICS)
+    assert isinstance(lab.partition(4).role, Follower)
+
+
+# --- the end of a move ---------------------------------------------------------------------------------------------------------
+
+
+def moved(**switches: object) -> Recorded:
+    """A move of t-0 from b2, b3 and b4 to b5 and b6, recorded from its beginning."""
+    lab = settled("safe", brokers=6)
+    for i in lab.ids:
+        lab.nodes[i].state.config = replace(lab.configs[i], variant=replace(SAFE, **switches))
+    write(lab, Create("/admin", b""))
+    reassign(lab, (5, 6))
+    assert sorted(lab.isr()) == [5, 6]
+    return lab
+
+
+def test_move_ends_with_metadata_to_every_broker() -> None:
+    """R-238, KIP-236 steps 5 to 7: the topic znode is written, then the entry goes, then UpdateMetadata tells every broker."""
+    lab = moved()
+    narrowed = max(n for n, (_, op) in enumerate(lab.log) if isinstance(op, SetData) and op.path == paths.topic_path("t"))
+    cleared = next(n for n, (_, op) in enumerate(lab.log) if isinstance(op, Delete) and op.path == admin_paths.REASSIGN)
+    lab.log = lab.log[cleared:]
+    told = {to: [(s.leader, s.replicas) for s in m.states] for _, to, m in lab.sent(UpdateMetadata)}
+
+    assert narrowed < cleared
+    assert told == {f"b{i}": [(5, (5, 6))] for i in lab.ids}
+
+
+def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
+    """R-236, V3 §F step 3.2.3: without fenced fetches nobody else needs the command that takes the old replicas out."""
+    lab = moved(fetch_fencing=False)
+    narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
+
+    assert narrow == ["b5"]
+
+
+def test_shrunk_isr_of_a_move_is_told_to_all_if_fenced() -> None:
+    """R-236: the write began a leader epoch, and a follower that did not know it could fetch no more."""
+    lab = moved()
+    narrow = [to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if brokers_of(s.isr) == (5, 6)]
+
+    assert narrow == ["b5", "b6"]

@@ -1,0 +1,75 @@
+"""Which replicas a move counts as online (KIP-112, R-308): by the liveness of the broker, and by its answers to LeaderAndIsr."""
+
+from reference.controller.channel import channel_of
+from reference.controller.context import Controller, Move
+from reference.controller.reassign.move import is_ready
+from reference.coordination.api import Create
+from reference.machine import Now, Turn
+from reference.types import BrokerId, BrokerState, Millis
+from tests.reference.lab import T0, Lab
+from tests.reference.moving import OAR, RAR, assigned, cluster, ids, reassign, silent, write
+from tests.reference.test_v3 import die
+
+
+def counted(lab: Lab, controller: Controller) -> bool:
+    """Whether the controller would let the other replicas go, if b1, b2 and b3 were the target of a move."""
+    state = lab.nodes[1].state
+    turn = Turn(Now(Millis(lab.now), Millis(lab.now)), state.ids, state.config, state.broker.incarnation)
+    return is_ready(turn, controller, lab.state(), Move(target=ids(*OAR), original=ids(*OAR), back=False))
+
+
+def test_move_counts_replicas_online_by_liveness_and_answer() -> None:
+    """R-308: ZooKeeper still lists b3 in the ISR while its broker is gone or inactive, or has answered with a storage error."""
+    lab = cluster()
+    controller = lab.nodes[1].state.controller
+    channel = channel_of(controller, BrokerId(3))
+    (standing,) = [s for s in controller.standings if s.broker == 3]
+    assert channel is not None
+    assert counted(lab, controller)
+
+    channel.offline = (T0,)
+    assert not counted(lab, controller)
+    channel.offline = ()
+    standing.state = BrokerState.INACTIVE
+    assert not counted(lab, controller)
+    standing.state = BrokerState.ACTIVE
+    controller.live = tuple(b for b in controller.live if b.broker != 3)
+    assert not counted(lab, controller)
+
+
+def moving_with_b4_behind() -> Lab:
+    """A move to b4, b5 and b6, each with two directories; only b4 is still to join the ISR."""
+    lab = Lab(6, replicas=OAR, min_isr=2, log_dirs=2)
+    write(lab, Create("/admin", b""))
+    lab.wait(2000)
+    lab.held = silent(4)
+    reassign(lab)
+    assert sorted(lab.isr()) == [1, 2, 3, 5, 6]
+    return lab
+
+
+def test_move_waits_for_a_replica_in_a_bad_directory() -> None:
+    """R-308: the broker lives, and its answer to LeaderAndIsr says that the replica is offline, so it leaves the ISR."""
+    lab = moving_with_b4_behind()
+    (directory,) = [directory for directory in lab.disks[5].dirs if T0 in directory.logs]
+    directory.bad = True
+    lab.produce(1, "m2")
+    lab.settle()
+    assert 5 in lab.nodes
+    assert sorted(lab.isr()) == [1, 2, 3, 6]
+    lab.held = lambda _: False
+    lab.wait(1500)
+
+    assert sorted(lab.isr()) == [1, 2, 3, 4, 6]
+    assert assigned(lab) == (*OAR, *RAR)
+
+
+def test_move_waits_for_a_replica_on_a_dead_broker() -> None:
+    """R-308: the broker has answered before without an error, and is gone now."""
+    lab = moving_with_b4_behind()
+    die(lab, 5)
+    lab.held = lambda _: False
+    lab.wait(1500)
+
+    assert sorted(lab.isr()) == [1, 2, 3, 4, 6]
+    assert assigned(lab) == (*OAR, *RAR)
