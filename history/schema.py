@@ -229,7 +229,7 @@ A reader refuses any other version.
 | form | files | for |
 |---|---|---|
 | Parquet | `operations.parquet`, `events.parquet`, `manifest.json` in the folder of a run | machines: Spark, DuckDB, pandas, R |
-| Parquet in parts | `operations/part-NNNNN.parquet`, `events/part-NNNNN.parquet`, `manifest.json` | the same, for more than 2,000,000 rows |
+| Parquet in parts | `operations/part-*.parquet`, `events/part-*.parquet`, `manifest.json` | over 2,000,000 rows |
 | JSONL | one file, `*.jsonl` | people, corpora, and runs that are still being recorded |
 
 The Arrow schema of each Parquet file holds `highwater.table` and `highwater.schema_version` in its metadata.
