@@ -240,7 +240,8 @@ A reader refuses files that do not fit the manifest.
 A manifest from before `files` was added has none; the digest and the checksums of the pages then prove the rows.
 
 A history in parts has no table as a whole; `parts` of the manifest lists them with their partitions and numbers of rows.
-Part 0 has the rows without topic and partition, and each other part has all rows of some partitions, about 500,000 rows or one partition.
+Part 0 has the rows without topic and partition.
+Each other part has all rows of some partitions: about 500,000 rows, or one larger partition.
 A part is sorted by `index` and has row groups of 16,384 rows whose footers hold the bounds of `index`.
 A reader can therefore judge a part alone, and can take a range of the index from all parts.
 
