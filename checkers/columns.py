@@ -1,4 +1,4 @@
-"""Produces and polls of a run, or of a part of it, as sorted arrays: log checkers skip partitions that are surely fine.
+"""Produces and polls of a run, or of a part of it, as sorted arrays: log checkers can skip partitions that are surely fine.
 
 A screen (`checkers.screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
 Arrays are made only of a regular history: rows in order, each turn by one process on one partition. For any other history

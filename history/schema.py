@@ -229,7 +229,7 @@ A reader refuses any other version.
 | form | files | for |
 |---|---|---|
 | Parquet | `operations.parquet`, `events.parquet`, `manifest.json` in the folder of a run | machines: Spark, DuckDB, pandas, R |
-| Parquet in parts | `operations/part-NNNNN.parquet`, `events/part-NNNNN.parquet`, `manifest.json` | more than 2 M rows |
+| Parquet in parts | `operations/part-*.parquet`, `events/part-*.parquet`, `manifest.json` | over 2,000,000 rows |
 | JSONL | one file, `*.jsonl` | people, corpora, and runs that are still being recorded |
 
 The Arrow schema of each Parquet file holds `highwater.table` and `highwater.schema_version` in its metadata.
@@ -241,7 +241,7 @@ A manifest from before `files` was added has none; the digest and the checksums 
 
 A history in parts has no table as a whole; `parts` of the manifest lists them with their partitions and numbers of rows.
 Part 0 has the rows without topic and partition.
-Each other part has all rows of some partitions: about 500,000 rows, or one partition.
+Each other part has all rows of some partitions: about 500,000 rows, or one larger partition.
 A part is sorted by `index` and has row groups of 16,384 rows whose footers hold the bounds of `index`.
 A reader can therefore judge a part alone, and can take a range of the index from all parts.
 

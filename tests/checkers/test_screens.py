@@ -15,6 +15,7 @@ from checkers.registry import ALL
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history import store
+from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType
 from history.seed import Rng
@@ -144,6 +145,64 @@ def conversations(draw: st.DrawFn) -> History:
 
 @given(conversations())
 def test_fast_prechecks_keep_verdicts_of_random_client_calls(history: History) -> None:
+    assert_screens_change_nothing(history)
+
+
+_NOTED: tuple[dict[str, object], ...] = (
+    {"kind": EventKind.STATE_WRITTEN, "leader": "b1", "leader_epoch": 0, "isr": ("b1", "b2", "b3")},
+    {"kind": EventKind.BECAME_LEADER, "node": "b1", "life": 1, "leader_epoch": 0, "hw": 0, "leo": 0},
+    {"kind": EventKind.APPEND, "node": "b1", "life": 1, "leader_epoch": 0, "offset": 0, "value": "v0", "detail": "leader"},
+    {"kind": EventKind.HW, "node": "b1", "life": 1, "leader_epoch": 0, "hw": 1, "leo": 1, "detail": "leader"},
+    {"kind": EventKind.FENCED, "node": "b1", "life": 1},
+    {"kind": EventKind.REGISTERED, "node": "b1", "life": 1, "incarnation": 7},
+    {"kind": EventKind.FAULT_BEGUN, "fault": "f", "node": "b1", "detail": "clog"},
+    {"kind": EventKind.FAULT_ENDED, "fault": "f", "node": "b1", "detail": "clog"},
+)
+_OF_NODES = (EventKind.FENCED, EventKind.REGISTERED, EventKind.FAULT_BEGUN, EventKind.FAULT_ENDED)
+
+
+@st.composite
+def observed(draw: st.DrawFn) -> History:
+    """Paired calls, also for end offsets, with high watermarks; events beside them; times that pass the bound B (16 s)."""
+    operations: list[Operation] = []
+    events: list[ClusterEvent] = []
+    waiting: dict[int, Operation] = {}
+    second = 10**9
+    for index in range(draw(st.integers(4, 24))):
+        time_ns = index * 5 * second
+        if draw(st.integers(0, 4)) == 0:
+            noted = draw(st.sampled_from(_NOTED))
+            where: dict[str, object] = (
+                {} if noted["kind"] in _OF_NODES else {"topic": "orders", "partition": draw(st.integers(0, 1))}
+            )
+            events.append(msgspec.convert({**noted, **where, "index": index, "time_ns": time_ns}, ClusterEvent))
+            continue
+        process = draw(st.integers(0, 2))
+        asked = waiting.pop(process, None)
+        if asked is None:
+            f = draw(st.sampled_from(["produce", "poll", "poll", "latest"]))
+            row = Operation(
+                index=index, process=process, type=OpType.INVOKE, f=f, topic="orders", partition=draw(st.integers(0, 1)),
+                value=f"v{index % 4}" if f == "produce" else None, acks=-1 if f == "produce" else None,
+                offset=draw(st.integers(0, 2)) if f == "poll" else None, time_ns=time_ns,
+            )  # fmt: skip
+            waiting[process] = row
+        else:
+            kind = draw(st.sampled_from([OpType.OK] * 5 + [OpType.FAIL, OpType.INFO]))
+            row = msgspec.structs.replace(
+                asked, index=index, type=kind, time_ns=time_ns, leader_epoch=draw(st.sampled_from([0, 0, 1, None])), acks=None,
+                offset=draw(st.sampled_from([None, 0, 1, 2, 3])) if kind is OpType.OK else None,
+                value=draw(st.sampled_from([None, "v0", "v1", "v2"])) if asked.f == "poll" else None,
+                hw=draw(st.sampled_from([None, None, 1, 4])), error="OFFSET_OUT_OF_RANGE" if kind is OpType.FAIL else None,
+            )  # fmt: skip
+        operations.append(row)
+    times = {"healed_at_ns": 20 * second, "final_reads_at_ns": draw(st.sampled_from([None, 60 * second])), "end_ns": 125 * second}
+    told = msgspec.structs.replace(manifest(promise(), partitions=2), **times)
+    return History(told, operations=operations, events=events)
+
+
+@given(observed())
+def test_screens_keep_the_verdicts_of_calls_beside_events(history: History) -> None:
     assert_screens_change_nothing(history)
 
 
