@@ -95,13 +95,18 @@ class IndexedRows(NamedTuple):
 
 
 def indexed_rows(path: Path) -> list[IndexedRows]:
-    """The row groups of a file that `check` passed, from its footer. Raises HistoryError where the footer has no bounds."""
-    with pq.ParquetFile(path) as file:
-        return _indexed_rows(file, path)
+    """The row groups of a file, from its footer. Raises HistoryError as `read` does, and where the footer has no bounds."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return _indexed_rows(file, path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
 
 
 def _indexed_rows(file: pq.ParquetFile, path: Path) -> list[IndexedRows]:
     found = []
+    if "index" not in file.schema_arrow.names:
+        raise HistoryError(f"{path}: column index is missing")
     column = file.schema_arrow.names.index("index")
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)

@@ -49,6 +49,11 @@ def pieces(history: History, directory: Path, *, key: str, range_rows: int = RAN
     return [Item(f"{key}-{number:05}", msgspec.json.encode(piece)) for number, piece in enumerate(found)]
 
 
+def piece_of(item: Item) -> Piece:
+    """Return the piece that an item of `pieces` stands for."""
+    return _PIECES.decode(item.payload)
+
+
 def judge_piece(payload: bytes) -> bytes:
     """Judge a `Piece`, given as JSON, and return its `JudgedPart` or `JudgedRange` as JSON.
 
@@ -73,7 +78,7 @@ def verdict_of(history: History, items: Sequence[Item], ledger: Ledger) -> Verdi
         row = ledger.read(item.key)
         if row.state != "done":
             raise PipelineError(f"a piece of the history was not judged ({row.state}): {row.words}")
-        if isinstance(_PIECES.decode(item.payload), Part):
+        if isinstance(piece_of(item), Part):
             judged.append(msgspec.json.decode(row.result, type=JudgedPart))
         else:
             ranges.append(msgspec.json.decode(row.result, type=JudgedRange))

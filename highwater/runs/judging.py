@@ -10,7 +10,7 @@ again by the next call. The rows in the ledger and not the verdicts beside the r
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -39,6 +39,7 @@ from history import store
 from history.errors import HistoryError
 from history.foreign.read import Form, form_of
 from history.history import History
+from pipeline import giant
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
 from pipeline.storage import Storage, below, storage_at
@@ -53,6 +54,7 @@ _MODULES = (foreign, run)
 _LIBRARIES = ("msgspec", "numpy", "polars", "pyarrow", "rustworkx", "scipy")
 _READERS = 8  # threads that read files to digest them
 _KEY_DIGITS = 32
+_CHANGED = "its files changed while it was judged"
 
 Outcome = Literal["VALID", "UNKNOWN", "INVALID", "refused", "late", "failed"]
 
@@ -72,6 +74,7 @@ class Task(Struct, frozen=True, kw_only=True):
     digest: str
     judges: str
     asked: Asked
+    piece: giant.Piece | None = None  # of a history in parts
 
 
 class Ruling(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -226,7 +229,15 @@ def judge_item(payload: bytes) -> bytes:
     task = msgspec.json.decode(payload, type=Task)
     if task.judges != digest_of_judges():
         raise HarnessError("the checkers or libraries of this worker are not those of the driver: install the same version")
-    return msgspec.json.encode(_ruling(task))
+    return msgspec.json.encode(_ruling(task)) if task.piece is None else _of_piece(task)
+
+
+def _of_piece(task: Task) -> bytes:
+    """What `pipeline.giant` finds in a piece, as JSON; a `Ruling` where its files are refused."""
+    try:
+        return giant.judge_piece(msgspec.json.encode(task.piece))
+    except HistoryError as error:
+        return msgspec.json.encode(Ruling(refused=_without_place(error, task.location)))
 
 
 def _ruling(task: Task) -> Ruling:
@@ -235,15 +246,19 @@ def _ruling(task: Task) -> Ruling:
             try:
                 ruling = _judged(path, task.asked)
             except HistoryError as error:
-                # Without the place, which is elsewhere for each worker, refusals of equal histories are equal.
-                return Ruling(refused=str(error).removeprefix(str(path)).lstrip("/: "))
+                return Ruling(refused=_without_place(error, str(path)))
     except (OSError, PipelineError) as error:
         return Ruling(refused=f"cannot be read: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}")
     except PanicException as error:  # no Exception: it would end the worker
         raise HarnessError(f"Polars failed: {error}") from error
     if digest_of(task.location) != task.digest:
-        return Ruling(refused="its files changed while it was judged")
+        return Ruling(refused=_CHANGED)
     return ruling
+
+
+def _without_place(error: HistoryError, path: str) -> str:
+    """The words of an error without the place, which is elsewhere for each worker: refusals of equal histories are equal."""
+    return str(error).removeprefix(path).lstrip("/: ")
 
 
 @contextmanager
@@ -316,11 +331,65 @@ def judge_all(
     `perform` does items with `judge_item` and replaces their rows. A history whose item has no row afterwards has failed.
     """
     items = [item_of(source, asked) for source in sources]
-    wanted = {item.key: item for item in items}
+    wanted = dict(zip((item.key for item in items), sources, strict=True))
     known = {} if again else _verdicts(ledger, wanted.keys() & ledger.keys())
-    perform([item for key, item in wanted.items() if key not in known])
+    todo = {item.key: item for item in items if item.key not in known}
+    cut = {key: cut for key, item in todo.items() if (cut := _pieces(wanted[key], item))}
+    whole = [item for key, item in todo.items() if key not in cut]
+    perform([*whole, *(piece for pieces in cut.values() for piece in pieces)])
+    for key, pieces in cut.items():
+        _join(wanted[key], key, pieces, ledger)
     rulings = known | _rows(ledger, wanted.keys() - known.keys())
     return [_case(source, rulings.get(item.key), new=item.key not in known) for source, item in zip(sources, items, strict=True)]
+
+
+def _pieces(source: Source, item: Item) -> list[Item]:
+    """The items that judge a history in parts piece by piece; none for another history, or one in an object store."""
+    folder = Path(source.location)
+    try:
+        found = giant.pieces(store.load_parts(folder), folder, key=item.key) if (folder / store.MANIFEST).is_file() else []
+    except HistoryError:  # not in parts, or damaged, which its own item says
+        return []
+    task = msgspec.json.decode(item.payload, type=Task)
+    return [Item(piece.key, msgspec.json.encode(replace(task, piece=giant.piece_of(piece)))) for piece in found]
+
+
+def _join(source: Source, key: str, pieces: Sequence[Item], ledger: Ledger) -> None:
+    """Make one row of the rows of a history's pieces: its ruling, or why there is none."""
+    rows = _rows(ledger, {piece.key for piece in pieces})
+    missing = [row for row in rows.values() if row.state != "done"]
+    if missing or len(rows) < len(pieces):
+        words = missing[0].words if missing else "the ledger lacks a piece of it: a worker died"
+        row = Row(key=key, state=missing[0].state if missing else "failed", attempt=1, seconds=0.0, words=words)
+    else:
+        seconds = round(sum(row.seconds for row in rows.values()), 3)
+        result = msgspec.Raw(msgspec.json.encode(_joined(source, pieces, rows, ledger)))
+        row = Row(key=key, state="done", attempt=1, seconds=seconds, result=result)
+    ledger.commit(row)
+    ledger.forget(set(rows))
+
+
+class _Refusal(Struct):
+    """The part of a `Ruling` that tells it from what a piece of a history gave."""
+
+    refused: str = ""
+
+
+def _joined(source: Source, pieces: Sequence[Item], rows: Mapping[str, Row], ledger: Ledger) -> Ruling:
+    refused = next((said for row in rows.values() if (said := msgspec.json.decode(row.result, type=_Refusal).refused)), "")
+    if refused:
+        return Ruling(refused=refused)
+    if digest_of(source.location) != source.digest:
+        return Ruling(refused=_CHANGED)
+    history = store.load_parts(Path(source.location))
+    found = [Item(piece.key, msgspec.json.encode(msgspec.json.decode(piece.payload, type=Task).piece)) for piece in pieces]
+    manifest = history.manifest
+    return Ruling(
+        verdict=run.honest(giant.verdict_of(history, found, ledger), manifest.outcome),
+        digest=manifest.digest,
+        operations=manifest.operation_rows or 0,
+        events=manifest.event_rows or 0,
+    )
 
 
 def _verdicts(ledger: Ledger, keys: set[str]) -> dict[str, Row]:

@@ -90,6 +90,45 @@ def test_each_fault_is_refused_and_the_other_runs_judged(tmp_path: Path) -> None
     assert {case.exit_code for case in cases.values() if case.outcome == "refused"} == {ExitCode.UNKNOWN}
 
 
+def test_history_in_parts_is_judged_piece_by_piece(tmp_path: Path) -> None:
+    """A worker must not need the memory of the whole history."""
+    histories = {name: _history(name) for name in (VALID, INVALID)}
+    for name, history in histories.items():
+        store.save(tmp_path / "runs" / name, history, split_rows=-1, part_rows=1)
+    done: list[str] = []
+
+    def count(job: Job, items: list[Item]) -> None:
+        done.extend(item.key for item in items)
+        _here(job, items)
+
+    cases = _judged(tmp_path / "runs", tmp_path / "ledger", count)
+
+    expected = {name: honest(single.judge(history), history.manifest.outcome) for name, history in histories.items()}
+    assert {name: case.ruling.verdict for name, case in cases.items()} == expected
+    assert len(done) >= 2 * len(cases)
+    assert len(Ledger(storage_at(tmp_path / "ledger")).keys()) == len(cases)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda data: data[:-9], "not a complete Parquet file"),
+        (lambda data: data[:8] + bytes([data[8] ^ 1]) + data[9:], "not the file of the manifest"),
+    ],
+    ids=["cut", "flipped bit"],
+)
+def test_history_in_parts_is_refused_for_one_damaged_part(damage: Callable[[bytes], bytes], words: str, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    store.save(run, _history(VALID), split_rows=-1, part_rows=1)
+    damaged = max((run / "events").iterdir())
+    damaged.write_bytes(damage(damaged.read_bytes()))
+
+    cases = _judged(run.parent, tmp_path / "ledger", _here)
+
+    assert cases["a"].outcome == "refused"
+    assert cases["a"].words.startswith(f"events/{damaged.name}: {words}")
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_each_fault_is_refused_on_spark_in_the_same_words(spark: SparkSession, tmp_path: Path) -> None:
@@ -109,8 +148,8 @@ def test_each_fault_is_refused_on_spark_in_the_same_words(spark: SparkSession, t
 def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession, tmp_path: Path) -> None:
     histories = corpus() + [random_run(Rng(seed)) for seed in range(40)]
     runs = [tmp_path / "a b+c%20é" / f"{number:03}" for number in range(len(histories))]
-    for run, history in zip(runs, histories, strict=True):
-        store.save(run, history)
+    for number, (run, history) in enumerate(zip(runs, histories, strict=True)):
+        store.save(run, history, split_rows=-1 if number % 16 == 0 else store.SPLIT_ROWS)
 
     here = _judged(runs[0].parent, tmp_path / "here", _here)
     there = _judged(runs[0].parent, tmp_path / "there", _on(spark))
