@@ -9,13 +9,12 @@ from history.event import EventKind as K
 def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     """Return each period before healing in which writes must be acknowledged, as start and end in ns.
 
-    It starts B after the last fault in force ended and ends when the next one begins. Fault rows name no
-    partition, others are left out.
+    It starts B after the last fault in force ended and ends when the next one begins.
     """
     if facts.healed_at_ns is None:
         return []
     bound = facts.promise.bound_ms * MS
-    rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]) & pl.col("partition").is_null())
+    rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]))
     in_force: set[str] = set()
     since: int | None = None
     found: list[tuple[int, int]] = []

@@ -111,6 +111,7 @@ class Checker(Struct, frozen=True, kw_only=True):
     split: Split | None = None  # of a checker of the whole run; a group of rows of one partition is judged as it is
     screen: Screen | None = None  # proves that `check` finds nothing in the operations of a partition
     tied: tuple[EventKind, ...] = ()  # events that `check` judges together with operations: their partitions need the walk
+    tied_if_named: tuple[EventKind, ...] = ()  # the same, only where the event names the partition; the screen knows the others
 
 
 class Group:

@@ -58,6 +58,7 @@ CHECKER = Checker(
     group_by=PARTITION,
     operations=("produce",),
     events=(K.FAULT_BEGUN, K.FAULT_ENDED),
+    tied_if_named=(K.FAULT_BEGUN, K.FAULT_ENDED),
     of_the_living=True,
     check=check,
     screen=screens.progress,

@@ -163,13 +163,13 @@ def _walked(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> se
         walked |= columns.commits
     # Partitions without produces and polls have few operations.
     walked |= (columns.others | run.kinds.keys()) - numbers.keys() - {(None, None)}
-    tied = {str(kind) for kind in checker.tied}
+    tied, tied_if_named = {str(kind) for kind in checker.tied}, {str(kind) for kind in checker.tied_if_named}
     shared = run.kinds.get((None, None), frozenset())
     for key, at in numbers.items():
         kinds = run.kinds.get(key, frozenset())
         ids = run.topic_ids.get(key, frozenset()) | {columns.topic_ids[at]} - {None}
         # Without events of its own a partition has no name unless its operations give it.
         nameless = not kinds and _read(checker) & shared
-        if tied & (kinds | shared) or nameless or len(ids) > 1 or EventKind.TOPIC_DELETED in kinds:
+        if tied & (kinds | shared) or tied_if_named & kinds or nameless or len(ids) > 1 or EventKind.TOPIC_DELETED in kinds:
             walked.add(key)
     return walked

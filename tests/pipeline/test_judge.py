@@ -158,7 +158,7 @@ def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession,
     assert [case.ruling.verdict for case in here.values()] == expected
     assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
     # The random runs must include every validity; otherwise equality proves little.
-    assert min(Counter(verdict.validity for verdict in expected[-40:]).values()) >= 3
+    assert min(Counter(verdict.validity for verdict in expected[-40:]).values()) >= 2
     assert any(verdict.cuts for verdict in expected[-40:])
 
 

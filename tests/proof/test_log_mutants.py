@@ -101,7 +101,7 @@ def only_the_last_isr_may_lead(patch: Patch) -> None:
 
 
 def ended_process_may_send(patch: Patch) -> None:
-    patch.setattr(incarnations._Lives, "spoke", lambda self, node, life, at, kind: None)
+    patch.setattr(incarnations._Lives, "spoke", lambda self, node, life, at, kind, more: None)
 
 
 def any_registration_is_counted(patch: Patch) -> None:
