@@ -21,8 +21,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file that share one cluster on one worker; each test in tests/zookeeper starts a cluster of its own."""
+    """Keep the tests that share a cluster or the Spark session on one worker.
+
+    Tests of a file share one cluster; each test in tests/zookeeper starts a cluster of its own.
+    """
     for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
         if item.get_closest_marker("zookeeper") is not None and item.path.parent.name != "zookeeper":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 

@@ -10,6 +10,8 @@ from proof import queues
 from proof.log_definitions import DEFINITIONS
 from proof.logs import DRAWERS, Tally, prove
 
+pytestmark = pytest.mark.xdist_group("log proofs")  # `proven` keeps its results
+
 _HISTORIES = 1_500
 # What no definition is written down for: a definition of these would be their program once more (docs/proof.md).
 _UNPROVEN = {"assertions", "assumptions", "vacuity"}
