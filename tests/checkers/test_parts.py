@@ -109,6 +109,7 @@ def turns(draw: st.DrawFn) -> History:
     return History(manifest(promise(), partitions=3), operations=rows)
 
 
+@pytest.mark.slow
 @given(history=turns(), bounds=st.lists(st.integers(1, 15), max_size=5))
 def test_ranges_keep_the_findings_of_any_calls(
     history: History, bounds: list[int], tmp_path_factory: pytest.TempPathFactory
@@ -132,6 +133,7 @@ def spoken(draw: st.DrawFn) -> History:
     return History(manifest(promise(), partitions=2), events=events)
 
 
+@pytest.mark.slow
 @given(history=spoken(), bounds=st.lists(st.integers(1, 40), max_size=5))
 def test_ranges_keep_the_findings_of_any_lives(
     history: History, bounds: list[int], tmp_path_factory: pytest.TempPathFactory

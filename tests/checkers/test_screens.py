@@ -143,6 +143,7 @@ def conversations(draw: st.DrawFn) -> History:
     return History(manifest(promise()), operations=operations)
 
 
+@pytest.mark.slow
 @given(conversations())
 def test_fast_prechecks_keep_verdicts_of_random_client_calls(history: History) -> None:
     assert_screens_change_nothing(history)
@@ -201,6 +202,7 @@ def observed(draw: st.DrawFn) -> History:
     return History(told, operations=operations, events=events)
 
 
+@pytest.mark.slow
 @given(observed())
 def test_screens_keep_the_verdicts_of_calls_beside_events(history: History) -> None:
     assert_screens_change_nothing(history)

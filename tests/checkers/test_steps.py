@@ -74,6 +74,7 @@ def test_names_of_writes_are_documented() -> None:
     assert re.search(r"`hw-lowered`", document)
 
 
+@pytest.mark.slow
 @given(histories())
 def test_steps_of_any_history_are_in_order(history: History) -> None:
     found = steps(history.events_frame)

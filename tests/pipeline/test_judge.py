@@ -183,6 +183,7 @@ def test_command_prints_the_same_table_with_spark(
     assert [[row["new"] for row in table["runs"]] for table in tables] == [[True] * 3, [True] * 3, [False, True, False]]
 
 
+@pytest.mark.slow
 def test_runs_in_an_object_store_are_judged_into_its_ledger(s3: str, tmp_path: Path) -> None:
     for name, history in (("good", VALID), ("lost", INVALID)):
         stored(tmp_path / name, _history(history))

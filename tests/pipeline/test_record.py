@@ -86,6 +86,7 @@ def test_coverage_counts_steps_by_fault_in_effect() -> None:
 # --- calls ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(histories())
 def test_calls_equal_those_of_the_page(history: History) -> None:
     """The page pairs rows one by one; the record pairs columns."""

@@ -73,6 +73,7 @@ def test_item_in_the_ledger_is_not_done_again(bench: Bench) -> None:
     assert attempts(bench.trace, "old") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bench", PLACES, indirect=True)
 def test_item_that_raises_or_hangs_ends_as_a_row(bench: Bench) -> None:
     good, hung, raising = bench.perform(
@@ -114,6 +115,7 @@ def test_item_that_always_kills_its_worker_ends_as_failed(bench: Bench) -> None:
     assert bench.ledger.marks() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bench", PLACES, indirect=True)
 def test_work_stops_when_the_watcher_raises(bench: Bench) -> None:
     class EnoughError(Exception):
