@@ -334,24 +334,33 @@ def judge_all(
     wanted = dict(zip((item.key for item in items), sources, strict=True))
     known = {} if again else _verdicts(ledger, wanted.keys() & ledger.keys())
     todo = {item.key: item for item in items if item.key not in known}
-    cut = {key: cut for key, item in todo.items() if (cut := _pieces(wanted[key], item))}
+    cut = {key: pieces for key in todo if (pieces := _pieces(wanted[key], asked, key))}
     whole = [item for key, item in todo.items() if key not in cut]
-    perform([*whole, *(piece for pieces in cut.values() for piece in pieces)])
+    perform([*whole, *(_item_of_piece(todo[key], piece) for key, pieces in cut.items() for piece in pieces)])
     for key, pieces in cut.items():
         _join(wanted[key], key, pieces, ledger)
     rulings = known | _rows(ledger, wanted.keys() - known.keys())
     return [_case(source, rulings.get(item.key), new=item.key not in known) for source, item in zip(sources, items, strict=True)]
 
 
-def _pieces(source: Source, item: Item) -> list[Item]:
-    """The items that judge a history in parts piece by piece; none for another history, or one in an object store."""
+def _pieces(source: Source, asked: Asked, key: str) -> list[Item]:
+    """The pieces of a history that is stored in parts (`pipeline.giant`); none if it is judged whole, by one item.
+
+    Whole are judged: histories for another model than `log`, those in an object store, and damaged ones, whose item says why.
+    """
     folder = Path(source.location)
-    try:
-        found = giant.pieces(store.load_parts(folder), folder, key=item.key) if (folder / store.MANIFEST).is_file() else []
-    except HistoryError:  # not in parts, or damaged, which its own item says
+    if asked.model != LOG or not (folder / store.MANIFEST).is_file():
         return []
-    task = msgspec.json.decode(item.payload, type=Task)
-    return [Item(piece.key, msgspec.json.encode(replace(task, piece=giant.piece_of(piece)))) for piece in found]
+    try:
+        return giant.pieces(store.load_parts(folder), folder, key=key)
+    except HistoryError:
+        return []
+
+
+def _item_of_piece(whole: Item, piece: Item) -> Item:
+    """The item of work that judges a piece of the history of another item."""
+    task = msgspec.json.decode(whole.payload, type=Task)
+    return Item(piece.key, msgspec.json.encode(replace(task, piece=giant.piece_of(piece))))
 
 
 def _join(source: Source, key: str, pieces: Sequence[Item], ledger: Ledger) -> None:
@@ -382,10 +391,9 @@ def _joined(source: Source, pieces: Sequence[Item], rows: Mapping[str, Row], led
     if digest_of(source.location) != source.digest:
         return Ruling(refused=_CHANGED)
     history = store.load_parts(Path(source.location))
-    found = [Item(piece.key, msgspec.json.encode(msgspec.json.decode(piece.payload, type=Task).piece)) for piece in pieces]
     manifest = history.manifest
     return Ruling(
-        verdict=run.honest(giant.verdict_of(history, found, ledger), manifest.outcome),
+        verdict=run.honest(giant.verdict_of(history, pieces, ledger), manifest.outcome),
         digest=manifest.digest,
         operations=manifest.operation_rows or 0,
         events=manifest.event_rows or 0,

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from checkers import single
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs import judging
-from highwater.runs.foreign import LOG, Asked
+from highwater.runs.foreign import LOG, Asked, judge_file
 from highwater.runs.judging import Case, find, judge_all, judge_item
 from highwater.runs.run import honest
 from history import jsonl, store
@@ -107,6 +108,19 @@ def test_history_in_parts_is_judged_piece_by_piece(tmp_path: Path) -> None:
     assert {name: case.ruling.verdict for name, case in cases.items()} == expected
     assert len(done) >= 2 * len(cases)
     assert len(Ledger(storage_at(tmp_path / "ledger")).keys()) == len(cases)
+
+
+def test_history_in_parts_is_judged_by_the_model_asked_for(tmp_path: Path) -> None:
+    """Its pieces are for the checkers of highwater's own histories alone."""
+    run = tmp_path / "runs" / "a"
+    store.save(run, _history(INVALID), split_rows=-1, part_rows=1)
+    asked, ledger = Asked(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
+    job = Job(function=judge_item, ledger=ledger.location)
+
+    (case,) = judge_all(find([str(run)], asked), asked, ledger, again=False, perform=lambda items: _here(job, items))
+
+    assert case.ruling.verdict is None
+    assert case.ruling.judgement == replace(judge_file(run, asked), longest=())
 
 
 @pytest.mark.parametrize(
