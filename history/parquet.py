@@ -24,7 +24,7 @@ _UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 def encode(table: pa.Table, *, digest: str = "", group_rows: int | None = None) -> bytes:
-    """Encode a table as a Parquet file, zstd compressed. `digest` is the digest of the history that the table belongs to.
+    """Encode any table as a Parquet file, zstd compressed. `digest` is that of the history, if the table belongs to one.
 
     A row group has `group_rows` rows, by default about a million.
     """

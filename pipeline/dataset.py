@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from history import parquet
 from history.history import History
 from pipeline.errors import PipelineError
 from pipeline.record import Record
@@ -201,20 +202,13 @@ def _write(
     _check_name("protocol", protocol)
     runs = tuple(tables["runs"]["run"].to_pylist())
     name = blake2b("\n".join((campaign, protocol, *sorted(runs))).encode(), digest_size=8).hexdigest()
-    data = {table: _parquet(rows) for table, rows in tables.items()}
+    data = {table: parquet.encode(rows) for table, rows in tables.items()}
     files = {table: File(rows=tables[table].num_rows, sha256=sha256(data[table]).hexdigest()) for table in data}
     part = Part(id=name, campaign=campaign, protocol=protocol, runs=runs, files=files, replaces=tuple(replaces))
     for table, content in data.items():
         storage.write(part.path(table), content)
     storage.write(f"{_MANIFESTS}{name}.json", msgspec.json.format(msgspec.json.encode(part), indent=1))
     return part
-
-
-def _parquet(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
 def sweep(storage: Storage, parts: Sequence[Part]) -> None:

@@ -18,6 +18,7 @@ from checkers.fault_windows import kinds_in_effect, windows
 from checkers.signature import proof, signature
 from checkers.steps import leader_changes, steps
 from checkers.verdict import Verdict
+from history import parquet
 from history.history import History
 from history.manifest import Outcome
 from history.op import OpType
@@ -295,11 +296,7 @@ def encode(record: Record) -> bytes:
         columns.append(pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows))
     schema = pa.schema([pa.field(table, column.type) for table, column in zip(OF_A_RECORD, columns, strict=True)])
     metadata = {_VERSION_KEY: str(DATASET_VERSION).encode(), _PROTOCOL_KEY: record.protocol.encode()}
-    sink = pa.BufferOutputStream()
-    whole = pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata))
-    pq.write_table(whole, sink, compression="zstd", write_page_checksum=True)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return parquet.encode(pa.Table.from_arrays(columns, schema=schema.with_metadata(metadata)))
 
 
 def decode(data: bytes, *, name: str = "record") -> Record:

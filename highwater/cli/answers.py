@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
-from history import store
+from history import parquet, store
 from pipeline.questions.ask import Answer
 from reports.analytics import Part, page_of, value_words
 from reports.render import render_analytics
@@ -53,7 +52,7 @@ def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:
     else:
         if len(answers) != 1:
             raise UsageError(f"--format {form} holds one answer; name one question")
-        data = _csv(answers[0].table) if form == "csv" else _parquet(answers[0].table)
+        data = _csv(answers[0].table) if form == "csv" else parquet.encode(answers[0].table)
         _write(output, data) if output else say(data.decode().removesuffix("\n"))
     if output is not None and form != "json":
         say(f"{sum(a.table.num_rows for a in answers)} rows: {output}")
@@ -108,12 +107,6 @@ def _csv(table: pa.Table) -> bytes:
     for row in table.to_pylist():
         writer.writerow([json.dumps(v) if isinstance(v, list | dict) else v for v in row.values()])
     return file.getvalue().encode()
-
-
-def _parquet(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    return bytes(sink.getvalue())
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from history import parquet
 from history.errors import HistoryError
 from pipeline import dataset
 from pipeline.dataset import Entry, Ingested, committed, compact, ingest, parts_of, verify, with_evidence
@@ -242,7 +243,7 @@ def _rewrite(storage: Storage, table: Table, change: Callable[[pl.DataFrame], pl
     rows = change(pl.from_arrow(pq.read_table(storage.path(part.path(table)), partitioning=None)))  # type: ignore[arg-type]
     arrow = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
     wanted = _RECORDS[_ALL[0]].tables[table].schema
-    data = dataset._parquet(arrow.cast(wanted) if arrow.column_names == wanted.names else arrow)
+    data = parquet.encode(arrow.cast(wanted) if arrow.column_names == wanted.names else arrow)
     storage.write(part.path(table), data)
     digest = sha256(data).hexdigest()
     _change_manifest(storage, lambda content: content["files"][table].update(sha256=digest))  # type: ignore[index]
