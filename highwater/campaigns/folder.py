@@ -41,7 +41,7 @@ from pipeline.work import Job
 
 REQUEST = "request.json"
 RECORDS = "records"
-_LEDGER = "ledger"
+LEDGER = "ledger"
 _ASIDE = ".aside"
 
 
@@ -58,6 +58,15 @@ def present_asked(order: Order) -> Asked:
     return Asked(order=order, build=present_build(), code=present_stamp().code)
 
 
+def asked_in(storage: Storage, folder: str = "") -> Asked:
+    """The request in a campaign's folder. FileNotFoundError if there is none, UsageError if it is damaged."""
+    name = f"{folder}/{REQUEST}" if folder else REQUEST
+    try:
+        return msgspec.json.decode(storage.read(name), type=Asked)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{storage.path(name)}: not the request of a campaign: {error}") from error
+
+
 class CampaignFolder:
     """The folder of a campaign. `under` is its name relative to the store."""
 
@@ -65,28 +74,26 @@ class CampaignFolder:
         self.storage = storage
         self.asked = asked
         self.under = f"campaigns/{asked.order.name}"
-        self.ledger = Ledger(storage_at(below(below(below(storage.location, "campaigns"), asked.order.name), _LEDGER)))
+        self.ledger = Ledger(storage_at(below(storage.location, f"{self.under}/{LEDGER}")))
 
     def begin(self) -> None:
         """Forget all runs of an earlier campaign in this folder."""
         # Without a request nothing can be resumed, so a half-emptied folder is begun anew.
         self.storage.delete([f"{self.under}/{REQUEST}"])
         self.ledger.forget(self.ledger.keys())
-        self.storage.delete(name for name in self.storage.names(self.under) if not name.startswith(f"{self.under}/{_LEDGER}/"))
+        self.storage.delete(name for name in self.storage.names(self.under) if not name.startswith(f"{self.under}/{LEDGER}/"))
         self.storage.write(f"{self.under}/{REQUEST}", msgspec.json.format(msgspec.json.encode(self.asked), indent=2) + b"\n")
 
     def is_resumable(self) -> bool:
         """Whether there are runs of this campaign. UsageError if the folder has runs of another order or build."""
-        name = f"{self.under}/{REQUEST}"
         try:
-            found = msgspec.json.decode(self.storage.read(name), type=Asked)
+            found = asked_in(self.storage, self.under)
         except FileNotFoundError:
             return False
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self.storage.path(name)}: not the request of a campaign: {error}") from error
         difference = _difference(found, self.asked)
         if difference is not None:
-            raise UsageError(f"{self.storage.path(name)}: cannot resume: {difference}; without --resume the campaign begins anew")
+            place = self.storage.path(f"{self.under}/{REQUEST}")
+            raise UsageError(f"{place}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
 
     def perform(

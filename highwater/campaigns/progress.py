@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from pyarrow import fs
 
-from highwater.campaigns.folder import REQUEST, Asked
+from highwater.campaigns.folder import LEDGER, REQUEST, asked_in
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
@@ -57,7 +57,7 @@ class CampaignProgress:
         """Open STORE/campaigns/NAME, a folder or a URI. Raises UsageError where it is no campaign."""
         self._storage = storage_at(campaign)
         self._wanted = _wanted(self._storage)
-        self._rows = storage_at(below(campaign, "ledger"))
+        self._rows = storage_at(below(campaign, LEDGER))
         self._ledger = Ledger(self._rows)
         self._seen: dict[str, datetime] = {}
         self._verdicts: Counter[str] = Counter()
@@ -108,11 +108,9 @@ class CampaignProgress:
 def _wanted(storage: Storage) -> int:
     """The number of runs that were asked for."""
     try:
-        return msgspec.json.decode(storage.read(REQUEST), type=Asked).order.runs
+        return asked_in(storage).order.runs
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{storage.location}: not a campaign: it has no {REQUEST} (STORE/campaigns/NAME)") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{storage.path(REQUEST)}: not the request of a campaign: {error}") from error
 
 
 def _rate(times: Sequence[datetime]) -> float | None:

@@ -2,18 +2,15 @@
 
 from functools import cached_property
 
-import msgspec
-
 from highwater.campaigns.campaign import summary_of
-from highwater.campaigns.folder import RECORDS, REQUEST, Asked
+from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, Asked, asked_in
 from highwater.campaigns.order import Trial
+from highwater.errors import UsageError
 from highwater.runs.records import performed_record
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
 from pipeline.record import Record, decode, run_of
 from pipeline.storage import Storage, below, storage_at
-
-LEDGER = "ledger"
 
 
 class CampaignRecords:
@@ -66,8 +63,10 @@ class CampaignRecords:
     @cached_property
     def _asked(self) -> Asked:
         try:
-            return msgspec.json.decode(self._folder.read(REQUEST), type=Asked)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            return asked_in(self._folder)
+        except UsageError as error:
+            raise PipelineError(str(error)) from error
+        except OSError as error:
             raise PipelineError(f"{self._folder.path(REQUEST)}: not the request of a campaign: {error}") from error
 
     @cached_property

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 from checkers.verdict import Verdict
-from highwater.campaigns.folder import RECORDS, REQUEST, Asked
+from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, Asked
 from highwater.campaigns.order import Order
-from highwater.campaigns.records import LEDGER
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
