@@ -1,9 +1,7 @@
 """Judge one run in this process: run every checker on every group of rows, the ledger of lost records first."""
 
-import polars as pl
-
 from checkers import parts
-from checkers.checker import Checker, Facts, facts_of
+from checkers.checker import Checker, facts_of
 from checkers.columns import NAMES
 from checkers.registry import ALL
 from checkers.screening import SCREENED_MIN, Rows, findings, without_collector
@@ -25,17 +23,3 @@ def judge(history: History, checkers: tuple[Checker, ...] = ALL, *, screened_min
     )
     with without_collector():
         return merge(findings(run, facts_of(history.manifest), checkers))
-
-
-def judge_frames(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, checkers: tuple[Checker, ...] = ALL) -> Verdict:
-    """The verdict of a run given as frames with the columns of `history.schema`."""
-    run = Rows(
-        count=operations.height,
-        operations=lambda: operations,
-        kept=lambda keep: keep(operations),
-        events=events,
-        coded=lambda: operations.select(NAMES).to_arrow(),
-        screened_min=SCREENED_MIN,
-    )
-    with without_collector():
-        return merge(findings(run, facts, checkers))
