@@ -117,7 +117,7 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
     manifest = history.manifest
     scale = TimeScale(start_ns=0, end_ns=_end_ns(history))
     calls = calls_of(history.attempts)
-    windows = windows_of(history.events, scale.end_ns)
+    windows = windows_of(history.events_frame, scale.end_ns)
     tracks = tracks_of(history.events, manifest.assignments, scale.end_ns)
     control = [event for event in history.events if is_control(event)]
     kinds, shown = kinds_of(verdict)

@@ -1,14 +1,11 @@
-"""Fault windows, the time from a fault's begin to its end: their times, nodes and effects, read from a history.
+"""The fault windows of `checkers.fault_windows` with categories, which give colours; a kind without one is shown as "other"."""
 
-A window without an end lasts until the cluster was healed, else to the end of the run. Categories give colours; a kind without a
-category is shown as "other".
-"""
-
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from history.event import ClusterEvent, EventKind
+import polars as pl
+
+from checkers.fault_windows import windows
 
 Category = Literal["network", "process", "clock", "disk", "zookeeper", "other"]
 # The first match counts: "disk-slow" is a disk fault, "cut-zookeeper" a network fault.
@@ -35,15 +32,6 @@ class FaultWindow:
     acted: int
 
 
-@dataclass(slots=True, kw_only=True)
-class _Open:
-    kind: str
-    start_ns: int
-    end_ns: int | None = None
-    nodes: list[str] = field(default_factory=list)
-    acted: int = 0
-
-
 def category_of(kind: str) -> Category:
     """The category (such as network or disk) of a kind of fault, found by the words in its name."""
     for category, words in _WORDS:
@@ -52,35 +40,11 @@ def category_of(kind: str) -> Category:
     return "other"
 
 
-def windows_of(events: Iterable[ClusterEvent], end_ns: int) -> tuple[FaultWindow, ...]:
-    """All faults of a history with begin and end, in the order in which they began. Open ones end at `end_ns`."""
-    windows: dict[str, _Open] = {}
-    healed_ns = end_ns
-    for event in events:
-        if event.kind is EventKind.HEALED:
-            healed_ns = event.time_ns
-        if event.fault is None:
-            continue
-        match event.kind:
-            case EventKind.FAULT_BEGUN:
-                window = windows.setdefault(event.fault, _Open(kind=event.detail or "fault", start_ns=event.time_ns))
-                if event.node is not None and event.node not in window.nodes:
-                    window.nodes.append(event.node)
-            case EventKind.FAULT_ENDED if event.fault in windows:
-                windows[event.fault].end_ns = event.time_ns
-            case EventKind.FAULT_ACTED if event.fault in windows:
-                windows[event.fault].acted += 1 if event.count is None else event.count
-            case _:
-                pass
+def windows_of(events: pl.DataFrame, end_ns: int) -> tuple[FaultWindow, ...]:
+    """All windows in the order in which they opened. Windows that are still open end at healing, else at `end_ns`."""
     return tuple(
         FaultWindow(
-            id=name,
-            kind=window.kind,
-            category=category_of(window.kind),
-            nodes=tuple(sorted(window.nodes)),
-            start_ns=window.start_ns,
-            end_ns=max(window.start_ns, healed_ns if window.end_ns is None else window.end_ns),
-            acted=window.acted,
+            id=id, kind=kind, category=category_of(kind), nodes=tuple(nodes), start_ns=start_ns, end_ns=last_ns, acted=acted
         )
-        for name, window in windows.items()
+        for id, kind, nodes, start_ns, last_ns, acted in windows(events, end_ns).iter_rows()
     )

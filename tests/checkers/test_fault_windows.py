@@ -1,5 +1,7 @@
 """Fault windows as a frame, and the kinds in effect at a time."""
 
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 
 from checkers.fault_windows import kinds_in_effect, windows
 from checkers.sketches import history_of
+from history.event import ClusterEvent, EventKind
 from history.history import History
-from reports.windows import windows_of
 from tests.checkers import corpus
 from tests.strategies import histories
 
@@ -53,24 +55,46 @@ def test_window_that_never_acted_is_not_in_effect() -> None:
     assert kinds_in_effect(found, pl.Series([0, 1])).to_list() == [[], []]
 
 
+class _Open:
+    """A window while its rows are read."""
+
+    def __init__(self, kind: str, begun_ns: int) -> None:
+        self.kind, self.begun_ns = kind, begun_ns
+        self.ended_ns: int | None = None
+        self.nodes: set[str] = set()
+        self.acted = 0
+
+
+def _by_rows(events: Sequence[ClusterEvent], end_ns: int) -> list[tuple[object, ...]]:
+    """The definition of `windows`: one row after the other."""
+    found: dict[str, _Open] = {}
+    closed = end_ns
+    for event in events:
+        closed = event.time_ns if event.kind is EventKind.HEALED else closed
+        if event.fault is None:
+            continue
+        if event.kind is EventKind.FAULT_BEGUN:
+            window = found.setdefault(event.fault, _Open(event.detail or "fault", event.time_ns))
+            window.nodes |= {event.node} if event.node is not None else set()
+        elif event.kind is EventKind.FAULT_ENDED and event.fault in found:
+            found[event.fault].ended_ns = event.time_ns
+        elif event.kind is EventKind.FAULT_ACTED and event.fault in found:
+            found[event.fault].acted += 1 if event.count is None else event.count
+    ends = {name: max(w.begun_ns, closed if w.ended_ns is None else w.ended_ns) for name, w in found.items()}
+    return [(name, w.kind, sorted(w.nodes), w.begun_ns, ends[name], w.acted) for name, w in found.items()]
+
+
 @pytest.mark.parametrize("name", ["ok/acked-loss-excused-then-rewritten"])
-def test_windows_equal_those_of_the_page(name: str) -> None:
+def test_windows_equal_their_definition(name: str) -> None:
     history = corpus.history(name)
 
-    _assert_equal_to_page(history)
+    assert windows(history.events_frame, _END_NS).rows() == _by_rows(history.events, _END_NS)
 
 
 @pytest.mark.slow
 @given(histories())
-def test_windows_of_any_history_equal_those_of_the_page(history: History) -> None:
-    _assert_equal_to_page(history)
-
-
-def _assert_equal_to_page(history: History) -> None:
-    page = windows_of(history.events, _END_NS)
-    found = windows(history.events_frame, _END_NS)
-
-    assert found.rows() == [(w.id, w.kind, list(w.nodes), w.start_ns, w.end_ns, w.acted) for w in page]
+def test_windows_of_any_history_equal_their_definition(history: History) -> None:
+    assert windows(history.events_frame, _END_NS).rows() == _by_rows(history.events, _END_NS)
 
 
 _TIMES = st.integers(-5, 30)

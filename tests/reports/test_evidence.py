@@ -53,7 +53,7 @@ def test_latency_quantile_is_the_nearest_rank(found: list[int], per_mille: int) 
 
 def test_fault_without_a_recorded_end_ends_at_healing() -> None:
     history, _ = small_loss()
-    windows = {window.id: window for window in windows_of(history.events, END)}
+    windows = {window.id: window for window in windows_of(history.events_frame, END)}
     assert (windows["f1"].end_ns, windows["f1"].acted) == (5000 * MS, 1)
     assert (windows["f2"].end_ns, windows["f2"].acted) == (20_000 * MS, 0)
 
