@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ATTEMPTS_MAX = 4
+_AGAIN_S = 0.5  # from one alarm of a passed deadline to the next
 TASKS_MAX = 10_000  # of one Spark job: its driver keeps some kB for each
 _FOLLOW_S = 0.5  # between two looks at the ledger while a Spark job runs
 _CANCEL_S_MAX = 10.0
@@ -151,8 +152,9 @@ def perform_item(job: Job, ledger: Ledger, item: Item, *, attempt: int, end_hung
 
 
 class _Deadline:
-    """Raise `_LateError` in the main thread once after some seconds; end the process if that does not help.
+    """Raise `_LateError` in the main thread after some seconds, then every `_AGAIN_S`; end the process if that does not help.
 
+    Python drops an exception that is raised in a finalizer or in a callback of the garbage collector, so one may be lost.
     `on_hang` is called before the process is ended; None: it is not ended.
     """
 
@@ -171,7 +173,7 @@ class _Deadline:
             self._watch.daemon = True
             self._watch.start()
         self._before = signal.signal(signal.SIGALRM, self._raise)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN_S)
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -83,14 +83,25 @@ def cpu_seconds(process: subprocess.Popen[str]) -> float:
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-def remaining(pids: list[int]) -> list[int]:
-    """The processes that still run after ENDS_S seconds."""
+def remaining(pids: list[int]) -> list[str]:
+    """The processes that still run after ENDS_S seconds: id, name, state and parent of each.
+
+    An ended process whose new parent has not read its exit code, a zombie, does not run.
+    """
     deadline = time.monotonic() + ENDS_S
-    while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+    while alive := [found for pid in pids if (found := _process(pid)) and ") Z " not in found]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
     return alive
+
+
+def _process(pid: int) -> str:
+    try:
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+        return f"{name}) {' '.join(rest.split()[:2])}"
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 CAMPAIGN = ("campaign", "--seeds", "0..300", "--jobs", "2", "--seconds", "20")

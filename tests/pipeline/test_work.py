@@ -84,6 +84,14 @@ def test_item_that_raises_or_hangs_ends_as_a_row(bench: Bench) -> None:
     assert (hung.words, raising.words) == ("not ready after 1 s", "ValueError: two lines")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("bench", PLACES, indirect=True)
+def test_deadline_is_raised_again_if_it_is_lost(bench: Bench) -> None:
+    (hung,) = bench.perform(bench.item("hung", "hang twice"), deadline_s=1)
+
+    assert _states([hung]) == [("hung", "late")]
+
+
 @pytest.mark.parametrize("bench", APART, indirect=True)
 def test_item_that_ignores_its_deadline_ends_as_late(bench: Bench) -> None:
     """A library without Python code does not see the alarm; the watchdog ends its worker."""
