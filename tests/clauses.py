@@ -1,15 +1,19 @@
 """Proves clauses of the documents by mutation: break the code of a clause on purpose, and see its tests fail.
 
-`python -m tests.clauses [--deadline S] [ID ...]` takes the rows of highwater/catalogue/clauses.yaml one after the other, all of
-them or those with one of the ids (R-308 chooses R-308.1 too), in a copy of the tree. A verdict is one of
+    python -m tests.clauses [ID ...] [--again] [--jobs N] [--deadline S] [--within S] [--check]
 
-    proved           each cited test fails under the mutation and passes without it, and the mutant still serves
-    survived         a cited test passes under the mutation
+It takes the clauses whose mutation, file or tests changed since they were proved (`--again`: all of them), or only those with one
+of the ids (R-308 chooses R-308.1 too), each in a copy of the tree. A verdict is one of
+
+    proved           each test of the clause fails under the mutation and passes without it, and the mutant still serves
+    survived         a test of the clause passes under the mutation
     does not apply   the old text is not in the file exactly once
     does not serve   the mutant cannot be imported, or a single broker serves no produce and fetch: this proves nothing
     hangs            the tests ran into the deadline
 
-The exit code is 0 if every chosen row is proved, 1 if one is not, 2 if the arguments are wrong.
+`--within S`: begin no clause after S seconds and say which are left. Proofs go to highwater/catalogue/proofs.json and into the
+tables of docs/requirements.md and README.md; with `--check` they do not.
+The exit code is 0 if every clause that was tried is proved, 1 if one is not, 2 if the arguments are wrong.
 """
 
 import argparse
@@ -20,40 +24,40 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
+from time import monotonic
 
-from msgspec import Struct
-
-from nemesis.text import Document
+from highwater.catalogue.clauses import Clause, Proof, clauses, proofs, store
+from tests.tidy.protocol import rewrite
 
 ROOT = Path(__file__).resolve().parents[1]
-CLAUSES = ROOT / "highwater" / "catalogue" / "clauses.yaml"
 SERVES = "tests/reference/test_serving.py"
 _RED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
 
 
-class Clause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A clause of a statement, and a mutation (`old` -> `new` in `file`) that breaks it and turns each of `tests` red."""
-
-    id: str
-    text: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
-
 @cache
-def clauses() -> tuple[Clause, ...]:
-    """The rows of clauses.yaml. Raises TextError with the line of an invalid row."""
-    document = Document(CLAUSES.read_text(encoding="utf-8"), CLAUSES.name)
-    return document.convert(tuple[Clause, ...], document.value)
+def _digest(name: str) -> str:
+    path = ROOT / name
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def chosen(rows: tuple[Clause, ...], ids: list[str]) -> tuple[Clause, ...]:
-    """The rows with one of these ids, or with a clause of one of them; all rows if there is no id."""
-    return tuple(row for row in rows if not ids or row.id in ids or row.id.partition(".")[0] in ids)
+def present_proof(row: Clause) -> Proof:
+    """The proof of a clause as it would be stored now: for its mutation, its file and the files of its tests as they are."""
+    files = sorted({row.file, *(test.partition("::")[0] for test in row.tests)})
+    return Proof(row.mutant, sha256("".join(map(_digest, files)).encode()).hexdigest()[:16])
+
+
+def to_prove(ids: Sequence[str], *, again: bool) -> tuple[Clause, ...]:
+    """The clauses with a mutation that must be proved, of these ids (all if there is none)."""
+    named = [row for row in clauses() if row.file and (not ids or row.id in ids or row.statement in ids)]
+    return tuple(row for row in named if again or proofs().get(row.id) != present_proof(row))
 
 
 def copy_of_the_tree(to: Path) -> None:
@@ -93,7 +97,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def verdict(tree: Path, row: Clause, deadline_s: float) -> str:
-    """Apply the mutation of a row to this tree, run its tests, undo the mutation."""
+    """Apply the mutation of a clause to this tree, run its tests, undo the mutation."""
     path = tree / row.file
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     if before.count(row.old) != 1:
@@ -111,34 +115,97 @@ def verdict(tree: Path, row: Clause, deadline_s: float) -> str:
     return "proved" if not green else f"survived: {', '.join(green)}"
 
 
+def verdicts(rows: Sequence[Clause], *, jobs: int, deadline_s: float, within_s: float) -> Iterator[tuple[Clause, str]]:
+    """Each clause with its verdict, as they come; `left out` if it was not begun in time."""
+    ends = monotonic() + within_s
+    stop = Event()
+    with ExitStack() as stack:
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for _ in range(jobs):
+            tree = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clauses-")))
+            copy_of_the_tree(tree)
+            trees.put(tree)
+
+        def judge(row: Clause) -> str:
+            if stop.is_set() or monotonic() > ends:
+                return "left out"
+            tree = trees.get()
+            try:
+                return verdict(tree, row, deadline_s)
+            finally:
+                trees.put(tree)
+
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        stack.callback(stop.set)
+        waiting = {pool.submit(judge, row): row for row in rows}
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
+
+
+def red_without_mutation(rows: Sequence[Clause], deadline_s: float) -> set[str]:
+    """The tests of these clauses that fail already without a mutation."""
+    tests = tuple(sorted({SERVES, *(test for row in rows for test in row.tests)}))
+    with tempfile.TemporaryDirectory(prefix="clauses-") as folder:
+        copy_of_the_tree(Path(folder))
+        return red(Path(folder), tests, deadline_s)
+
+
 def main() -> int:
-    """Print a verdict for each chosen row."""
+    """Print a verdict for each clause that is tried, and store the proofs."""
+    asked = _arguments()
+    rows = to_prove(asked.ids, again=asked.again)
+    try:
+        red_before = red_without_mutation(rows, asked.deadline * 10) if rows else set()
+    except TimeoutError:
+        _say("the tests run into the deadline without a mutation")
+        return 1
+    known = {row.id for row in clauses() if row.file}
+    tried, left = 0, []
+    proved = {id_: proof for id_, proof in proofs().items() if id_ in known}
+    try:
+        for row, found in verdicts(rows, jobs=asked.jobs, deadline_s=asked.deadline, within_s=asked.within):
+            if found == "left out":
+                left.append(row.id)
+                continue
+            tried += 1
+            proved.pop(row.id, None)
+            if found == "proved" and red_before.intersection(row.tests):
+                found = "red without a mutation"
+            if found == "proved":
+                proved[row.id] = present_proof(row)
+            _say(f"{row.id:10} {found}")
+    finally:
+        if not asked.check:
+            store(proved)
+    if not asked.check:
+        rewrite()
+    good = sum(proved.get(row.id) == present_proof(row) for row in rows)
+    _say(f"{good} of {tried} clauses proved; of {len(known)} with a mutation {len(proved)} are proved")
+    if left:
+        _say(f"not tried within {asked.within:g} s: {' '.join(left)}")
+    return 0 if good == tried else 1
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.clauses", description="Prove clauses by mutation.")
     parser.add_argument("ids", nargs="*", metavar="ID", help="R-024 or R-024.1; all clauses if there is none")
+    parser.add_argument("--again", action="store_true", help="also clauses that were proved and did not change")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds for the tests of one clause")
-    arguments = parser.parse_args()
-    rows = chosen(clauses(), arguments.ids)
-    if not rows:
-        parser.error(f"no clause has an id among {', '.join(arguments.ids)}")
-    with tempfile.TemporaryDirectory(prefix="clauses-") as folder:
-        tree = Path(folder)
-        copy_of_the_tree(tree)
-        tests = tuple(sorted({SERVES, *(test for row in rows for test in row.tests)}))
-        try:
-            failed = red(tree, tests, arguments.deadline * len(rows))
-        except TimeoutError:
-            failed = {"the tests run into the deadline"}
-        if failed:
-            sys.stdout.write("red without a mutation: " + ", ".join(sorted(failed)) + "\n")
-            return 1
-        verdicts = []
-        for row in rows:
-            verdicts.append(verdict(tree, row, arguments.deadline))
-            sys.stdout.write(f"{row.id:10} {verdicts[-1]}\n")
-            sys.stdout.flush()
-    proved = verdicts.count("proved")
-    sys.stdout.write(f"{proved} of {len(rows)} clauses proved\n")
-    return 0 if proved == len(rows) else 1
+    parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin no clause after S seconds")
+    parser.add_argument("--check", action="store_true", help="store nothing")
+    asked = parser.parse_args()
+    known = {id_ for row in clauses() for id_ in (row.id, row.statement)}
+    if strange := [id_ for id_ in asked.ids if id_ not in known]:
+        parser.error(f"no clause has the id {', '.join(strange)}")
+    if asked.jobs < 1:
+        parser.error("--jobs must be at least 1")
+    return asked
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

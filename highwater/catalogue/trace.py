@@ -5,7 +5,8 @@ holds the catalogue of known mistakes (B) with their switches. `promise.json` ho
 CUT, LIVE, SILENT, VAC). `trace.json` lists where each of them is cited. `python -m tests.tidy.protocol --rewrite` gathers both
 JSON files from the page, the code, the tests and corpus/mutants.yaml, so that an installed highwater has them without the tests.
 
-A statement or rule is `tested` if code and a test cite it, `not built` if requirements.yaml gives a reason, else `missing`.
+A statement is `proved` if all its clauses that are built are proved by a mutation (highwater/catalogue/clauses.py). A statement
+or rule is `tested` if code and a test cite it, `not built` if requirements.yaml gives a reason, else `missing`.
 """
 
 from functools import cache
@@ -13,15 +14,17 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from highwater.catalogue.clauses import Clause, clauses_of
+from highwater.catalogue.clauses import status as status_of_clause
 from nemesis.text import Document
 from reference.config import VARIANTS, Variant
 
 HERE = Path(__file__).parent
 TRACE = HERE / "trace.json"
 PROMISE = HERE / "promise.json"
-TESTED, MISSING = "tested", "missing"
+PROVED, TESTED, MISSING = "proved", "tested", "missing"
 T = TypeVar("T")
 
 
@@ -66,8 +69,18 @@ class Cited(Struct, frozen=True):
     tests: dict[str, tuple[str, ...]] = {}
 
 
+class ClauseRow(Struct, frozen=True, kw_only=True):
+    """A clause of a statement: its text, the file that its mutation changes, the tests that catch it, and its status."""
+
+    id: str
+    text: str
+    file: str
+    tests: tuple[str, ...]
+    status: str
+
+
 class Row(Struct, frozen=True, kw_only=True):
-    """One id of the catalogue, its text, the code and tests that cite it, and its status."""
+    """One id of the catalogue, its text, the code and tests that cite it, its status, and the clauses of a statement."""
 
     id: str
     document: str
@@ -75,6 +88,7 @@ class Row(Struct, frozen=True, kw_only=True):
     code: tuple[str, ...]
     tests: tuple[str, ...]
     status: str
+    clauses: tuple[ClauseRow, ...] = ()
 
 
 def _read(name: str, type_: type[T]) -> T:
@@ -110,7 +124,7 @@ def rows(cited: Cited) -> tuple[Row, ...]:
     """All statements, contradictions, known mistakes and rules with their citations, in the order of their documents."""
     found = []
     for document, texts in requirements().requirements.items():
-        found += [_row(cited, id_, document, text, _status(cited, id_)) for id_, text in texts.items()]
+        found += [_statement(cited, id_, document, text) for id_, text in texts.items()]
     for id_, point in requirements().points.items():
         kind = "contradiction" if id_.startswith("C") else "unsafe point"
         found.append(_row(cited, id_, kind, point.text, _status_of_point(cited, id_, point)))
@@ -119,6 +133,18 @@ def rows(cited: Cited) -> tuple[Row, ...]:
     for id_, rule in promise().items():
         found.append(_row(cited, id_, "promise", rule.text, _status(cited, id_)))
     return tuple(found)
+
+
+def _statement(cited: Cited, id_: str, document: str, text: str) -> Row:
+    row = _row(cited, id_, document, text, _status(cited, id_))
+    clauses = tuple(_clause_row(clause) for clause in clauses_of(id_))
+    built = {clause.status for clause in clauses if not clause.status.startswith("not built")}
+    status = PROVED if row.status == TESTED and built == {PROVED} else row.status
+    return structs.replace(row, clauses=clauses, status=status)
+
+
+def _clause_row(row: Clause) -> ClauseRow:
+    return ClauseRow(id=row.id, text=row.text, file=row.file, tests=row.tests, status=status_of_clause(row))
 
 
 def _row(cited: Cited, id_: str, document: str, text: str, status: str) -> Row:

@@ -54,7 +54,8 @@ def protocol(what: _Which = "R", *, json: options.AsJson = False) -> int:
             _in_full(row)
     if what not in [row.id for row in found]:
         settled = sum(trace.is_settled(row) for row in found)
-        say(f"{len(found)} rows, {sum(row.status == trace.TESTED for row in found)} tested, {len(found) - settled} missing")
+        proved, tested = (sum(row.status == status for row in found) for status in (trace.PROVED, trace.TESTED))
+        say(f"{len(found)} rows, {proved} proved, {tested} tested, {len(found) - settled} missing")
     return 0
 
 
@@ -74,6 +75,8 @@ def _in_full(row: trace.Row) -> None:
     for words, places in (("checked", checkers), ("code", others), ("tests", row.tests)):
         for place in places:
             say(f"  {words:<8}  {place}")
+    for clause in row.clauses:
+        say(f"  {clause.id:<8}  {clause.status.partition(':')[0]:<9}  {clause.text}")
 
 
 def faults(*, json: options.AsJson = False) -> int:

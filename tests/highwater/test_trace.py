@@ -18,7 +18,7 @@ def test_protocol_json_lists_every_statement(capsys: pytest.CaptureFixture[str])
     rows = msgspec.json.decode(said(capsys, "--json"))["rows"]
 
     assert [row["id"] for row in rows] == [row.id for row in trace.chosen(trace.rows(trace.stored()), "R")]
-    assert {key for row in rows for key in row} == {"id", "document", "text", "code", "tests", "status"}
+    assert {key for row in rows for key in row} == {"id", "document", "text", "code", "tests", "status", "clauses"}
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,20 @@ tests/tidy/missing.txt the ids that are no longer missing.
 """
 
 import ast
+import io
 import re
 import sys
+import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
 
 from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
-from highwater.catalogue.trace import Cited, Row
+from highwater.catalogue.trace import Cited, ClauseRow, Row
 from tests.tidy.promise import cited_rules, rules_now
 from tests.tidy.sources import PACKAGES, Source, sources
 
@@ -113,27 +116,34 @@ def citations(text: str) -> list[str]:
     return found
 
 
+_STATUS = ("proved", "tested", "not built", "unproved")
+_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _ID = re.compile(r"\b(R-\d{3}|[CUB]-\d{2})\b")
 
 
 def _places(source: Source) -> Iterator[tuple[str, str]]:
-    """Name and text of each class and function of a file, without nested ones; the name "" is the module docstring."""
-    lines = source.text.splitlines()
+    """Name, docstring and comments of each class and function of a file, without nested ones; "" is the module itself.
+
+    A string that is no docstring cites nothing: a test whose data name R-001 does not test it.
+    """
+    tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
+    comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
     yield "", ast.get_docstring(source.tree) or ""
-    yield from _within(source.tree, "", lines)
+    yield from _within(source.tree, "", comments)
 
 
-def _within(node: ast.AST, prefix: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+def _within(node: ast.AST, prefix: str, comments: dict[int, str]) -> Iterator[tuple[str, str]]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(child, _NAMED):
             name = f"{prefix}{child.name}"
-            own = dict(enumerate(lines[child.lineno - 1 : child.end_lineno], child.lineno))
-            for inner in ast.iter_child_nodes(child):
-                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                    for number in range(inner.lineno, (inner.end_lineno or inner.lineno) + 1):
-                        own.pop(number, None)
-            yield name, "\n".join(own.values())
-            yield from _within(child, f"{name}.", lines)
+            nested = [inner for inner in ast.iter_child_nodes(child) if isinstance(inner, _NAMED)]
+            own = {*_lines(child)}.difference(*(_lines(inner) for inner in nested))
+            yield name, "\n".join([ast.get_docstring(child) or "", *(comments[n] for n in sorted(own & comments.keys()))])
+            yield from _within(child, f"{name}.", comments)
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def cited_in(*folders: str, by: Callable[[str], list[str]] = citations) -> dict[str, list[str]]:
@@ -155,6 +165,7 @@ def _ids(text: str) -> list[str]:
     return sorted(found | {id_ for id_, named in trace.requirements().steps.items() if steps & set(named)})
 
 
+@cache
 def gathered() -> Cited:
     """The citations of each id: code by function or class, tests by name, mutants by variant, corpus entries by name."""
     rules = rules_now()
@@ -213,7 +224,14 @@ def _statements(found: tuple[Row, ...]) -> str:
     for row in found:
         tests = ", ".join(f"`{test.rpartition('.')[2]}`" for test in row.tests)
         table.append(f"| {row.id} | {row.text} | {_cells(row.code)} | {tests} | {row.status} |")
+        table += [_clause(clause) for clause in row.clauses]
     return "\n".join(table) + "\n"
+
+
+def _clause(row: ClauseRow) -> str:
+    tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in row.tests)
+    file = f"`{row.file.removeprefix('reference/')}`" if row.file else ""
+    return f"| {row.id} | {row.text} | {file} | {tests} | {row.status} |"
 
 
 def _points(found: tuple[Row, ...]) -> str:
@@ -228,11 +246,12 @@ def _points(found: tuple[Row, ...]) -> str:
 def counts(found: tuple[Row, ...]) -> str:
     """The line of README.md that counts statements."""
     stated = trace.chosen(found, "R")
-    tested = sum(row.status == trace.TESTED for row in stated)
+    clauses = Counter(clause.status.partition(":")[0] for row in stated for clause in row.clauses)
     missing = sum(not trace.is_settled(row) for row in stated)
-    not_built = len(stated) - tested - missing
-    words = f"{len(stated)} statements of the five documents: {tested} tested, {not_built} not built for a reason"
-    return words + (f", {missing} missing" if missing else "")
+    not_built = sum(row.status.startswith("not built") for row in stated)
+    words = f"{len(stated)} statements of the five documents, {not_built} of them not built for a reason; "
+    words += f"{clauses.total()} clauses: " + ", ".join(f"{clauses[status]} {status}" for status in _STATUS if clauses[status])
+    return words + (f"; {missing} statements missing" if missing else "")
 
 
 def _below_marker(path: Path, text: str) -> str:
@@ -247,7 +266,7 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
     )
     points = "\n## Contradictions\n\n" + _points(trace.chosen(found, "C"))
     points += "\n## Unsafe points\n\n" + _points(trace.chosen(found, "U"))
-    readme = re.sub(r"^\d+ statements of the five documents: .*$", counts(found), README.read_text(encoding="utf-8"), flags=re.M)
+    readme = re.sub(r"^\d+ statements of the five documents\b.*$", counts(found), README.read_text(encoding="utf-8"), flags=re.M)
     return {
         DOCUMENT: _below_marker(DOCUMENT, "\n## Steps of V3\n\n" + steps() + "\n## Mistakes of history\n\n" + catalogue(found)),
         REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(found)}.\n" + by_document + points),
@@ -274,6 +293,7 @@ def rewrite() -> None:
     """Write trace.json, promise.json, the tables and missing.txt from the code, the tests and the pages as they are."""
     trace.PROMISE.write_bytes(encoded(rules_now()))
     trace.promise.cache_clear()
+    gathered.cache_clear()
     cited = gathered()
     found = trace.rows(cited)
     trace.TRACE.write_bytes(encoded(cited))
