@@ -26,7 +26,7 @@ from history.store import write_file
 
 _HIGHWATER = (sys.executable, "-m", "highwater")
 _GIANT = (sys.executable, "-m", "bench.giant")
-_PROTOCOLS = ("safe", "v3", "article", "truncate-to-hw", "isr-eager")
+_PROTOCOLS = ("safe", "v3", "article", "truncate-to-hw", "isr-eager", "kip279", "isr-join-hw-only", "no-min-isr-check")
 _PLANTED = "1"  # the seed of the planted errors
 _CLEAN = (0, 10, 11, 12)  # exit codes of a verdict
 
@@ -160,7 +160,7 @@ def _cores(sizes: Sizes) -> int:
 
 
 def _stored_runs(sizes: Sizes) -> Path:
-    """A folder of finished runs of five protocols. Not counted; kept in the folder for the next benchmark."""
+    """A folder of finished runs of eight protocols. Not counted; kept in the folder for the next benchmark."""
     store = sizes.folder / "runs"
     if not store.exists():
         per_protocol = max(1, sizes.runs // len(_PROTOCOLS))
