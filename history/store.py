@@ -79,7 +79,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 def _aside(path: Path) -> Iterator[Path]:
     """A temporary path beside a file, renamed to the file unless the block raises."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}")  # the folder may be shared by machines
     try:
         yield aside
         aside.replace(path)

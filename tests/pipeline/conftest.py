@@ -1,6 +1,7 @@
 """One Spark session and one S3 server for all tests that need them, because they take seconds to start."""
 
 import logging
+import os
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -8,17 +9,26 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from bench.local_spark import CONF, local_spark
 from pipeline.session import missing, session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two cores, or a skip with the missing requirement."""
+    """A session, or a skip with the missing requirement: on two cores, or where HIGHWATER_TEST_MASTER says.
+
+    The master `standalone` starts a cluster of two workers for the tests.
+    """
     lack = missing()
     if lack is not None:
         pytest.skip(lack)
-    with session("local[2]") as started:
-        yield started
+    master = os.environ.get("HIGHWATER_TEST_MASTER", "local[2]")
+    if master != "standalone":
+        with session(master) as started:
+            yield started
+    else:
+        with local_spark() as cluster, session(cluster.master, CONF) as started:
+            yield started
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from highwater.catalogue import trace
-from highwater.catalogue.clauses import Clause, clauses, status
-from tests.clauses import copy_of_the_tree, verdict
+from highwater.catalogue.clauses import Clause, Proof, clauses, status
+from tests.clauses import copy_of_the_tree, present_proof, to_prove, verdict, verdicts
 from tests.tidy.sources import ROOT
 
 
@@ -88,3 +88,22 @@ def test_verdict_tells_how_a_mutant_ends(tmp_path: Path, old: str, new: str, dea
 
     assert verdict(tmp_path, row, deadline_s).startswith(expected)
     assert (tmp_path / path).read_text() == (ROOT / path).read_text()  # the mutation is undone
+
+
+def test_clause_is_proved_again_if_its_code_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = MUTATED[0]
+    proved = present_proof(row)
+
+    for stored, expected in [
+        ({row.id: proved}, ()),
+        ({row.id: Proof(proved.mutant, "of other sources")}, (row,)),
+        ({row.id: Proof("of another mutation", proved.sources)}, (row,)),
+        ({}, (row,)),
+    ]:
+        monkeypatch.setattr("tests.clauses.proofs", lambda stored=stored: stored)
+        assert to_prove([row.id], again=False) == expected
+        assert to_prove([row.id], again=True) == (row,)
+
+
+def test_clauses_beyond_the_time_limit_are_left_out() -> None:
+    assert [found for _, found in verdicts(MUTATED[:3], jobs=1, deadline_s=1.0, within_s=0)] == ["left out"] * 3
