@@ -189,6 +189,20 @@ def test_new_controller_takes_up_requests_in_the_order_of_v3() -> None:
     assert list(dict.fromkeys(then))[:4] == ["3 read the states", "7 reassign", "8 add", "9 remove"]
 
 
+def test_new_controller_repairs_leaders_before_it_makes_new_ones() -> None:
+    """R-043, V3 §D step 5, step 6: on_broker_change() for t-0, though the new topic's a-0 comes first by its name."""
+    lab = settled("safe")
+    lab.crash(1)
+    write(lab, Create(paths.topic_path("a"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
+    lab.look_from_here()
+    lab.expire(1)
+    lab.settle()
+    new = paths.state_path(topic_partition("a", 0))
+    reads = [op.path for i, op in lab.log if i == 2 and isinstance(op, GetData) and op.path in (STATE, new)]
+
+    assert reads[:4] == [new, STATE, STATE, new]
+
+
 # --- startup of a broker -------------------------------------------------------------------------------------------------------
 
 
