@@ -7,7 +7,7 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import Send
 from reference.errors import ErrorCode
-from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
 from tests.reference.lab import T0
@@ -60,6 +60,30 @@ def test_command_without_an_answer_runs_into_its_timeout() -> None:
     lab.wait(1)
 
     assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
+
+
+def test_command_without_an_answer_alerts_the_administrator() -> None:
+    """R-077, V3 Discussion 6: the controller notes its timeout, once for each, and names the broker and the command."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], LeaderAndIsrReply)
+    die(lab, 4)
+    timeout = lab.configs[1].request_timeout_ms
+    incarnation = lab.nodes[3].state.broker.incarnation
+    lab.wait(timeout - 1)
+    early = alerts(lab)
+    lab.wait(1)
+    told = alerts(lab)
+    lab.held = lambda _: False
+    lab.settle()
+    lab.wait(2 * timeout)
+
+    assert (early, told) == ([], [(1, 3, incarnation, "LeaderAndIsr")])
+    assert alerts(lab) == told
+
+
+def alerts(lab: Recorded) -> list[tuple[int, int | None, int | None, str | None]]:
+    """Who alerts, and which broker, incarnation and command it names."""
+    return [(i, note.broker, note.incarnation, note.detail) for i, note in lab.notes if note.kind == "command-unanswered"]
 
 
 def test_silent_broker_holds_up_no_command_to_another() -> None:
