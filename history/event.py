@@ -30,6 +30,10 @@ class EventKind(StrEnum):
         "broker-state",
         "node, life (controller), controller_epoch, broker, incarnation (of the broker), detail: its state",
     )
+    COMMAND_UNANSWERED = (
+        "command-unanswered",
+        "node, life (controller), controller_epoch, broker, incarnation (of the broker), detail: the command that timed out",
+    )
     FENCED = "fenced", "node, life, incarnation: from here on it refuses requests of clients and followers"
     UNFENCED = "unfenced", "node, life, incarnation: it accepts these requests again"
     CONTROLLER_RESIGNED = "controller-resigned", "node, controller_epoch"

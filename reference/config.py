@@ -117,7 +117,7 @@ V3 = Variant(
     follower_change="leader_id",
     leader_change="role",
     epoch_end_recheck=False,
-    isr_join="hw_only",
+    isr_join="v3_literal",
     isr_change="current",
     lag_rule="last_change",
     isr_version_reread=False,
@@ -159,6 +159,7 @@ ARTICLE = msgspec.structs.replace(
     controller_epoch=True,
     controller_epoch_check=True,
     init_deletes=False,
+    isr_join="hw_only",
     lag_rule="last_fetch",
     hw_clamp=True,
     reassign_path="json",  # R-148
@@ -296,6 +297,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     fetch_max_bytes: int | None = None  # replica.fetch.max.bytes; None for values in the clear
     checkpoint_interval_ms: Millis = Millis(5000)  # replica.high.watermark.checkpoint.interval.ms
     lag_max_records: int = 4000  # replica.lag.max.messages (R-138), V3's MAX_BYTES_LAG; with lag_rule=last_change
+    lag_min_records: int = 1  # V3's MIN_BYTES_LAG, to which it gives no value; with isr_join=v3_literal
     reassign_interval_ms: Millis = Millis(1000)  # the longest pause of the reassignment agent (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # after a failed registration, election or read from ZooKeeper
     inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version, for the double roll (R-205)

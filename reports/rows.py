@@ -20,6 +20,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.CONTROLLER_ELECTED: "election",
     EventKind.CONTROLLER_RESIGNED: "election",
     EventKind.BROKER_STATE: "election",
+    EventKind.COMMAND_UNANSWERED: "election",
     EventKind.FENCED: "node",
     EventKind.UNFENCED: "node",
     EventKind.STATE_WRITTEN: "election",
@@ -187,6 +188,8 @@ def _node_words(row: ClusterEvent) -> str:
             return f"becomes controller, controller epoch {row.controller_epoch}"
         case EventKind.BROKER_STATE:
             return f"considers {row.broker}, incarnation {row.incarnation}, {row.detail or 'unknown'}"
+        case EventKind.COMMAND_UNANSWERED:
+            return f"gets no answer to {row.detail} from {row.broker}, incarnation {row.incarnation}, in time"
         case EventKind.FENCED:
             return f"fences itself{life}: refuses requests of clients and followers"
         case EventKind.UNFENCED:

@@ -1,6 +1,7 @@
-"""`highwater describe`: the topics of a simulated cluster at one moment of a plan, as `kafka-topics --describe` prints them.
+"""`highwater describe`: the topics of a cluster as `kafka-topics --describe` prints them.
 
-The plan is performed up to that moment; then a broker that is up and not fenced answers a Metadata request.
+With --bootstrap a broker of a running cluster is asked. Otherwise a plan is performed in the simulator up to one moment; then a
+broker that is up and not fenced answers.
 """
 
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from highwater.admin.describe import describe as lines_of
+from highwater.admin.describe import Description, of_cluster, of_reply, text_of
 from highwater.backends.sim.world import World
 from highwater.campaigns.campaign import Request
 from highwater.cli import options
@@ -17,10 +18,18 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
 
+_PORT_MAX = 65535
+
 
 def describe(
-    what: Annotated[str, typer.Argument(metavar="PLAN|SEED", help="A plan file, or a seed.")],
+    what: Annotated[str | None, typer.Argument(metavar="[PLAN|SEED]", help="A plan file, or a seed.", show_default=False)] = None,
     *,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT[,…]", help="Ask these brokers of a running cluster, in turn, instead of simulating a run."
+        ),
+    ] = None,
     at: Annotated[
         int | None,
         typer.Option(min=0, help="Milliseconds after the start of the workload; the end of the workload if not given."),
@@ -28,18 +37,41 @@ def describe(
     protocol: options.Protocol = "safe",
     json: options.AsJson = False,
 ) -> int:
-    """Show leaders, replicas, ISR and offline replicas of every partition at one moment of a simulated run (R-306)."""
+    """Show leaders, replicas, ISR, offline replicas and leader epochs of a running cluster, or of a simulated run (R-306)."""
+    if (what is None) == (bootstrap is None):
+        raise UsageError("give a plan file or a seed, or --bootstrap with the brokers of a running cluster")
+    if bootstrap is not None and (at is not None or protocol != "safe"):
+        raise UsageError("--at and --protocol are for simulated runs; --bootstrap asks a cluster as it is now")
+    rows = of_cluster(_addresses(bootstrap)) if what is None else _of_run(what, at, protocol)
+    if json:
+        say_json({"partitions": rows})
+    else:
+        say(text_of(rows))
+    return ExitCode.VALID
+
+
+def _addresses(text: str | None) -> tuple[tuple[str, int], ...]:
+    found = []
+    for name in options.names_of(text or ""):
+        host, _, port = name.rpartition(":")
+        if not host or not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
+            raise UsageError(f"--bootstrap must be HOST:PORT, or several separated by commas, not {text}")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise UsageError("--bootstrap must name at least one broker as HOST:PORT")
+    return tuple(found)
+
+
+def _of_run(what: str, at: int | None, protocol: str) -> tuple[Description, ...]:
     is_file = what.endswith((".yaml", ".yml"))
     plan = load_plan(Path(what)) if is_file else Request(protocol=protocol).plan(options.seed_not_file(what, files="plan file"))
     if plan.path:
         raise UsageError(f"plan {plan.name} has an explorer path, which has no client to ask for metadata")
+    if at is not None and at > plan.faults_ms:
+        raise UsageError(f"--at must be at most {plan.faults_ms}, when the workload of plan {plan.name} ends, not {at}")
     world = World(plan)
-    world.play_until(plan.faults_ms if at is None else min(at, plan.faults_ms))
+    world.play_until(plan.faults_ms if at is None else at)
     reply = world.metadata()
     if reply is None:
         raise UsageError(f"plan {plan.name}: no broker can answer a Metadata request at this time; give another --at")
-    if json:
-        say_json(reply)
-    else:
-        say(lines_of(reply))
-    return ExitCode.VALID
+    return of_reply(reply)

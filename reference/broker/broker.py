@@ -157,7 +157,7 @@ def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.L
 
 
 def absence(broker: Broker, tp: TopicPartition) -> ErrorCode:
-    """The error for a partition without a local replica: it is in a bad directory (C-22, KAFKA-6027), or unknown."""
+    """The error for a partition without a local replica: it is in a bad directory (R-298, C-22, KAFKA-6027), or unknown."""
     return ErrorCode.KAFKA_STORAGE_ERROR if tp in broker.offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -28,6 +28,7 @@ OFFLINE_DIRECTORIES = "kafka.server:name=OfflineLogDirectoryCount,type=LogManage
 def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
     """An access to `dir_` failed: its replicas stop as if by command (R-298). Later failures of it are ignored.
 
+    Clients get KAFKA_STORAGE_ERROR instead of the KIP's UnknownTopicOrPartitionException (C-22).
     A disk that is slow but reports no error is not detected (R-314).
     """
     if dir_ in broker.offline_dirs:

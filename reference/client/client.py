@@ -189,7 +189,10 @@ class Client(Machine, kw_only=True):
         return [] if self.looking_at is not None else self._look_up()
 
     def _send(self, pending: Pending, leader: BrokerId, now: Now) -> Outputs:
-        """R-133: send the call to the partition's leader alone, however many replicas there are."""
+        """R-133: send the call to the partition's leader alone, however many replicas there are.
+
+        The leader is the one of the brokers' metadata, not of ZooKeeper (C-25).
+        """
         route = self.routes[pending.call.tp]
         if pending.attempts and pending.topic_id not in (NO_TOPIC_ID, route.topic_id):
             # The topic of the first attempt is deleted: sent again, the records might be in both topics (docs/promise.md DUR-8).

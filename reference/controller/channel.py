@@ -9,7 +9,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from reference.controller.context import Channel, Controller, LiveBroker, offline_replicas, served_by
-from reference.effects import CancelTimer
+from reference.effects import CancelTimer, Note
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import (
@@ -238,11 +238,27 @@ def on_timer(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """A broker did not answer a control request in time (R-017, R-077): send it again, with the changes since."""
     channel = channel_of(controller, broker)
     if channel is not None:
+        _alert(turn, controller, channel)
         if turn.config.variant.controller_send_retry or channel.backing_off:
             _requeue(channel)
         channel.in_flight = None  # B-54: without a retry the channel goes on as if the broker had answered
         channel.backing_off = False
         _send_next(turn, controller, channel)
+
+
+def _alert(turn: Turn, controller: Controller, channel: Channel) -> None:
+    """R-077, V3 Discussion 6: tell the administrator of the timeout: the broker may need too long to become leader."""
+    if channel.in_flight is None:
+        return  # the timer ended a pause
+    turn.note(
+        Note(
+            kind="command-unanswered",
+            controller_epoch=controller.epoch,
+            broker=channel.broker,
+            incarnation=channel.incarnation,
+            detail=type(channel.in_flight).__name__,
+        )
+    )
 
 
 def on_reply(turn: Turn, controller: Controller, broker: BrokerId, reply: CommandReply) -> AnyCommand | None:

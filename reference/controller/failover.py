@@ -73,9 +73,12 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     for live in controller.live:
         # V3 §D step 4: LeaderAndISR with the flag INIT; its answers say which replicas are offline
         channel.tell_everything(controller, live.broker, init=True)
-    # V3 §D step 5: on_broker_change(), and step 6: init_leaders() for the partitions without a leader. This broker saw no change
-    # while the former controller was in office, so it looks at each partition.
-    for tp in sorted(controller.assignments):
+    # V3 §D step 5: call on_broker_change(). This broker saw no change while the former controller was in office, so it looks at
+    # each partition that has a state.
+    for tp in sorted(controller.states):
+        leader_election.start(turn, controller, tp)
+    # V3 §D step 6: call init_leaders() for the partitions without a leader, which are those without a state
+    for tp in sorted(controller.assignments.keys() - controller.states.keys()):
         leader_election.start(turn, controller, tp)
     # watches may have fired between the listing and now
     listings.resume(turn, controller, BrokerList())

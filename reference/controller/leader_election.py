@@ -63,7 +63,8 @@ from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, LeaderEpoch, 
 def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal = REPAIR) -> None:
     """V3 §A step 3 for one partition of set_p: begin with V3 §A step 3.1. Where a change is under way, a round follows it.
 
-    Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068).
+    Partitions do not wait for one another: one read and one write for each, all in flight at once (R-067, R-068). One multi()
+    for all of them would fail as a whole where one leader has just changed its ISR (C-26).
     """
     change = controller.changes.get(tp)
     if change is not None and change.step != "asking":

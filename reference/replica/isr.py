@@ -49,7 +49,7 @@ def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: Follow
         case "v3_literal":
             # V3 §G maybe_change_ISR: r.leo - leo_min < MIN_BYTES_LAG holds for every replica that is behind (C-07)
             ends = [f.leo for f in leader.followers if f.leo is not None and f.broker in brokers_of(leader.isr)]
-            return follower.leo - min([stable_leo(partition), *ends]) < 1
+            return follower.leo - min([stable_leo(partition), *ends]) < turn.config.lag_min_records
 
 
 def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:

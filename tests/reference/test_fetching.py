@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reference.config import SAFE
+from reference.config import SAFE, VARIANTS
 from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
 from reference.messages import Fetch, FetchReply, ProduceReply
@@ -103,12 +103,13 @@ def test_replica_knows_its_log_its_hw_and_whether_it_leads() -> None:
 MAX_TIME_LAG_MS = 4000
 
 
-def v3_isr(*, lag_max_records: int) -> Lab:
-    """Three brokers under V3's rule, b1 leading; b2 and b3 fetch only when a test says so, and hold no record."""
-    variant = replace(SAFE, lag_rule="last_change", heartbeat=False)
+def v3_isr(*, lag_max_records: int, lag_min_records: int = 1) -> Lab:
+    """Three brokers under V3's rules, b1 leading; b2 and b3 fetch only when a test says so, and hold no record."""
+    variant = replace(SAFE, lag_rule="last_change", isr_join=VARIANTS["v3"].isr_join, heartbeat=False)
     lab = Lab(3, variant=variant)
+    limits = {"lag_max_records": lag_max_records, "lag_min_records": lag_min_records}
     for i in lab.ids:
-        lab.configs[i] = replace(lab.configs[i], lag_max_records=lag_max_records, replica_lag_time_max_ms=MAX_TIME_LAG_MS)
+        lab.configs[i] = replace(lab.configs[i], **limits, replica_lag_time_max_ms=MAX_TIME_LAG_MS)
         lab.nodes[i].state.config = lab.configs[i]
     lab.wait(1000)
     assert lab.isr() == [1, 2, 3]
@@ -173,6 +174,22 @@ def test_v3_replica_leaves_only_beyond_the_largest_lag() -> None:
     lab.produce(1, "d")
 
     assert check_isr(lab, after_ms=0) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("min_lag", "leo", "isr"), [(1, 4, [1, 2, 3]), (1, 5, [1, 2]), (2, 5, [1, 2, 3]), (2, 6, [1, 2]), (1, 0, [1, 2, 3])]
+)
+def test_v3_replica_joins_below_min_bytes_lag_alone(min_lag: int, leo: int, isr: list[int]) -> None:
+    """R-058, R-062, C-07: the lag is measured from leo_min, 4 here, so the replica that has all six records may stay outside."""
+    lab = v3_isr(lag_max_records=2, lag_min_records=min_lag)
+    lab.produce(1, *"abcd")
+    progress(lab, 4, 1)
+    assert check_isr(lab, after_ms=0) == [1, 2]
+    lab.produce(1, *"ef")
+    fetch(lab, 1, leo, replica=3, epoch=lab.partition(1).leader_epoch)
+    lab.settle()
+
+    assert lab.isr() == isr
 
 
 # --- when a record is committed ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import Send
 from reference.errors import ErrorCode
-from reference.messages import LeaderAndIsr, ProduceReply, UpdateMetadata
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
 from reference.types import BrokerId, topic_partition
 from tests.reference.lab import T0
@@ -60,6 +60,30 @@ def test_command_without_an_answer_runs_into_its_timeout() -> None:
     lab.wait(1)
 
     assert (before, [to for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]) == (["b3"], ["b3", "b3"])
+
+
+def test_command_without_an_answer_alerts_the_administrator() -> None:
+    """R-077, V3 Discussion 6: the controller notes its timeout, once for each, and names the broker and the command."""
+    lab = settled("safe")
+    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], LeaderAndIsrReply)
+    die(lab, 4)
+    timeout = lab.configs[1].request_timeout_ms
+    incarnation = lab.nodes[3].state.broker.incarnation
+    lab.wait(timeout - 1)
+    early = alerts(lab)
+    lab.wait(1)
+    told = alerts(lab)
+    lab.held = lambda _: False
+    lab.settle()
+    lab.wait(2 * timeout)
+
+    assert (early, told) == ([], [(1, 3, incarnation, "LeaderAndIsr")])
+    assert alerts(lab) == told
+
+
+def alerts(lab: Recorded) -> list[tuple[int, int | None, int | None, str | None]]:
+    """Who alerts, and which broker, incarnation and command it names."""
+    return [(i, note.broker, note.incarnation, note.detail) for i, note in lab.notes if note.kind == "command-unanswered"]
 
 
 def test_silent_broker_holds_up_no_command_to_another() -> None:
@@ -187,6 +211,20 @@ def test_new_controller_takes_up_requests_in_the_order_of_v3() -> None:
     then = [word for i, step in lab.log[reads[1] :] if i == 2 and (word := _step_of_failover(step)) is not None]
 
     assert list(dict.fromkeys(then))[:4] == ["3 read the states", "7 reassign", "8 add", "9 remove"]
+
+
+def test_new_controller_repairs_leaders_before_it_makes_new_ones() -> None:
+    """R-043, V3 §D step 5, step 6: on_broker_change() for t-0, though the new topic's a-0 comes first by its name."""
+    lab = settled("safe")
+    lab.crash(1)
+    write(lab, Create(paths.topic_path("a"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
+    lab.look_from_here()
+    lab.expire(1)
+    lab.settle()
+    new = paths.state_path(topic_partition("a", 0))
+    reads = [op.path for i, op in lab.log if i == 2 and isinstance(op, GetData) and op.path in (STATE, new)]
+
+    assert reads[:4] == [new, STATE, STATE, new]
 
 
 # --- startup of a broker -------------------------------------------------------------------------------------------------------

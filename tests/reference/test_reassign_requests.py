@@ -5,7 +5,6 @@ import pytest
 from reference.controller.reassign import requests as reassign_requests
 from reference.coordination import reassignment_requests
 from reference.coordination.admin_paths import Reassignment
-from reference.coordination.api import Data, NoNode
 from reference.coordination.reassignment_requests import Request
 from reference.types import BrokerId, TopicPartition
 from tests.reference.moving import ids
@@ -83,13 +82,3 @@ def test_reassignment_is_unchanged_after_znode_round_trip() -> None:
     assert data == b'{"version":1,"replicas":[2,4],"top":2,"original_replicas":[1,2],"held":[1,2,3],"drop":[3],"legacy":true}'
     assert reassignment_requests.decode_entry(data) == entry
     assert reassignment_requests.decode_entry(b"{}") is None
-
-
-def test_znode_versions_tell_if_a_reassignment_changed_or_ended() -> None:
-    """R-249: the czxid identifies the reassignment; the mzxid, here the version, shows a change."""
-    begun = Data(b"", 0, 7)
-
-    assert reassign_requests.fate(begun, begun) == "in flight"
-    assert reassign_requests.fate(begun, Data(b"", 1, 7)) == "changed"
-    assert reassign_requests.fate(begun, Data(b"", 0, 9)) == "over"
-    assert reassign_requests.fate(begun, NoNode()) == "over"

@@ -68,7 +68,11 @@ def done(draft: Draft, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> No
 
 
 def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
-    """The ZooKeeper operations that store the changed reassignments; all requests read were taken up or refused."""
+    """The ZooKeeper operations that store the changed reassignments; all requests read were taken up or refused.
+
+    R-249: an entry is created once, written again only where a request changes it, and deleted at the end. So its czxid names the
+    reassignment, and its mzxid differs from it after a change.
+    """
     gone = [tp for tp in sorted(agent.versions) if tp not in draft.entries]
     wanted = {f"{REASSIGNMENTS}/{topic_of(tp)}" for tp in draft.entries}
     empty = [path for path in agent.parents if path.startswith(f"{REASSIGNMENTS}/") and path not in wanted]

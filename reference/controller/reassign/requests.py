@@ -1,30 +1,16 @@
-"""Rules for changing reassignments in flight, proposal B of KIP-236 (C-18, R-249, R-251 to R-256). Pure functions.
+"""Rules for changing reassignments in flight, proposal B of KIP-236 (C-18, R-251 to R-256). Pure functions.
 
 "Consider an initial assignment of [1,2], reassigned to [2,3] and then changed to [2,4]": 3 was neither assigned first nor wanted
 last, and is not kept until 4 is in sync. So as many replicas stay as were assigned originally: first the leader, then the rest of
 the ISR, then the others.
 """
 
-from typing import Literal
-
 from msgspec.structs import replace
 
 from reference.coordination.admin_paths import Reassignment
-from reference.coordination.api import AnyAnswer, Data
 from reference.messages import PartitionState
 from reference.replica.partition import brokers_of
 from reference.types import BrokerId
-
-
-def fate(begun: Data, now: AnyAnswer) -> Literal["in flight", "changed", "over"]:
-    """R-249: whether a reassignment is still in flight as it was read, was changed meanwhile, or is over.
-
-    The czxid names the reassignment; a later one of the same partition has another czxid. The version of a znode moves with each
-    change, as its mzxid does, and the controller writes an entry again only where another request changes it.
-    """
-    if not isinstance(now, Data) or now.czxid != begun.czxid:
-        return "over"
-    return "in flight" if now.version == begun.version else "changed"
 
 
 def may_change(existing: Reassignment | None, *, legacy: bool) -> bool:

@@ -25,16 +25,25 @@ NO_BUDGET = Budget()
 
 
 def search(
-    protocol: str, bounds: Bounds, *, budget: Budget = NO_BUDGET, properties: tuple[Property, ...] = (COMMITTED,)
+    protocol: str, bounds: Bounds, *, budget: Budget = NO_BUDGET, properties: tuple[Property, ...] = (COMMITTED,), **switches: str
 ) -> Result:
-    variant = replace(VARIANTS[protocol], unclean_election=False)
+    variant = replace(VARIANTS[protocol], unclean_election=False, **switches)
     return Search(Model(variant, bounds), properties, GOALS, clock).run(budget)
 
 
 @pytest.mark.slow
-def test_v3_loses_a_record_in_nine_steps_by_hw_truncation() -> None:
-    """V3 §E step 3.3: a restarted follower truncates to its checkpointed high watermark and is then elected."""
+def test_v3_loses_a_record_in_eight_steps_by_its_join_rule() -> None:
+    """R-058, C-07: a follower that lacks the committed record passes V3's test for joining the ISR, and is then elected."""
     result = search("v3", Bounds(records=1, max_epochs=2))
+
+    assert (result.end, result.depth, result.states) == ("violated", 8, 16509)
+    assert result.wrong == "b2 leads epoch 1 without v1, which is committed at offset 0"
+
+
+@pytest.mark.slow
+def test_v3_loses_a_record_in_nine_steps_by_hw_truncation() -> None:
+    """V3 §E step 3.3: without its rule for joining the ISR, a restarted follower truncates to its high watermark and leads."""
+    result = search("v3", Bounds(records=1, max_epochs=2), isr_join="hw_only")
 
     assert (result.end, result.depth, result.states) == ("violated", 9, 17611)
     assert result.wrong == "b2 leads epoch 1 without v1, which is committed at offset 0"
@@ -54,7 +63,7 @@ def test_v3_loses_a_record_in_nine_steps_by_hw_truncation() -> None:
 @pytest.mark.slow
 def test_hw_truncation_breaks_strong_isr_with_two_brokers() -> None:
     """docs/oracles.md §7.2: a committed record is missing in the log of an ISR member, two steps before it is lost."""
-    result = search("v3", Bounds(records=1, max_epochs=2), properties=(COMMITTED, STRONG_ISR))
+    result = search("v3", Bounds(records=1, max_epochs=2), properties=(COMMITTED, STRONG_ISR), isr_join="hw_only")
 
     assert (result.end, result.depth, result.states) == ("violated", 7, 4512)
     assert result.wrong == "what leader b1 holds below its HW 1 is not in the log of b2, of the ISR in ZooKeeper"
