@@ -39,8 +39,8 @@ def _unlisted(turn: Turn, broker: Broker) -> tuple[TopicPartition, ...]:
 def _is_elsewhere(turn: Turn, replica: Partition, listed: PartitionState | None) -> bool:
     """True if the metadata has no place for a local replica (R-183).
 
-    Metadata from before the last command to the replica says nothing: it may be older than the assignment. A member of the ISR
-    must not be deleted early: it could be elected without its log.
+    Metadata from before the last command to the replica says nothing, because it may be older than the assignment. A member of
+    the ISR must not be deleted early: it could be elected without its log.
     """
     if listed is None:
         return True
