@@ -37,7 +37,7 @@ from reference.coordination.api import (
     GetChildren,
     GetData,
 )
-from reference.coordination.reassignment_requests import Request, decode_request, request_payload
+from reference.coordination.reassignment_requests import Request, decode_entry, decode_request, request_payload
 from reference.types import BrokerId, TopicPartition, index_of, topic_of
 
 PAYLOAD_BYTES_MAX = 0xFFFFF  # R-244: ZooKeeper refuses a znode of 1 MB (jute.maxbuffer)
@@ -96,7 +96,7 @@ def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
     missing = [b for b in chosen if b not in live]
     if missing or not chosen:
         raise UsageError(f"brokers {_row(tuple(missing))} are not registered" if missing else "no broker is registered")
-    current, _ = yield from _assignments(names)
+    current = yield from _before_moves((yield from _assignments(names))[0])
     wide = next((tp for tp, replicas in current.items() if len(replicas) > len(chosen)), None)
     if wide is not None:
         raise UsageError(f"{wide} has {len(current[wide])} replicas, more than the {len(chosen)} chosen brokers")
@@ -136,16 +136,18 @@ def execute_extra(entries: Reassignments) -> Command:
         raise UsageError(
             f"{REASSIGN_EXTRA} exists: the controller has not yet read the previous extra reassignment; try again later"
         )
+    before = yield from _before_moves(current)
     yield from _write((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
-    return (*_saved(current), "Successfully submitted extra reassignment of partitions.")
+    return (*_saved(before), "Successfully submitted extra reassignment of partitions.")
 
 
 def request(entries: Reassignments) -> Command:
     """R-245: create /admin/reassignment_requests/request_NNN, also for partitions that are being moved (R-247)."""
     current, checks = yield from _ready_to_move(entries)
+    before = yield from _before_moves(current)
     payload = request_payload(Request({tp: entry.replicas for tp, entry in entries.items()}))
     made = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
-    return (*_saved(current), f"Successfully submitted {made}.")
+    return (*_saved(before), f"Successfully submitted {made}.")
 
 
 def verify_requests(entries: Reassignments) -> Command:
@@ -179,6 +181,20 @@ def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ..
     if strange is not None:
         raise UsageError(f"{strange} does not exist")
     return {tp: assigned[tp] for tp in entries}, checks
+
+
+def _before_moves(assigned: Assignments) -> Generator[Ask, tuple[AnyAnswer, ...], Assignments]:
+    """R-247, C-20: the replicas to return to. While a partition moves, AR is OAR + RAR and its entry holds OAR.
+
+    Call this after AR was read: if the move ends meanwhile, the topic znode has another version.
+    """
+    pending, *found = yield Ask((GetData(REASSIGN), *(GetData(admin_paths.reassignment_path(tp)) for tp in assigned)))
+    entries = admin_paths.decode_reassignments(pending.data)[0] if isinstance(pending, Data) else {}
+    for tp, answer in zip(assigned, found, strict=True):
+        entry = decode_entry(answer.data) if isinstance(answer, Data) else None
+        if entry is not None:
+            entries[tp] = entry
+    return {tp: (entries[tp].original if tp in entries else ()) or replicas for tp, replicas in assigned.items()}
 
 
 def verify(entries: Reassignments) -> Command:
@@ -221,7 +237,17 @@ def cancel() -> Command:
 
 
 def remove_cancel() -> Command:
-    """R-239, R-241: delete /admin/reassign_cancel. Moves that are not rolled back yet continue."""
+    """R-239, R-241: delete /admin/reassign_cancel.
+
+    R-244: refused while moves are still pending, because without the znode they would go on to their new replicas.
+    """
+    pending = yield from _pending(REASSIGN)
+    (cancelled,) = yield Ask((GetData(REASSIGN_CANCEL),))
+    if pending and isinstance(cancelled, Data):
+        raise UsageError(
+            f"reassignments are still being rolled back ({len(pending)}, first {min(pending)}); without {REASSIGN_CANCEL} they "
+            "would go on to their new replicas; try again later"
+        )
     (answer,) = yield Ask((Delete(REASSIGN_CANCEL),))
     if not isinstance(answer, Deleted):
         raise UsageError(f"{REASSIGN_CANCEL} does not exist")

@@ -23,7 +23,7 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
                 known[tp] = state
         broker.metadata = {tp: known[tp] for tp in sorted(known)}
         if command.full and command.controller_epoch > reign:
-            strays.look(turn, broker, command)
+            strays.look(turn, broker)
     turn.send(source, UpdateMetadataReply(command.correlation, error))
 
 

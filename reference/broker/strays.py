@@ -1,9 +1,10 @@
 """Stray replicas: logs on a broker that are no longer assigned to it (V3 §E step 4, R-046; here also after startup).
 
 They arise if a broker reads a topic at startup, the controller then deletes the topic, and dies before it tells that broker: the
-next controller does not know the topic. So the broker compares its replicas with the first full metadata of each new controller,
-and asks ZooKeeper whether the unlisted ones are still assigned to it. An unlisted replica is not deleted for that alone: metadata
-may lack partitions that have no leader yet (U-11).
+next controller does not know the topic. Or the controller moves a partition away from a broker that it cannot reach (R-183), and
+dies before that broker returns. So the broker compares its replicas with the first full metadata of each new controller, and asks
+ZooKeeper whether those that are not listed, or are listed for other brokers, are still assigned to it. A replica is not deleted
+for the metadata alone: it may lack partitions that have no leader yet (U-11), and a move changes it before the assignment.
 """
 
 from reference.broker.broker import Broker, Strays, Suspect
@@ -12,23 +13,40 @@ from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Data, GetData, SessionExpired, Unknown
 from reference.effects import ZkRequest
 from reference.machine import Turn
-from reference.messages import UpdateMetadata
+from reference.messages import PartitionState
+from reference.replica.partition import Partition, brokers_of
 from reference.types import TopicId, TopicPartition, topic_of
 
 
-def look(turn: Turn, broker: Broker, update: UpdateMetadata) -> None:
-    """On a controller's first full UpdateMetadata: find local replicas that it does not list."""
+def look(turn: Turn, broker: Broker) -> None:
+    """On a controller's first full UpdateMetadata: find local replicas that it does not list, or lists for other brokers."""
     if broker.registration == "registered":
-        listed = {state.tp for state in update.states}
-        _suspect(turn, broker, tuple(tp for tp in broker.partitions if tp not in listed))
+        _suspect(turn, broker, _unlisted(turn, broker))
     else:
         broker.strays.late = True  # the assignments being read may be older than the deletion of a topic
 
 
 def after_learning(turn: Turn, broker: Broker, remaining: tuple[TopicPartition, ...]) -> None:
     """Check unassigned replicas that got a command while the broker started, perhaps from a deposed controller."""
-    unlisted = {tp for tp in broker.partitions if tp not in broker.metadata} if broker.strays.late else set()
-    _suspect(turn, broker, tuple(sorted(unlisted.union(remaining))))
+    unlisted = _unlisted(turn, broker) if broker.strays.late else ()
+    _suspect(turn, broker, tuple(sorted({*unlisted, *remaining})))
+
+
+def _unlisted(turn: Turn, broker: Broker) -> tuple[TopicPartition, ...]:
+    return tuple(tp for tp, replica in broker.partitions.items() if _is_elsewhere(turn, replica, broker.metadata.get(tp)))
+
+
+def _is_elsewhere(turn: Turn, replica: Partition, listed: PartitionState | None) -> bool:
+    """True if the metadata has no place for a local replica (R-183).
+
+    Metadata from before the last command to the replica says nothing, because it may be older than the assignment. A member of
+    the ISR must not be deleted early: it could be elected without its log.
+    """
+    if listed is None:
+        return True
+    holders = (*listed.replicas, *brokers_of((*listed.isr, *listed.elr)))
+    is_later = (listed.topic_id, listed.leader_epoch) >= (replica.log.topic_id, replica.leader_epoch)
+    return is_later and turn.config.broker not in holders
 
 
 def _suspect(turn: Turn, broker: Broker, replicas: tuple[TopicPartition, ...]) -> None:

@@ -173,9 +173,9 @@ def on_request(turn: Turn, controller: Controller, source: Address, request: Met
 
 
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
-    """A broker sent the controller no heartbeat in time (KIP-343)."""
+    """A broker sent the controller no heartbeat in time (KIP-343): what waits for its answers goes on (R-183, R-244)."""
     heartbeats.on_silence(turn, controller, broker)
-    channel.pump(turn, controller)
+    _proceed(turn, controller)
 
 
 def on_expired(turn: Turn, controller: Controller) -> None:

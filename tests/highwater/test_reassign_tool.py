@@ -12,7 +12,21 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import Create, SetData
 from reference.types import BrokerId, TopicPartition
 from tests.reference.lab import Lab
-from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, stuck, write
+from tests.reference.moving import (
+    OAR,
+    RAR,
+    assigned,
+    cluster,
+    data,
+    entries,
+    extra,
+    finish,
+    is_at,
+    pending,
+    reassign,
+    stuck,
+    write,
+)
 from tests.reference.test_reassign_in_flight import by_requests, silence
 
 MOVE = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5,6]}]}'
@@ -98,6 +112,31 @@ def test_reassign_cancel_prints_what_is_rolled_back() -> None:
     assert data(lab, admin_paths.REASSIGN_CANCEL) is None
 
 
+def test_remove_cancel_is_refused_during_a_rollback() -> None:
+    """R-239, R-244: --cancel, then --remove-cancel at once, as in KIP-236's session, would complete the move instead."""
+    lab = stuck()
+    lab.muted.add(1)  # the controller has not read the cancellation yet
+    run(lab, reassign_tool.cancel())
+    words = refusal(lab, reassign_tool.remove_cancel())
+
+    assert words == (
+        "reassignments are still being rolled back (1, first t-0); without /admin/reassign_cancel they would go on to their new "
+        "replicas; try again later"
+    )
+    assert data(lab, admin_paths.REASSIGN_CANCEL) == b""
+
+
+def test_remove_cancel_ignores_extra_reassignments() -> None:
+    """R-239, R-242: they wait for the end of the cancellation, so it must not wait for them."""
+    lab = stuck()
+    run(lab, reassign_tool.cancel())
+    extra(lab, (2, 3, 4))
+    run(lab, reassign_tool.remove_cancel())
+    lab.held = lambda _: False
+
+    assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
+
+
 def test_printed_scala_map_equals_the_example_of_kip_236() -> None:
     """R-241: the output of KIP-236's own session."""
     one = entries((832, 679, 680), (832, 679, 681), TopicPartition("test_topic-25"))
@@ -146,6 +185,29 @@ def test_executing_the_saved_assignment_cancels_under_proposal_b() -> None:
     run(lab, reassign_tool.request(entries_of(lines[2].encode(), "saved.json")))
 
     assert finish(lab, lambda: is_at(lab, OAR))
+
+
+def test_rollback_file_of_a_move_in_flight_has_old_replicas() -> None:
+    """R-247, C-20: AR is OAR + RAR then; executing that file would keep the new replicas."""
+    lab = stuck()
+    assert run(lab, reassign_tool.execute_extra(entries((2, 3, 4))))[2] == CURRENT
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    run(lab, reassign_tool.request(entries(RAR)))
+    assert assigned(lab) == (*OAR, *RAR)
+    lines = run(lab, reassign_tool.request(entries((4, 5))))
+    assert lines[2] == CURRENT
+    run(lab, reassign_tool.request(entries_of(lines[2].encode(), "saved.json")))
+
+    assert finish(lab, lambda: is_at(lab, OAR))
+
+
+def test_generate_extra_proposes_as_many_replicas_as_before() -> None:
+    """R-240, C-20: a partition in flight has twice its replicas; a proposal of that size would make them permanent."""
+    lab = stuck()
+    lines = run(lab, reassign_tool.generate(("t",), ()))
+
+    assert (lines[1], lines[4]) == (CURRENT, CURRENT)
 
 
 def test_proposal_b_ignores_the_znode_reassign_cancel() -> None:

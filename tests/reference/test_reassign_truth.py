@@ -150,3 +150,25 @@ def return_later_elsewhere(lab: Mortal) -> None:
     assert lab.dead is not None
     lab.bury(lab.dead)
     lab.wait(8000)
+
+
+@pytest.mark.slow
+def test_rollback_past_an_inactive_broker_survives_any_crash() -> None:
+    """R-183, R-244: b4 reaches ZooKeeper and not the controller, which dies after any step of the rollback; then b4 returns."""
+
+    def begin() -> Mortal:
+        lab = cluster()
+        lab.held = stuck((*OAR, 4))
+        reassign(lab)
+        lab.held = lambda letter: stuck(OAR)(letter) or {letter[0], letter[1]} == {"b1", "b4"}
+        lab.wait(7000)
+        return lab
+
+    def after(lab: Mortal) -> None:
+        lab.held = lambda _: False
+        return_later(lab)
+
+    labs = outcomes(begin, cancel, after)
+
+    assert len(labs) > 10
+    assert unfinished(labs, OAR) == []

@@ -6,7 +6,7 @@ import pytest
 
 from highwater.cli.main import run_command_line
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import Create, Data, GetData
+from reference.coordination.api import Create, Data, Delete, GetData
 from reference.types import BrokerId
 from tests.zookeeper.bench import Client
 
@@ -16,7 +16,7 @@ MOVE = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]}]
 
 
 def test_reassign_tool_proposes_executes_and_cancels(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """R-240, R-241, R-232: there is no controller here, so the written requests stay."""
+    """R-239, R-240, R-241, R-232: there is no controller here, so the written requests stay until the test deletes them."""
     root = "/reassign-tool"
     client = Client(zookeeper)
     client.ask(Create(root, b""), *(Create(root + path, b"") for path in paths.PERSISTENT))
@@ -39,5 +39,7 @@ def test_reassign_tool_proposes_executes_and_cancels(zookeeper: str, tmp_path: P
     assert run("--cancel")[1].endswith(
         "original_replicas -> Buffer(1, 2)))\nSuccessfully submitted cancellation of reassignments.\n"
     )
+    assert run("--remove-cancel") == (2, "")
+    client.ask(Delete(root + admin_paths.REASSIGN))
     assert run("--remove-cancel") == (0, "Successfully remove the znode /admin/reassign_cancel.\n")
     client.close()

@@ -18,7 +18,17 @@ from msgspec.structs import replace
 
 from reference.config import Variant
 from reference.controller import channel, leader_election
-from reference.controller.context import NEW_EPOCH, Controller, IsrInTarget, LeaderInTarget, LiveBroker, Move, MoveStep, staying
+from reference.controller.context import (
+    NEW_EPOCH,
+    Controller,
+    IsrInTarget,
+    LeaderInTarget,
+    LiveBroker,
+    Move,
+    MoveStep,
+    served_by,
+    staying,
+)
 from reference.controller.leader_selection import held_by, members_wanted, newcomers
 from reference.errors import ErrorCode
 from reference.machine import Turn
@@ -120,16 +130,21 @@ def _untold(controller: Controller, move: Move) -> tuple[LiveBroker, ...]:
 
 
 def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
-    """Send StopReplica to the live brokers whose replicas the reassignment removes; True when all have answered.
+    """Send StopReplica to the live brokers whose replicas the reassignment removes; True when all active ones have answered.
 
     Any answer is enough, also that the directory is offline (R-308): a broker that is down or cannot delete does so when it
     starts and finds no assignment (V3 §E step 4).
+
+    R-183, R-244: an inactive broker counts as absent; otherwise a broker that does not reach the controller would hold up every
+    rollback. Its StopReplica is repeated until it answers, also after the move. If another controller takes over meanwhile, the
+    broker finds its replica itself (`broker.strays`).
     """
     for peer in _untold(controller, move):
         move.told = (*move.told, peer)
         stop = StopPartition(state.tp, state.leader_epoch, move.step == "deleting")
         channel.drop_replica(controller, stop, (peer.broker,))
-    dropped = [peer for peer in controller.channels if peer.broker in move.dropped]
+    served = served_by(controller)
+    dropped = [peer for peer in controller.channels if peer.broker in move.dropped and peer.broker in served]
     return not any(channel.is_stopping(peer, state.tp) for peer in dropped)
 
 
