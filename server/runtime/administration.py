@@ -36,7 +36,6 @@ from server.wire.clients.tasks import (
 
 WAITING_MAX = 64  # commands; beyond that requests are answered REQUEST_TIMED_OUT
 STEP_MS_MIN = 2000  # the least time for writing a znode, even if the client's timeout is shorter
-CANCEL_MS_MAX = 60_000  # the longest wait for a rollback before new reassignments are allowed again
 LOOK_AGAIN_S = 0.05
 
 ByZnodes = MakeTopic | DropTopic | Move | CancelMoves | ListMoves
@@ -50,6 +49,7 @@ class Administration:
         self._session = AdminSession(zookeeper, session_timeout_ms)
         self._waiting: asyncio.Queue[tuple[ByZnodes, float, Callable[[AnyResult], None]]] = asyncio.Queue(WAITING_MAX)
         self._worker: asyncio.Task[None] | None = None
+        self._is_cancelling = False  # from a cancellation until its moves are rolled back
 
     def perform(self, task: ByZnodes, answer: Callable[[AnyResult], None]) -> None:
         """Queue a client's admin request; `answer` is called once, at once if the queue is full."""
@@ -70,7 +70,13 @@ class Administration:
 
     async def _work(self) -> None:
         while True:
-            task, deadline_s, answer = await self._waiting.get()
+            if self._is_cancelling:
+                await self._allow_if_rolled_back()
+            try:
+                waiting = self._waiting.get()
+                task, deadline_s, answer = await asyncio.wait_for(waiting, LOOK_AGAIN_S if self._is_cancelling else None)
+            except TimeoutError:
+                continue
             match task:
                 case MakeTopic():
                     answer(_result_of(task, await self._run(CreateTopic(id=1, topic=task.topic, assignment=task.assignment))))
@@ -112,24 +118,27 @@ class Administration:
         return ErrorCode.NONE if answers else ErrorCode.REQUEST_TIMED_OUT, tuple(found[tp] for tp in sorted(found))
 
     async def _cancel(self, task: CancelMoves, deadline_s: float, answer: Callable[[AnyResult], None]) -> None:
-        """Roll back all moves, wait for the end, then delete the cancel znode, which blocks new moves (R-233, R-239)."""
+        """Roll back all moves, wait for the end, then delete the cancel znode, which blocks new moves (R-233, R-239).
+
+        If the rollback takes longer than the client waits, the znode stays until its end: without it the moves would go on to
+        their new replicas (R-244).
+        """
         error = await self._run(CancelReassignments(id=1))
         if error is not ErrorCode.NONE:
             answer(Done(task.correlation, error))
             return
-        give_up_s = max(deadline_s, self._loop.time() + CANCEL_MS_MAX / 1000)
-        is_told = False
-        while self._loop.time() < give_up_s:
-            error, pending = await self._pending()
-            if error is ErrorCode.NONE and not pending:
-                break
-            if not is_told and self._loop.time() >= deadline_s:
-                is_told = True
-                answer(Done(task.correlation, ErrorCode.REQUEST_TIMED_OUT))
+        self._is_cancelling = True
+        await self._allow_if_rolled_back()
+        while self._is_cancelling and self._loop.time() < deadline_s:
             await asyncio.sleep(LOOK_AGAIN_S)
-        await self._run(AllowReassignments(id=1))
-        if not is_told:
-            answer(Done(task.correlation))
+            await self._allow_if_rolled_back()
+        answer(Done(task.correlation, ErrorCode.REQUEST_TIMED_OUT if self._is_cancelling else ErrorCode.NONE))
+
+    async def _allow_if_rolled_back(self) -> None:
+        error, pending = await self._pending()
+        if error is ErrorCode.NONE and not pending:
+            await self._run(AllowReassignments(id=1))
+            self._is_cancelling = False
 
     async def _run(self, command: Command, timeout_ms: int = 0) -> ErrorCode:
         return (await self._session.run(command, max(timeout_ms, STEP_MS_MIN))).error
