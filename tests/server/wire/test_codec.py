@@ -454,6 +454,24 @@ def test_v3_responses_have_codes_by_partition_only() -> None:
     assert read_reply(COMMAND, 0, body) == LeaderAndIsrReply(4, ErrorCode.NONE, each)
 
 
+def test_stop_replica_response_matches_v3() -> None:
+    """R-015: version_id, then a map from (topic, partition) to an error code."""
+    stop = StopReplica(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), True),))
+    reply = StopReplicaReply(4, ErrorCode.NONE, ((TP, ErrorCode.STALE_CONTROLLER_EPOCH),))
+    body = reply_frame(stop, 0, reply)[4:]
+    assert body == b"\0\0\0\4" + b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3" + b"\0\x0b"
+    assert read_reply(stop, 0, body) == reply
+
+
+def test_v3_partition_without_a_leader_has_minus_one() -> None:
+    """R-012, R-023: the leader of a LeaderAndISR is the int32 -1 if there is none."""
+    frame = request_frame(replace(COMMAND, states=(replace(STATE, leader=None),)), version=0)
+    command = received(frame, {})
+    assert frame[-38:-24] == b"orders" + b"\0\0\0\3" + b"\xff\xff\xff\xff"  # before leaderEpoc, ISR, zkVersion
+    assert isinstance(command, LeaderAndIsr)
+    assert [state.leader for state in command.states] == [None]
+
+
 def test_metadata_heartbeat_matches_kip_343() -> None:
     """R-194, R-195: broker_id INT32, incarnation_id INT64, target_state INT8; error_code, error_string, current_state."""
     beat = MetadataHeartbeat(4, BrokerId(1), Incarnation(12), BrokerState.ACTIVE)
