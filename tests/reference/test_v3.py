@@ -538,8 +538,8 @@ def test_new_controller_elects_for_leaderless_partitions() -> None:
 
 
 def start_without_commands(lab: Lab, i: int) -> None:
-    """Start the broker again; commands of the controller do not arrive."""
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    """Start the broker again; neither commands of the controller nor records of the leader arrive."""
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr | FetchReply)
     lab.start(i)
     lab.settle()
 

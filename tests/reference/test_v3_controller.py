@@ -10,7 +10,7 @@ from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
 from reference.coordination.api import Create, Delete, GetData
 from reference.effects import Send
-from reference.messages import LeaderAndIsr, StopReplica
+from reference.messages import Fetch, LeaderAndIsr, StopReplica
 from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import data, ids, write
@@ -167,6 +167,7 @@ def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
     """R-027, R-029: a live replica leads, and all live replicas are the ISR; b4 is dead."""
     lab = settled(variant)
     die(lab, 4)
+    lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody joins the ISR by itself
     create(lab, "u", (3, 2), (4, 2, 3), (2, 4))
     isrs = [json.loads(data(lab, paths.state_path(topic_partition("u", i))) or b"")["isr"] for i in range(3)]
 

@@ -96,6 +96,7 @@ def test_only_the_first_to_create_the_znode_is_controller(variant: str, watch_fi
     lab.late_watches = None if watch_first else []
     lab.claim(2)
     lab.claim(1)
+    assert [lab.nodes[i].state.controller.step for i in lab.ids] == ["watching", "active"]
     late, lab.late_watches = lab.late_watches, None
     lab.watches(late or [])
     lab.settle()
