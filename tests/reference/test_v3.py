@@ -7,7 +7,7 @@ from reference.config import SAFE, V3, VARIANTS
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
-from reference.coordination.api import Create, Delete
+from reference.coordination.api import Create, Delete, SetData
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import (
@@ -39,6 +39,7 @@ from reference.types import (
 from tests.reference.lab import T0, Lab
 
 OTHER = TopicPartition("other-0")
+THIRD = TopicPartition("third-0")
 
 
 def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
@@ -245,9 +246,10 @@ def test_broker_creates_the_log_of_an_unknown_partition() -> None:
     assert lab.disks[3].logs[OTHER] == []
 
 
-def test_broker_becomes_leader_by_leader_and_isr() -> None:
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_becomes_leader_by_leader_and_isr(variant: str) -> None:
     """R-031, V3 §C step 2.1: asked to be the new leader, and not already."""
-    lab = full()
+    lab = full(variant)
     command(lab, 3, told(lab, 3))
 
     assert isinstance(lab.partition(3).role, Leader)
@@ -277,9 +279,10 @@ def test_v3_leader_ignores_a_command_to_lead_again() -> None:
         assert lab.partition(1).leader_epoch - before == expected
 
 
-def test_broker_becomes_follower_by_leader_and_isr() -> None:
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
     """R-032, V3 §C step 2.2: asked to follow L, and not already following L."""
-    lab = full()
+    lab = full(variant)
     command(lab, 3, told(lab, 2))
     role = lab.partition(3).role
 
@@ -300,26 +303,28 @@ def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
 def test_v3_follower_truncates_to_its_hw() -> None:
     """R-037, V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
     lab = full("v3")
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
-    lab.produce(1, "x")
+    lab.produce(1, "a")
     lab.settle()
-    lab.held = lambda _: False
-    lab.deliver(lambda x: isinstance(x[2], FetchReply))
-    assert (lab.values(3), lab.partition(3).hw) == (["x"], 0)
+    lab.wait(600)
+    ahead(lab, 3)
+    assert (lab.values(3), lab.partition(3).hw) == (["a", "x"], 1)
     command(lab, 3, told(lab, 2))
     fetches = [m for _, to, m in lab.letters if to == "b2" and isinstance(m, Fetch)]
 
-    assert lab.values(3) == []
-    assert [f.offset for f in fetches] == [0]
+    assert lab.values(3) == ["a"]
+    assert [f.offset for f in fetches] == [1]
 
 
 def test_v3_init_command_deletes_unlisted_partitions() -> None:
     """R-033, V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = full(name)
-        command(lab, 3, told(lab, 1, tp=OTHER), init=True)
+        command(lab, 3, told(lab, 1, tp=OTHER))
+        command(lab, 3, told(lab, 1, tp=THIRD), init=True)
+        found = sorted(lab.nodes[3].state.broker.partitions)
 
-        assert (T0 in lab.nodes[3].state.broker.partitions) is expected
+        assert found == ([OTHER, T0, THIRD] if expected else [THIRD])
+        assert sorted(lab.disks[3].logs) == found
 
 
 def test_v3_init_command_keeps_listed_partitions() -> None:
@@ -340,7 +345,7 @@ def ahead(lab: Lab, i: int) -> None:
     lab.settle()
     lab.deliver(lambda x: isinstance(x[2], FetchReply))
     lab.held = lambda _: True
-    assert (lab.values(i), lab.partition(i).hw) == (["x"], 0)
+    assert (lab.values(i)[-1], lab.partition(i).log.leo - lab.partition(i).hw) == ("x", 1)
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -439,6 +444,19 @@ def test_checkpoint_has_the_hw_of_every_replica(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_restarted_replica_has_the_hw_of_the_checkpoint(variant: str) -> None:
+    """R-038: without it V3 would truncate a follower that starts again to nothing."""
+    lab = full(variant)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(6000)
+    die(lab, 3)
+    start_without_commands(lab, 3)
+
+    assert (lab.values(3), lab.partition(3).hw) == (["x"], 1)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_stopped_replica_leaves_the_checkpoint(variant: str) -> None:
     """R-039: else the next partition of that name would begin with its HW."""
     lab = full(variant)
@@ -495,8 +513,10 @@ def test_other_brokers_watch_the_controller_znode() -> None:
     lab = full()
     assert lab.nodes[2].state.controller.step == "watching"
     die(lab, 1)
+    assert (controllers(lab), lab.nodes[3].state.controller.step) == ([2], "watching")
+    die(lab, 2)
 
-    assert controllers(lab) == [2]
+    assert controllers(lab) == [3]
 
 
 def test_new_controller_reads_every_state() -> None:
@@ -608,6 +628,17 @@ def test_starting_broker_deletes_unassigned_partitions(variant: str) -> None:
     start_without_commands(lab, 3)
 
     assert sorted(lab.disks[3].logs) == [T0]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_starting_broker_deletes_what_has_moved_away(variant: str) -> None:
+    """R-046: the topic is still there, and its partition has other replicas now."""
+    lab = full(variant)
+    die(lab, 3)
+    lab.zk.submit(lab.admin, (SetData(paths.topic_path("t"), paths.topic_payload(((BrokerId(1), BrokerId(2)),))),))
+    start_without_commands(lab, 3)
+
+    assert sorted(lab.disks[3].logs) == []
 
 
 # --- G: fetching and the high watermark --------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
 from reference.coordination.api import Create, Delete, GetData
-from reference.effects import Send
+from reference.effects import AnyEffect, Send, ZkRequest
+from reference.events import ZkReplied
 from reference.messages import Fetch, LeaderAndIsr, StopReplica
 from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab
@@ -55,6 +56,44 @@ def test_controller_sees_each_registration_and_each_death(variant: str) -> None:
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 5]
 
 
+class LateAnswers(Recorded):
+    """ZooKeeper answers what b1 reads below `late` only when `answer_now` says so."""
+
+    late = ""
+    answers: list[ZkReplied]
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        if not (self.late and i == 1 and isinstance(effect, ZkRequest) and effect.ops[0].path.startswith(self.late)):
+            return super()._perform(i, effect)
+        answers, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
+        self.answers.append(ZkReplied(effect.id, answers))
+        self.watches(fired)
+        return None
+
+    def answer_now(self) -> None:
+        """Hand over the answers, and delay no later ones."""
+        self.late = ""
+        for answer in self.answers:
+            self.tell(1, answer)
+        self.settle()
+
+
+def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
+    """R-018: the answer on its way does not name b4, and its registration is the last event."""
+    lab = LateAnswers(5, variant=V3)
+    for i in (1, 2, 3, 5):
+        lab.start(i)
+        lab.settle()
+    lab.late, lab.answers = paths.BROKER_IDS, []
+    die(lab, 5)
+    lab.start(4)
+    lab.settle()
+    assert len(lab.answers) == 1
+    lab.answer_now()
+
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 4]
+
+
 def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
     """R-019: a partition is not in set_p if neither its leader nor its ISR changes."""
     lab = settled("safe", brokers=5)
@@ -78,6 +117,17 @@ def test_isr_loses_a_dead_follower(variant: str) -> None:
     lab = settled(variant)
     die(lab, 3)
 
+    assert (lab.state().leader, lab.isr()) == (2, [2, 4])
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
+    """R-019: those that it led and those that it followed, of all topics."""
+    lab = settled(variant)
+    create(lab, "u", (3, 2), (2, 3), (4, 3))
+    die(lab, 3)
+
+    assert leaders(lab, "u", partitions=3) == [2, 2, 4]
     assert (lab.state().leader, lab.isr()) == (2, [2, 4])
 
 
@@ -106,6 +156,18 @@ def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> N
     found = json.loads(data(lab, STATE) or b"")
 
     assert (found["leader"], found["leader_epoch"]) == (-1, before + 1)
+
+
+@pytest.mark.parametrize(("variant", "leader", "isr"), [("v3", 3, [3]), ("safe", None, [2])])
+def test_v3_partition_is_led_by_whoever_returns(variant: str, leader: int | None, isr: list[int]) -> None:
+    """R-022, C-15: b3 returns, and the last member of the ISR, b2, does not; `safe` waits for b2."""
+    lab = settled(variant)
+    for i in (4, 3, 2):
+        die(lab, i)
+    lab.start(3)
+    lab.settle()
+
+    assert (lab.state().leader, lab.isr()) == (leader, isr)
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -158,8 +220,12 @@ def test_controller_keeps_a_list_of_topics(variant: str) -> None:
         known.append(lab.nodes[1].state.controller.topics)
     destroy(lab, "u", partitions=1)
     known.append(lab.nodes[1].state.controller.topics)
+    partitions = sorted(lab.nodes[1].state.controller.assignments)
+    die(lab, 1)
+    known.append(lab.nodes[2].state.controller.topics)
 
-    assert known == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w")]
+    assert known == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w"), ("t", "w")]
+    assert partitions == ["t-0", "w-0"]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -173,6 +239,15 @@ def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
 
     assert leaders(lab, "u", partitions=3) == [3, 2, 2]
     assert isrs == [[2, 3], [2, 3], [2]]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
+    """R-027: the watch fires once for all of them."""
+    lab = settled(variant)
+    write(lab, *(Create(paths.topic_path(topic), paths.topic_payload((ids(3, 2),))) for topic in ("u", "w", "x")))
+
+    assert [leaders(lab, topic, partitions=1) for topic in ("u", "w", "x")] == [[3], [3], [3]]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -190,8 +265,23 @@ def test_first_command_follows_the_first_state(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
+    """R-017, R-028: b3 has not answered the command that creates its replica when the topic is deleted."""
+    lab = settled(variant)
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    create(lab, "u", (3, 2))
+    destroy(lab, "u", partitions=1)
+    assert [to for _, to, m in lab.sent(StopReplica)] == ["b2"]
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert [to for _, to, m in lab.sent(StopReplica)] == ["b2", "b3"]
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
-    """R-014, R-017, R-028: one StopReplicaCommand for each affected broker, with all partitions; b1 hears nothing."""
+    """R-014, R-017, R-028, R-039: one StopReplicaCommand for each affected broker, with all partitions; b1 hears nothing."""
     lab = settled(variant)
     create(lab, "u", (3, 2), (2, 3), (3, 4))
     lab.look_from_here()
@@ -203,6 +293,20 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
 
 
 # --- D: controller failure -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> None:
+    """R-044: the next controller lists what exists: with INIT in V3 (R-033), in the first full metadata in `safe`."""
+    lab = settled(variant)
+    create(lab, "u", (3, 2))
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    destroy(lab, "u", partitions=1)
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == [2, 3]
+    lab.letters.clear()
+    die(lab, 1)
+
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])

@@ -9,10 +9,11 @@ from reference.coordination import paths
 from reference.coordination.api import AnyOp, Children, Create, Data, GetChildren, GetData
 from reference.coordination.memory import Fired
 from reference.effects import AnyEffect, ZkRequest
-from reference.types import NO_INCARNATION
+from reference.replica.partition import Leader
+from reference.types import NO_INCARNATION, topic_partition
 from tests.reference.lab import Lab
 from tests.reference.moving import cluster, finish, silent, write
-from tests.reference.recorded import settled
+from tests.reference.recorded import settled, shrink
 from tests.reference.test_v3 import die, full
 
 
@@ -105,6 +106,15 @@ def test_only_the_first_to_create_the_znode_is_controller(variant: str, watch_fi
     assert content(lab, "/controller") == {"version": 1, "brokerid": 2}
 
 
+def test_every_broker_reads_there_who_is_controller() -> None:
+    """R-001: it is where heartbeats and ISR changes go (R-185, R-192)."""
+    lab = full()
+    die(lab, 1)
+
+    assert [lab.nodes[i].state.controller.elected for i in (2, 3)] == [2, 2]
+    assert [lab.nodes[i].state.broker.membership.controller for i in (2, 3)] == [2, 2]
+
+
 # --- /brokers/ids --------------------------------------------------------------------------------------------------------------
 
 
@@ -139,6 +149,19 @@ def test_restarted_broker_registers_after_its_former_session(variant: str) -> No
     assert (found.owner, found.czxid) == (lab.sessions[3], lab.nodes[3].state.broker.incarnation)
 
 
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_without_a_session_registers_again(variant: str) -> None:
+    """R-002: its process lives on, and the node of the session that has expired is gone."""
+    lab = full(variant)
+    former = lab.sessions[3]
+    lab.expire(3)
+    lab.settle()
+    found = read(lab, "/brokers/ids/3")
+
+    assert found is not None
+    assert found.owner == lab.sessions[3] > former
+
+
 # --- /brokers/topics -----------------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +185,39 @@ def test_state_znode_is_written_whole_by_the_controller() -> None:
     assert isinstance(after, dict)
     assert (before["leader_epoch"], before["leader"], before["isr"]) == (0, 4, [2, 3, 4])
     assert (after["leader_epoch"], after["leader"], after["isr"]) == (1, 3, [2, 3])
+
+
+@pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
+def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
+    """R-004: the leader, b3, is not the first member of the ISR, and its leader epoch not the first one."""
+    lab = settled(variant)
+    die(lab, 2)
+    lab.start(2)
+    lab.wait(2000)
+    before = content(lab, "/brokers/topics/t/partitions/0/state")
+    shrink(lab, 4, leader=3)
+    after = content(lab, "/brokers/topics/t/partitions/0/state")
+
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert (before["leader"], before["isr"], before["leader_epoch"] > 0) == (3, [2, 3, 4], True)
+    assert after["isr"] == [2, 3]
+    assert {key for key in before if before[key] != after[key]} <= {"isr", "incarnations"}
+
+
+def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
+    """R-005: the state znode is created only if it is not there; what is there is read."""
+    lab = settled("v3")
+    lab.slow = lambda *_: True
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
+    state = b'{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":7,"isr":[3]}'
+    write(lab, Create("/brokers/topics/u/partitions/0/state", state))
+    lab.write_now()
+    lab.settle()
+    known = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
+
+    assert (known.leader, known.leader_epoch) == (3, 7)
+    assert isinstance(lab.nodes[3].state.broker.partitions[topic_partition("u", 0)].role, Leader)
 
 
 # --- /admin --------------------------------------------------------------------------------------------------------------------
