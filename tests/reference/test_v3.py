@@ -620,11 +620,25 @@ def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_starting_broker_follows_in_each_partition(variant: str) -> None:
+    """R-045: for each replica assigned to this broker, of all topics."""
+    lab = full(variant)
+    for topic in ("other", "third"):
+        add_topic(lab, topic, 1, 3)
+    die(lab, 3)
+    start_without_commands(lab, 3)
+    roles = {tp: p.role for tp, p in lab.nodes[3].state.broker.partitions.items()}
+
+    assert {tp: isinstance(role, Follower) for tp, role in roles.items()} == {OTHER: True, T0: True, THIRD: True}
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
 def test_starting_broker_deletes_unassigned_partitions(variant: str) -> None:
     """R-046, V3 §E step 4: partitions deleted while the broker was down; V3 never looks again."""
     lab = full(variant)
     die(lab, 3)
     lab.disks[3].logs[OTHER] = []
+    lab.disks[3].logs[THIRD] = []
     start_without_commands(lab, 3)
 
     assert sorted(lab.disks[3].logs) == [T0]

@@ -15,7 +15,7 @@ from reference.messages import Fetch, LeaderAndIsr, StopReplica
 from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import data, ids, write
-from tests.reference.recorded import STATE, Recorded, settled
+from tests.reference.recorded import STATE, Recorded, settled, shrink
 from tests.reference.test_v3 import die, live, member, state
 
 
@@ -131,6 +131,19 @@ def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
     assert (lab.state().leader, lab.isr()) == (2, [2, 4])
 
 
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
+    """R-019: while the write after the death of b4 is on its way, b3 dies."""
+    lab = settled(variant)
+    lab.slow = lambda i, _: i == 1
+    for i in (4, 3):
+        die(lab, i)
+    lab.write_now()
+    lab.settle()
+
+    assert lab.isr() == [2]
+
+
 def test_unclean_leader_is_an_assigned_replica() -> None:
     """R-022: one of the live brokers in AR, alone in the ISR; brokers 4 and 5 hold no replica."""
     found = state(1, (1,))
@@ -156,6 +169,7 @@ def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> N
     found = json.loads(data(lab, STATE) or b"")
 
     assert (found["leader"], found["leader_epoch"]) == (-1, before + 1)
+    assert lab.state().leader is None
 
 
 @pytest.mark.parametrize(("variant", "leader", "isr"), [("v3", 3, [3]), ("safe", None, [2])])
@@ -198,13 +212,13 @@ def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> No
     """R-011, R-042: isInit says whether this is the first command issued by a controller."""
     lab = settled(variant)
     die(lab, 4)
-    later = [m.init for _, _, m in lab.sent(LeaderAndIsr)]
+    later = [(m.controller, m.init) for _, _, m in lab.sent(LeaderAndIsr)]
     lab.look_from_here()
     die(lab, 1)
-    first = {to: m.init for _, to, m in reversed(lab.sent(LeaderAndIsr))}
+    first = {to: (m.controller, m.init) for _, to, m in reversed(lab.sent(LeaderAndIsr))}
 
-    assert later == [False, False]
-    assert first == {"b2": True, "b3": True}
+    assert later == [(1, False), (1, False)]
+    assert first == {"b2": (2, True), "b3": (2, True)}
 
 
 # --- B: creating and deleting topics ----------------------------------------------------------------------------------------
@@ -286,7 +300,7 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
     create(lab, "u", (3, 2), (2, 3), (3, 4))
     lab.look_from_here()
     destroy(lab, "u", partitions=3)
-    stopped = [(to, tuple(stop.tp for stop in m.partitions)) for _, to, m in lab.sent(StopReplica)]
+    stopped = [(to, tuple(stop.tp for stop in m.partitions)) for _, to, m in lab.sent(StopReplica) if m.controller == 1]
 
     assert sorted(stopped) == [("b2", ("u-0", "u-1")), ("b3", ("u-0", "u-1", "u-2")), ("b4", ("u-2",))]
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
@@ -307,6 +321,32 @@ def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> N
     die(lab, 1)
 
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+
+
+@pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
+def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
+    """R-042: b4 is no member of the ISR, and one of the brokers of the partition all the same."""
+    lab = settled(variant)
+    lab.held = lambda letter: letter[0] == "b4" and isinstance(letter[2], Fetch)
+    shrink(lab, 4)
+    assert lab.isr() == [2, 3]
+    lab.look_from_here()
+    die(lab, 1)
+    first = next(m for _, to, m in lab.sent(LeaderAndIsr) if to == "b4")
+
+    assert (first.init, [s.tp for s in first.states]) == (True, [T0])
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_init_without_an_answer_is_repeated_with_its_flag(variant: str) -> None:
+    """R-042, R-044: the first command to b3 is lost, and with it what only INIT says."""
+    lab = settled(variant)
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 1)
+    lab.wait(lab.configs[2].request_timeout_ms)
+    to_b3 = [(m.init, [s.tp for s in m.states]) for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+
+    assert to_b3 == [(True, [T0])] * 2
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])

@@ -253,6 +253,33 @@ def test_partition_is_added_by_its_path_which_then_goes() -> None:
     assert names(lab, "/admin/partitions_add") == ()
 
 
+def test_all_requested_partitions_are_moved() -> None:
+    """R-006: every partition below every topic of the path."""
+    lab = cluster(VARIANTS["v3"])
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}'))
+    root = "/admin/partitions_reassigned"
+    above = [Create(path, b"") for path in (root, f"{root}/t", f"{root}/u")]
+    write(lab, *above, *(Create(f"{root}/{tp}", b"[4,5]") for tp in ("t/0", "u/0", "u/1")))
+
+    assert finish(lab, lambda: names(lab, "/admin/partitions_reassigned") == ())
+    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5]}}
+    assert content(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [4, 5]}}
+
+
+def test_all_requested_partitions_are_added_and_removed() -> None:
+    """R-007, R-008: every partition below every topic of the path, by one request."""
+    lab = full()
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2,3]}}'))
+    for what, data in (("add", b"[3,2]"), ("remove", b"")):
+        root = f"/admin/partitions_{what}"
+        above = [Create(path, b"") for path in ("/admin", root, f"{root}/t", f"{root}/u")]
+        write(lab, *above, *(Create(f"{root}/{tp}", data) for tp in ("t/1", "t/2", "u/1", "u/2")))
+        listed = [content(lab, f"/brokers/topics/{topic}") for topic in "tu"]
+        more = {"1": [3, 2], "2": [3, 2]} if what == "add" else {}
+
+        assert listed == [{"version": 1, "partitions": {"0": [1, 2, 3], **more}}] * 2
+
+
 @pytest.mark.parametrize("replicas", [b"[2,2]", b"[]", b"2"])
 def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
     """R-003, R-007: a partition has at most one replica on a broker."""
