@@ -215,11 +215,12 @@ def replicas_payload(replicas: tuple[BrokerId, ...]) -> bytes:
 
 
 def decode_replicas(data: bytes) -> tuple[BrokerId, ...]:
-    """The replicas of a partition to be added; empty if the data is invalid."""
+    """The replicas of a partition to be added; empty if the data is invalid, as with two replicas on one broker (R-003)."""
     try:
-        return tuple(BrokerId(b) for b in msgspec.json.decode(data, type=list[int]))
+        replicas = tuple(BrokerId(b) for b in msgspec.json.decode(data, type=list[int]))
     except msgspec.DecodeError:
         return ()
+    return replicas if len(set(replicas)) == len(replicas) else ()
 
 
 def preferred_payload(tps: tuple[TopicPartition, ...]) -> bytes:

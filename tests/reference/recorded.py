@@ -9,7 +9,7 @@ from typing import TypeVar
 from reference.broker import isr_change
 from reference.config import VARIANTS, Variant
 from reference.coordination import paths
-from reference.coordination.api import AnyOp, SetData
+from reference.coordination.api import AnyOp, Create, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.machine import Now, Turn
 from reference.replica import isr
@@ -24,20 +24,20 @@ M = TypeVar("M")
 class Recorded(Lab):
     """`log` has every request to ZooKeeper and every message, with its sender, in order; `look_from_here` empties it.
 
-    A write of a state for which `slow` is true of its broker and its content stays on its way until `write_now`.
+    A write or creation of a state for which `slow` is true of its broker and the operation stays on its way until `write_now`.
     """
 
     def __init__(self, brokers: int = 4, *, variant: Variant, replicas: tuple[int, ...] = (2, 3, 4), min_isr: int = 1) -> None:
         """A cluster of which no broker runs yet."""
         self.log: list[tuple[int, AnyOp | Send]] = []
-        self.slow: Callable[[int, SetData], bool] = lambda *_: False
+        self.slow: Callable[[int, SetData | Create], bool] = lambda *_: False
         self.on_their_way: list[tuple[int, ZkRequest]] = []
         super().__init__(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         if isinstance(effect, ZkRequest):
             self.log += [(i, op) for op in effect.ops]
-            if any(isinstance(op, SetData) and op.path == STATE and self.slow(i, op) for op in effect.ops):
+            if any(isinstance(op, SetData | Create) and op.path.endswith("/state") and self.slow(i, op) for op in effect.ops):
                 self.on_their_way.append((i, effect))
                 return None
         elif isinstance(effect, Send):

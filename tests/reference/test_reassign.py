@@ -66,7 +66,7 @@ def test_reassignment_entry_has_the_documented_json() -> None:
     ],
 )
 def test_malformed_reassignment_entry_is_skipped(row: str) -> None:
-    """KAFKA-2234: one bad entry never blocks the others."""
+    """R-003, KAFKA-2234: one bad entry, as with two replicas on one broker, never blocks the others."""
     good = '{"topic":"t","partition":1,"replicas":[2,3]}'
     found = admin_paths.decode_reassignments(f'{{"version":1,"partitions":[{row},{good}]}}'.encode())
 

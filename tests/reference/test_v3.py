@@ -7,10 +7,11 @@ from reference.config import SAFE, V3, VARIANTS
 from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
-from reference.coordination.api import Create, Delete
+from reference.coordination.api import Create, Delete, SetData
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import (
+    EpochEnd,
     Fetch,
     FetchReply,
     IsrMember,
@@ -38,6 +39,7 @@ from reference.types import (
 from tests.reference.lab import T0, Lab
 
 OTHER = TopicPartition("other-0")
+THIRD = TopicPartition("third-0")
 
 
 def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
@@ -79,7 +81,7 @@ def live(*ids: int) -> dict[BrokerId, Incarnation]:
 
 
 def test_controller_reads_the_live_brokers() -> None:
-    """V3 §A step 1: get the current live brokers from BrokerPath."""
+    """R-018, V3 §A step 1: get the current live brokers from BrokerPath."""
     lab = full()
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3]
     die(lab, 3)
@@ -106,7 +108,7 @@ def test_controller_changes_each_partition_of_a_dead_broker() -> None:
 
 
 def test_controller_reads_the_isr_before_it_elects() -> None:
-    """V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
+    """R-020, V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
     lab = full("isr-via-zookeeper")
     known = lab.nodes[1].state.controller.states[T0]
     assert known.isr != lab.state().isr  # the leader added b2 and b3 itself
@@ -117,12 +119,12 @@ def test_controller_reads_the_isr_before_it_elects() -> None:
 
 @pytest.mark.parametrize("variant", [SAFE, V3])
 def test_election_picks_leader_and_isr_from_live_isr_members(variant: object) -> None:
-    """V3 §A step 3.2, first case: leader and ISR come from ISR ∩ live."""
+    """R-021, V3 §A step 3.2, first case: leader and ISR come from ISR ∩ live."""
     assert leader_selection.select(variant, state(1, (1, 2, 3)), live(2, 3)) == Elect(member(2), (member(2), member(3)))  # type: ignore[arg-type]  # a Variant
 
 
 def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
-    """V3 §A step 3.2, second case (potential data loss); `safe` stays offline and keeps the ISR (KAFKA-708)."""
+    """R-022, V3 §A step 3.2, second case (potential data loss); `safe` stays offline and keeps the ISR (KAFKA-708)."""
     found = state(1, (1,))
 
     assert leader_selection.select(V3, found, live(2, 3)) == Elect(member(2), (member(2),))
@@ -130,13 +132,13 @@ def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
 
 
 def test_partition_goes_offline_without_a_live_replica() -> None:
-    """V3 §A step 3.2, third case: leader -1."""
+    """R-023, V3 §A step 3.2, third case: leader -1."""
     assert leader_selection.select(V3, state(1, (1,)), live()) == Offline((member(1),))
     assert leader_selection.select(SAFE, state(None, (1,)), live()) == Keep()
 
 
 def test_election_writes_conditionally_with_a_new_epoch() -> None:
-    """V3 §A step 3.3: a controller that lost the race must not overwrite the ISR; it reads again (step 3.1)."""
+    """R-024, V3 §A step 3.3: a controller that lost the race must not overwrite the ISR; it reads again (step 3.1)."""
     lab = full()
     before = lab.state()
     die(lab, 3)
@@ -147,7 +149,7 @@ def test_election_writes_conditionally_with_a_new_epoch() -> None:
 
 
 def test_election_is_sent_to_all_replicas() -> None:
-    """V3 §A step 4: LeaderAndISRCommand to the replicas of the changed partitions."""
+    """R-025, V3 §A step 4: LeaderAndISRCommand to the replicas of the changed partitions."""
     lab = full()
     die(lab, 1)
 
@@ -167,7 +169,7 @@ def add_topic(lab: Lab, name: str, *replicas: int) -> None:
 
 
 def test_new_topic_is_assigned_as_its_znode_says() -> None:
-    """V3 §B step 1: read the TopicPath to get the replica assignment."""
+    """R-027, V3 §B step 1: read the TopicPath to get the replica assignment."""
     lab = full()
     add_topic(lab, "other", 2, 3)
 
@@ -175,7 +177,7 @@ def test_new_topic_is_assigned_as_its_znode_says() -> None:
 
 
 def test_new_topic_gets_leaders() -> None:
-    """V3 §B step 1.1: init_leaders() on all newly created partitions."""
+    """R-027, V3 §B step 1.1: init_leaders() on all newly created partitions."""
     lab = full()
     add_topic(lab, "other", 2, 3)
 
@@ -184,7 +186,7 @@ def test_new_topic_gets_leaders() -> None:
 
 
 def test_deleted_topic_is_deleted_on_all_brokers() -> None:
-    """V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
+    """R-028, V3 §B step 2: send the StopReplicaCommand to all affected brokers."""
     lab = full()
     for path in (paths.state_path(T0), *reversed(paths.state_parents(T0)), paths.topic_path("t")):
         _, fired = lab.zk.submit(lab.admin, (Delete(path),))
@@ -196,7 +198,7 @@ def test_deleted_topic_is_deleted_on_all_brokers() -> None:
 
 
 def test_first_isr_is_all_live_replicas_with_the_first_leading() -> None:
-    """V3 §B init_leaders step 1.1."""
+    """R-029, V3 §B init_leaders step 1.1."""
     first = leader_selection.first_leader((BrokerId(3), BrokerId(1), BrokerId(2)), live(1, 2))
 
     assert first == Elect(member(1), (member(1), member(2)))
@@ -237,23 +239,24 @@ def told(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -
 
 
 def test_broker_creates_the_log_of_an_unknown_partition() -> None:
-    """V3 §C step 2.0 and V3 §C startReplica(): if P does not exist locally, its directory is created."""
+    """R-030, R-038, V3 §C step 2.0 and V3 §C startReplica(): if P does not exist locally, its directory is created."""
     lab = full()
     command(lab, 3, told(lab, 1, tp=OTHER))
 
     assert lab.disks[3].logs[OTHER] == []
 
 
-def test_broker_becomes_leader_by_leader_and_isr() -> None:
-    """V3 §C step 2.1: asked to be the new leader, and not already."""
-    lab = full()
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_becomes_leader_by_leader_and_isr(variant: str) -> None:
+    """R-031, V3 §C step 2.1: asked to be the new leader, and not already."""
+    lab = full(variant)
     command(lab, 3, told(lab, 3))
 
     assert isinstance(lab.partition(3).role, Leader)
 
 
 def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
-    """V3 §C step 2.1.1, becomeLeader(), R-010: the old fetcher is stopped; ISR and version come from the command."""
+    """R-010, R-034, V3 §C step 2.1.1, becomeLeader(): the old fetcher is stopped; ISR and version come from the command."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
@@ -267,7 +270,7 @@ def test_new_leader_starts_its_epoch_at_its_log_end() -> None:
 
 
 def test_v3_leader_ignores_a_command_to_lead_again() -> None:
-    """V3 §C step 2.1: "and this broker is not already the leader" (U-06): ISR and version stay stale; `safe` obeys."""
+    """R-031, V3 §C step 2.1: "and this broker is not already the leader" (U-06): ISR and version stay stale; `safe` obeys."""
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(1).leader_epoch
@@ -276,9 +279,10 @@ def test_v3_leader_ignores_a_command_to_lead_again() -> None:
         assert lab.partition(1).leader_epoch - before == expected
 
 
-def test_broker_becomes_follower_by_leader_and_isr() -> None:
-    """V3 §C step 2.2: asked to follow L, and not already following L."""
-    lab = full()
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
+    """R-032, V3 §C step 2.2: asked to follow L, and not already following L."""
+    lab = full(variant)
     command(lab, 3, told(lab, 2))
     role = lab.partition(3).role
 
@@ -287,7 +291,7 @@ def test_broker_becomes_follower_by_leader_and_isr() -> None:
 
 
 def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
-    """V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` adopts the epoch and truncates again."""
+    """R-032, V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` adopts the epoch and truncates again."""
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(3).leader_epoch
@@ -297,28 +301,172 @@ def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
 
 
 def test_v3_follower_truncates_to_its_hw() -> None:
-    """V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
+    """R-037, V3 §C step 2.2.1 and V3 §C becomeFollower(): the log is truncated to r.hw, fetching starts at r.leo."""
     lab = full("v3")
-    lab.held = lambda letter: isinstance(letter[2], FetchReply)
-    lab.produce(1, "x")
+    lab.produce(1, "a")
     lab.settle()
-    lab.held = lambda _: False
-    lab.deliver(lambda x: isinstance(x[2], FetchReply))
-    assert (lab.values(3), lab.partition(3).hw) == (["x"], 0)
+    lab.wait(600)
+    ahead(lab, 3)
+    assert (lab.values(3), lab.partition(3).hw) == (["a", "x"], 1)
     command(lab, 3, told(lab, 2))
     fetches = [m for _, to, m in lab.letters if to == "b2" and isinstance(m, Fetch)]
 
-    assert lab.values(3) == []
-    assert [f.offset for f in fetches] == [0]
+    assert lab.values(3) == ["a"]
+    assert [f.offset for f in fetches] == [1]
 
 
 def test_v3_init_command_deletes_unlisted_partitions() -> None:
-    """V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
+    """R-033, V3 §C step 3: with INIT, delete all local partitions not in set_p (U-11); `safe` never deletes on absence."""
     for name, expected in (("v3", False), ("safe", True)):
         lab = full(name)
-        command(lab, 3, told(lab, 1, tp=OTHER), init=True)
+        command(lab, 3, told(lab, 1, tp=OTHER))
+        command(lab, 3, told(lab, 1, tp=THIRD), init=True)
+        found = sorted(lab.nodes[3].state.broker.partitions)
 
-        assert (T0 in lab.nodes[3].state.broker.partitions) is expected
+        assert found == ([OTHER, T0, THIRD] if expected else [THIRD])
+        assert sorted(lab.disks[3].logs) == found
+
+
+def test_v3_init_command_keeps_listed_partitions() -> None:
+    """R-033: only with the flag INIT, and only what is not listed: set_p of a later command is never complete."""
+    lab = full("v3")
+    command(lab, 3, told(lab, 1, tp=OTHER))
+    assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
+    command(lab, 3, told(lab, 1, tp=OTHER), told(lab, 1), init=True)
+
+    assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
+    assert (sorted(lab.disks[3].logs), lab.halted) == ([OTHER, T0], {})
+
+
+def ahead(lab: Lab, i: int) -> None:
+    """Let broker `i` hold a record above its HW; from here on no message arrives by itself."""
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.deliver(lambda x: isinstance(x[2], FetchReply))
+    lab.held = lambda _: True
+    assert (lab.values(i)[-1], lab.partition(i).log.leo - lab.partition(i).hw) == ("x", 1)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_every_replica_knows_the_assigned_ones(variant: str) -> None:
+    """R-010: AR, at the leader and at the followers, as the last command names it."""
+    lab = full(variant)
+    before = [lab.partition(i).replicas for i in lab.ids]
+    command(lab, 3, msgspec.structs.replace(told(lab, 2), replicas=(BrokerId(3), BrokerId(2))))
+
+    assert before == [(1, 2, 3)] * 3
+    assert lab.partition(3).replicas == (3, 2)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_new_leader_serves_before_its_hw_has_risen(variant: str) -> None:
+    """R-035: isLeader enables reads and writes; the follower that fetches is what will raise the HW."""
+    lab = full(variant)
+    ahead(lab, 3)
+    command(lab, 3, told(lab, 3))
+    read = fetch(lab, 3, 0, replica=2, epoch=lab.partition(3).leader_epoch)
+    lab.produce(3, "y", acks=1, correlation=9)
+    written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
+
+    assert read is not None
+    assert (read.error, [b.base_offset for b in read.batches]) == (ErrorCode.NONE, [0])
+    assert written == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_consumer_from_hw_to_leo_gets_an_empty_set(offset: int) -> None:
+    """R-036: the HW of the new leader is 0 and its log end 1; no record, and no error either."""
+    lab = full()
+    ahead(lab, 3)
+    command(lab, 3, told(lab, 3))
+    assert fetch(lab, 3, offset) is None  # it waits for the HW
+    lab.wait(100)
+    (reply,) = [m for m in lab.inbox if isinstance(m, FetchReply)]
+
+    assert (lab.partition(3).hw, lab.partition(3).log.leo) == (0, 1)
+    assert (reply.error, reply.batches) == (ErrorCode.NONE, ())
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
+    """R-032, R-037: isLeader becomes false, which disables reads and writes; it fetches from the new leader."""
+    lab = full(variant)
+    command(lab, 1, told(lab, 2))
+    role = lab.partition(1).role
+    asked = [to for _, to, m in lab.letters if isinstance(m, Fetch | EpochEnd)]
+    read = fetch(lab, 1, 0)
+    lab.produce(1, "x", acks=1, correlation=9)
+    written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
+
+    assert isinstance(role, Follower)
+    assert (role.leader, asked) == (2, ["b2"])
+    assert read is not None
+    assert read.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert written == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_follower_ignores_a_late_answer_of_its_former_leader() -> None:
+    """R-037: the fetcher of the old leader is stopped before the log is truncated."""
+    lab = full("v3")
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], FetchReply)
+    lab.produce(1, "x")
+    lab.settle()
+    (late,) = [m for _, to, m in lab.letters if to == "b3" and isinstance(m, FetchReply)]
+    command(lab, 3, told(lab, 2))
+    lab.tell(3, Received(Address("b1"), late))
+
+    assert lab.values(3) == []
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_follower_fetches_from_its_log_end(variant: str) -> None:
+    """R-016: topic and partition, its own id, and the offset behind its last record, committed or not."""
+    lab = full(variant)
+    ahead(lab, 3)
+    fetches = [(to, m.tp, m.replica, m.offset) for source, to, m in lab.letters if source == "b3" and isinstance(m, Fetch)]
+
+    assert fetches == [("b1", T0, 3, 1)]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_checkpoint_has_the_hw_of_every_replica(variant: str) -> None:
+    """R-038: a follower's too, and from its start on that of a replica that was created later."""
+    lab = full(variant)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(600)
+    command(lab, 3, told(lab, 1, tp=OTHER))
+    lab.wait(6000)
+
+    assert [lab.disks[i].checkpoint for i in (1, 2)] == [((T0, 1),)] * 2
+    assert lab.disks[3].checkpoint == ((OTHER, 0), (T0, 1))
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_restarted_replica_has_the_hw_of_the_checkpoint(variant: str) -> None:
+    """R-038: without it V3 would truncate a follower that starts again to nothing."""
+    lab = full(variant)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(6000)
+    die(lab, 3)
+    start_without_commands(lab, 3)
+
+    assert (lab.values(3), lab.partition(3).hw) == (["x"], 1)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_stopped_replica_leaves_the_checkpoint(variant: str) -> None:
+    """R-039: else the next partition of that name would begin with its HW."""
+    lab = full(variant)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.wait(6000)
+    before = lab.disks[3].checkpoint
+    stop(lab, 3, 99)
+
+    assert (before, lab.disks[3].checkpoint) == (((T0, 1),), ())
 
 
 def stop(lab: Lab, i: int, epoch: int) -> None:
@@ -328,7 +476,7 @@ def stop(lab: Lab, i: int, epoch: int) -> None:
 
 
 def test_stop_replica_deletes_the_log() -> None:
-    """V3 §C stopReplica(): stop the fetcher, delete the partition directory."""
+    """R-039, V3 §C stopReplica(): stop the fetcher, delete the partition directory."""
     lab = full()
     stop(lab, 3, 99)
 
@@ -361,12 +509,14 @@ def test_first_broker_to_create_the_znode_is_controller() -> None:
 
 
 def test_other_brokers_watch_the_controller_znode() -> None:
-    """V3 §D step 2: if not successful, return; the exists watch fires when the znode is deleted."""
+    """R-040, R-041, V3 §D step 2: if not successful, return; the exists watch fires when the znode is deleted."""
     lab = full()
     assert lab.nodes[2].state.controller.step == "watching"
     die(lab, 1)
+    assert (controllers(lab), lab.nodes[3].state.controller.step) == ([2], "watching")
+    die(lab, 2)
 
-    assert controllers(lab) == [2]
+    assert controllers(lab) == [3]
 
 
 def test_new_controller_reads_every_state() -> None:
@@ -378,7 +528,7 @@ def test_new_controller_reads_every_state() -> None:
 
 
 def test_new_controller_sends_init_to_every_broker() -> None:
-    """V3 §D step 4: LeaderAndISR with INIT, since commands of the former controller may have been lost."""
+    """R-042, V3 §D step 4: LeaderAndISR with INIT, since commands of the former controller may have been lost."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     die(lab, 1)
@@ -408,8 +558,8 @@ def test_new_controller_elects_for_leaderless_partitions() -> None:
 
 
 def start_without_commands(lab: Lab, i: int) -> None:
-    """Start the broker again; commands of the controller do not arrive."""
-    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    """Start the broker again; neither commands of the controller nor records of the leader arrive."""
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr | FetchReply)
     lab.start(i)
     lab.settle()
 
@@ -434,7 +584,7 @@ def test_starting_broker_reads_leader_and_isr() -> None:
 
 
 def test_starting_broker_starts_its_replicas() -> None:
-    """V3 §E step 3.1: start replica, with the records of its log."""
+    """R-038, R-045, R-046, V3 §E step 3.1: start replica, with the records of its log."""
     lab = full()
     lab.produce(1, "x")
     lab.settle()
@@ -445,7 +595,7 @@ def test_starting_broker_starts_its_replicas() -> None:
 
 
 def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
-    """V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's command."""
+    """R-045, V3 §E step 3.2: "shouldn't happen in general"; `safe` waits for the controller's command."""
     for name, expected in (("v3", [1]), ("safe", [])):
         lab = Lab(1, variant=VARIANTS[name])
         lab.crash(1)
@@ -459,7 +609,7 @@ def test_v3_starting_broker_leads_without_leader_and_isr() -> None:
 
 
 def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
-    """V3 §E step 3.3: become follower."""
+    """R-045, V3 §E step 3.3: become follower."""
     lab = full()
     die(lab, 3)
     start_without_commands(lab, 3)
@@ -469,14 +619,40 @@ def test_starting_broker_follows_the_leader_in_zookeeper() -> None:
     assert role.leader == 1
 
 
-def test_starting_broker_deletes_unassigned_partitions() -> None:
-    """V3 §E step 4: partitions deleted while the broker was down."""
-    lab = full()
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_starting_broker_follows_in_each_partition(variant: str) -> None:
+    """R-045: for each replica assigned to this broker, of all topics."""
+    lab = full(variant)
+    for topic in ("other", "third"):
+        add_topic(lab, topic, 1, 3)
+    die(lab, 3)
+    start_without_commands(lab, 3)
+    roles = {tp: p.role for tp, p in lab.nodes[3].state.broker.partitions.items()}
+
+    assert {tp: isinstance(role, Follower) for tp, role in roles.items()} == {OTHER: True, T0: True, THIRD: True}
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_starting_broker_deletes_unassigned_partitions(variant: str) -> None:
+    """R-046, V3 §E step 4: partitions deleted while the broker was down; V3 never looks again."""
+    lab = full(variant)
     die(lab, 3)
     lab.disks[3].logs[OTHER] = []
+    lab.disks[3].logs[THIRD] = []
     start_without_commands(lab, 3)
 
     assert sorted(lab.disks[3].logs) == [T0]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_starting_broker_deletes_what_has_moved_away(variant: str) -> None:
+    """R-046: the topic is still there, and its partition has other replicas now."""
+    lab = full(variant)
+    die(lab, 3)
+    lab.zk.submit(lab.admin, (SetData(paths.topic_path("t"), paths.topic_payload(((BrokerId(1), BrokerId(2)),))),))
+    start_without_commands(lab, 3)
+
+    assert sorted(lab.disks[3].logs) == []
 
 
 # --- G: fetching and the high watermark --------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
-from tests.reference.test_v3 import command, die, fetch, full, live, member, state, told
+from tests.reference.test_v3 import OTHER, command, die, fetch, full, live, member, state, told
 
 
 class Watched(Lab):
@@ -66,14 +66,15 @@ def state_writes(lab: Watched) -> list[tuple[int, SetData]]:
 def test_leader_and_isr_reply_has_an_error_for_each_partition() -> None:
     """R-013: a partition with an older epoch is refused, the others are obeyed."""
     lab = full()
-    old = told(lab, 2, epoch_up=-1)
-    reply = command(lab, 3, old)
+    new, old = told(lab, 1, tp=OTHER), told(lab, 2, epoch_up=-1)
+    reply = command(lab, 3, new, old)
 
-    assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH),)
+    assert reply.errors == ((OTHER, ErrorCode.NONE), (T0, ErrorCode.FENCED_LEADER_EPOCH))
+    assert sorted(lab.nodes[3].state.broker.partitions) == [OTHER, T0]
 
 
 def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
-    """R-017, R-025, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
+    """R-017, R-025, R-042, R-156: direct RPC with all partitions together, not a queue in ZooKeeper."""
     lab = watched(partitions=4)
     die(lab, 1)
     commands = [(to, m) for i, to, m in lab.sent if i == 2 and isinstance(m, LeaderAndIsr) and m.init]

@@ -318,7 +318,10 @@ def body_of(request: NodeRequest) -> bytes:
 
 
 def test_follower_fetch_is_kafkas_version_15() -> None:
-    """Replica epoch (KIP-903, here the incarnation), last fetched epoch (KIP-595) and topic id (KIP-516) are Kafka's fields."""
+    """R-016: replica and offset of V3's request.
+
+    Replica epoch (KIP-903, here the incarnation), last fetched epoch (KIP-595) and topic id (KIP-516) are Kafka's fields.
+    """
     found = KafkaPythonFetch[15].decode(body_of(FETCH), version=15)
     assert (found.replica_state.replica_id, found.replica_state.replica_epoch) == (2, 44)
     (topic,) = found.topics
@@ -329,6 +332,7 @@ def test_follower_fetch_is_kafkas_version_15() -> None:
 
 
 def test_fetch_without_topic_ids_is_kafkas_version_12() -> None:
+    """R-016: topic, partition, replica and offset."""
     without = replace(FETCH, topic_id=NO_TOPIC_ID)
     assert version_of(without) == 12
     found = KafkaPythonFetch[12].decode(body_of(without), version=12)
@@ -338,6 +342,7 @@ def test_fetch_without_topic_ids_is_kafkas_version_12() -> None:
 
 
 def test_fetch_reply_is_read_by_kio() -> None:
+    """R-016: the high watermark of the leader, and the records."""
     batches = (batch_of(sealed(["a", "b"])), replace(batch_of(sealed(["c"])), base_offset=Offset(2)))
     reply = FetchReply(9, TP, ErrorCode.NONE, LeaderEpoch(5), Offset(3), batches)
     body = reply_frame(FETCH, 15, reply)[9:]
@@ -436,12 +441,13 @@ def test_stop_replica_matches_v3_and_stops_any_epoch() -> None:
     """R-014, StopReplicaRequest of V3: a set of partitions without epochs; decoded with the epoch of a deletion, which no
     replica's epoch exceeds.
     """
-    stop = StopReplica(
-        4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)),)
-    )
-    frame = request_frame(stop, version=0)
-    assert frame[14:] == b"\0\0\0\1" + bytes(4) + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3"
-    expected = StopReplica(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, (StopPartition(TP, EPOCH_DURING_DELETE, True),))
+    other = topic_partition("orders", 4)
+    stops = (StopPartition(TP, LeaderEpoch(5), False, TopicId(7)), StopPartition(other, LeaderEpoch(6), True, TopicId(7)))
+    frame = request_frame(StopReplica(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), stops), version=0)
+    keys = b"\0\6orders" + b"\0\0\0\3" + b"\0\6orders" + b"\0\0\0\4"
+    assert frame[14:] == b"\0\0\0\1" + bytes(4) + b"\0\0\0\2" + keys
+    any_epoch = tuple(StopPartition(tp, EPOCH_DURING_DELETE, True) for tp in (TP, other))
+    expected = StopReplica(4, BrokerId(1), ControllerEpoch(-1), NO_INCARNATION, any_epoch)
     assert received(frame, {}) == expected
 
 
@@ -452,6 +458,24 @@ def test_v3_responses_have_codes_by_partition_only() -> None:
     assert body == b"\0\0\0\4" + b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3" + b"\0\x0b"
     each = ((TP, ErrorCode.STALE_CONTROLLER_EPOCH),)
     assert read_reply(COMMAND, 0, body) == LeaderAndIsrReply(4, ErrorCode.NONE, each)
+
+
+def test_stop_replica_response_matches_v3() -> None:
+    """R-015: version_id, then a map from (topic, partition) to an error code."""
+    stop = StopReplica(4, BrokerId(1), ControllerEpoch(7), Incarnation(12), (StopPartition(TP, LeaderEpoch(5), True),))
+    reply = StopReplicaReply(4, ErrorCode.NONE, ((TP, ErrorCode.STALE_CONTROLLER_EPOCH),))
+    body = reply_frame(stop, 0, reply)[4:]
+    assert body == b"\0\0\0\4" + b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\0\0\0\3" + b"\0\x0b"
+    assert read_reply(stop, 0, body) == reply
+
+
+def test_v3_partition_without_a_leader_has_minus_one() -> None:
+    """R-012, R-023: the leader of a LeaderAndISR is the int32 -1 if there is none."""
+    frame = request_frame(replace(COMMAND, states=(replace(STATE, leader=None),)), version=0)
+    command = received(frame, {})
+    assert frame[-38:-24] == b"orders" + b"\0\0\0\3" + b"\xff\xff\xff\xff"  # before leaderEpoc, ISR, zkVersion
+    assert isinstance(command, LeaderAndIsr)
+    assert [state.leader for state in command.states] == [None]
 
 
 def test_metadata_heartbeat_matches_kip_343() -> None:

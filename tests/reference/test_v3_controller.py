@@ -1,0 +1,368 @@
+"""What the controller reads, writes and sends in V3 §A, §B and §D, as recorded."""
+
+import json
+
+import pytest
+
+from reference.config import SAFE, V3, VARIANTS, Variant
+from reference.controller import leader_selection
+from reference.controller.leader_selection import Elect, Keep, Offline
+from reference.coordination import paths
+from reference.coordination.api import Create, Delete, GetData
+from reference.effects import AnyEffect, Send, ZkRequest
+from reference.events import ZkReplied
+from reference.messages import Fetch, LeaderAndIsr, StopReplica
+from reference.types import BrokerId, TopicPartition, topic_partition
+from tests.reference.lab import T0, Lab
+from tests.reference.moving import data, ids, write
+from tests.reference.recorded import STATE, Recorded, settled, shrink
+from tests.reference.test_v3 import die, live, member, state
+
+
+def create(lab: Lab, topic: str, *assignment: tuple[int, ...]) -> None:
+    """Create a topic as an administrator does."""
+    write(lab, Create(paths.topic_path(topic), paths.topic_payload(tuple(ids(*replicas) for replicas in assignment))))
+
+
+def destroy(lab: Lab, topic: str, *, partitions: int) -> None:
+    """Delete a topic's znodes as an administrator does."""
+    for index in range(partitions):
+        tp = topic_partition(topic, index)
+        lab.zk.submit(lab.admin, (Delete(paths.state_path(tp)), Delete(paths.state_parents(tp)[1])))
+    write(lab, Delete(paths.state_parents(topic_partition(topic, 0))[0]), Delete(paths.topic_path(topic)))
+
+
+def leaders(lab: Lab, topic: str, *, partitions: int) -> list[int | None]:
+    """The leader in the state znode of each partition."""
+    found = [data(lab, paths.state_path(topic_partition(topic, index))) for index in range(partitions)]
+    return [None if raw is None else json.loads(raw)["leader"] for raw in found]
+
+
+# --- A: failover during broker failure -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_controller_sees_each_registration_and_each_death(variant: str) -> None:
+    """R-018: the watch of /brokers/ids is set again after it has fired."""
+    lab = settled(variant, brokers=5)
+    seen = []
+    for i in (5, 4):
+        die(lab, i)
+        seen.append([b.broker for b in lab.nodes[1].state.controller.live])
+    lab.start(5)
+    lab.settle()
+
+    assert seen == [[1, 2, 3, 4], [1, 2, 3]]
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 5]
+
+
+class LateAnswers(Recorded):
+    """ZooKeeper answers what b1 reads below `late` only when `answer_now` says so."""
+
+    late = ""
+    answers: list[ZkReplied]
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        if not (self.late and i == 1 and isinstance(effect, ZkRequest) and effect.ops[0].path.startswith(self.late)):
+            return super()._perform(i, effect)
+        answers, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
+        self.answers.append(ZkReplied(effect.id, answers))
+        self.watches(fired)
+        return None
+
+    def answer_now(self) -> None:
+        """Hand over the answers, and delay no later ones."""
+        self.late = ""
+        for answer in self.answers:
+            self.tell(1, answer)
+        self.settle()
+
+
+def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
+    """R-018: the answer on its way does not name b4, and its registration is the last event."""
+    lab = LateAnswers(5, variant=V3)
+    for i in (1, 2, 3, 5):
+        lab.start(i)
+        lab.settle()
+    lab.late, lab.answers = paths.BROKER_IDS, []
+    die(lab, 5)
+    lab.start(4)
+    lab.settle()
+    assert len(lab.answers) == 1
+    lab.answer_now()
+
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 4]
+
+
+def test_death_of_a_broker_without_replicas_reads_no_state() -> None:
+    """R-019: a partition is not in set_p if neither its leader nor its ISR changes."""
+    lab = settled("safe", brokers=5)
+    die(lab, 5)
+
+    assert [i for i, op in lab.log if isinstance(op, GetData) and op.path == STATE] == []
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_dead_leader_is_replaced_by_a_live_isr_member(variant: str) -> None:
+    """R-019, R-021: its partition is in set_p; the new ISR is what of the old one is alive."""
+    lab = settled(variant)
+    die(lab, 2)
+
+    assert (lab.state().leader, lab.isr()) == (3, [3, 4])
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_isr_loses_a_dead_follower(variant: str) -> None:
+    """R-019, R-021: the leader stays, and the partition is in set_p because its ISR changes."""
+    lab = settled(variant)
+    die(lab, 3)
+
+    assert (lab.state().leader, lab.isr()) == (2, [2, 4])
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
+    """R-019: those that it led and those that it followed, of all topics."""
+    lab = settled(variant)
+    create(lab, "u", (3, 2), (2, 3), (4, 3))
+    die(lab, 3)
+
+    assert leaders(lab, "u", partitions=3) == [2, 2, 4]
+    assert (lab.state().leader, lab.isr()) == (2, [2, 4])
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
+    """R-019: while the write after the death of b4 is on its way, b3 dies."""
+    lab = settled(variant)
+    lab.slow = lambda i, _: i == 1
+    for i in (4, 3):
+        die(lab, i)
+    lab.write_now()
+    lab.settle()
+
+    assert lab.isr() == [2]
+
+
+def test_unclean_leader_is_an_assigned_replica() -> None:
+    """R-022: one of the live brokers in AR, alone in the ISR; brokers 4 and 5 hold no replica."""
+    found = state(1, (1,))
+
+    assert leader_selection.select(V3, found, live(3, 4, 5)) == Elect(member(3), (member(3),))
+    assert leader_selection.select(V3, found, live(4, 5)) == Offline((member(1),))
+
+
+@pytest.mark.parametrize("variant", [SAFE, V3])
+def test_leader_in_the_isr_is_no_unclean_election(variant: Variant) -> None:
+    """R-021, R-022: live replicas outside the ISR change nothing while one of its members is alive."""
+    assert leader_selection.select(variant, state(1, (1,)), live(1, 2, 3)) == Keep()
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_partition_without_live_replicas_has_leader_minus_one(variant: str) -> None:
+    """R-023: the state znode says so, in a new epoch, and b1 stays controller."""
+    lab = settled(variant)
+    for i in (4, 3):
+        die(lab, i)
+    before = lab.state().leader_epoch
+    die(lab, 2)
+    found = json.loads(data(lab, STATE) or b"")
+
+    assert (found["leader"], found["leader_epoch"]) == (-1, before + 1)
+    assert lab.state().leader is None
+
+
+@pytest.mark.parametrize(("variant", "leader", "isr"), [("v3", 3, [3]), ("safe", None, [2])])
+def test_v3_partition_is_led_by_whoever_returns(variant: str, leader: int | None, isr: list[int]) -> None:
+    """R-022, C-15: b3 returns, and the last member of the ISR, b2, does not; `safe` waits for b2."""
+    lab = settled(variant)
+    for i in (4, 3, 2):
+        die(lab, i)
+    lab.start(3)
+    lab.settle()
+
+    assert (lab.state().leader, lab.isr()) == (leader, isr)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_every_election_writes_the_next_epoch(variant: str) -> None:
+    """R-012, R-024: with another leader and with the same one."""
+    lab = settled(variant)
+    epochs = [lab.state().leader_epoch]
+    for i in (4, 2):
+        die(lab, i)
+        epochs.append(lab.state().leader_epoch)
+
+    assert epochs == [epochs[0], epochs[0] + 1, epochs[0] + 2]
+
+
+@pytest.mark.parametrize("variant", ["safe", "isr-via-zookeeper", "v3"])
+def test_command_carries_leader_isr_and_version_of_its_write(variant: str) -> None:
+    """R-012, R-025: to each replica that is alive. A leader needs the version for its next ISR change."""
+    lab = settled(variant)
+    die(lab, 4)
+    now = lab.state()
+    told = {to: (s.leader, s.isr, s.leader_epoch, s.zk_version) for _, to, m in lab.sent(LeaderAndIsr) for s in m.states}
+
+    assert told == dict.fromkeys(["b2", "b3"], (now.leader, now.isr, now.leader_epoch, now.zk_version))
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_only_the_first_command_of_a_controller_has_the_flag(variant: str) -> None:
+    """R-011, R-042: isInit says whether this is the first command issued by a controller."""
+    lab = settled(variant)
+    die(lab, 4)
+    later = [(m.controller, m.init) for _, _, m in lab.sent(LeaderAndIsr)]
+    lab.look_from_here()
+    die(lab, 1)
+    first = {to: (m.controller, m.init) for _, to, m in reversed(lab.sent(LeaderAndIsr))}
+
+    assert later == [(1, False), (1, False)]
+    assert first == {"b2": (2, True), "b3": (2, True)}
+
+
+# --- B: creating and deleting topics ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_controller_keeps_a_list_of_topics(variant: str) -> None:
+    """R-026: the watch of /brokers/topics is set again after it has fired."""
+    lab = settled(variant)
+    known = [lab.nodes[1].state.controller.topics]
+    for topic in ("u", "w"):
+        create(lab, topic, (2, 3))
+        known.append(lab.nodes[1].state.controller.topics)
+    destroy(lab, "u", partitions=1)
+    known.append(lab.nodes[1].state.controller.topics)
+    partitions = sorted(lab.nodes[1].state.controller.assignments)
+    die(lab, 1)
+    known.append(lab.nodes[2].state.controller.topics)
+
+    assert known == [("t",), ("t", "u"), ("t", "u", "w"), ("t", "w"), ("t", "w")]
+    assert partitions == ["t-0", "w-0"]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
+    """R-027, R-029: a live replica leads, and all live replicas are the ISR; b4 is dead."""
+    lab = settled(variant)
+    die(lab, 4)
+    lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody joins the ISR by itself
+    create(lab, "u", (3, 2), (4, 2, 3), (2, 4))
+    isrs = [json.loads(data(lab, paths.state_path(topic_partition("u", i))) or b"")["isr"] for i in range(3)]
+
+    assert leaders(lab, "u", partitions=3) == [3, 2, 2]
+    assert isrs == [[2, 3], [2, 3], [2]]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
+    """R-027: the watch fires once for all of them."""
+    lab = settled(variant)
+    write(lab, *(Create(paths.topic_path(topic), paths.topic_payload((ids(3, 2),))) for topic in ("u", "w", "x")))
+
+    assert [leaders(lab, topic, partitions=1) for topic in ("u", "w", "x")] == [[3], [3], [3]]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_first_command_follows_the_first_state(variant: str) -> None:
+    """R-029: while the creation of the state znode is on its way, no replica is told to lead or follow."""
+    lab = settled(variant)
+    lab.slow = lambda *_: True
+    create(lab, "u", (3, 2))
+    early = lab.sent(LeaderAndIsr)
+    lab.write_now()
+    lab.settle()
+
+    assert early == []
+    assert sorted(to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if s.leader == 3) == ["b2", "b3"]
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
+    """R-017, R-028: b3 has not answered the command that creates its replica when the topic is deleted."""
+    lab = settled(variant)
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    create(lab, "u", (3, 2))
+    destroy(lab, "u", partitions=1)
+    assert [to for _, to, m in lab.sent(StopReplica)] == ["b2"]
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert [to for _, to, m in lab.sent(StopReplica)] == ["b2", "b3"]
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
+    """R-014, R-017, R-028, R-039: one StopReplicaCommand for each affected broker, with all partitions; b1 hears nothing."""
+    lab = settled(variant)
+    create(lab, "u", (3, 2), (2, 3), (3, 4))
+    lab.look_from_here()
+    destroy(lab, "u", partitions=3)
+    stopped = [(to, tuple(stop.tp for stop in m.partitions)) for _, to, m in lab.sent(StopReplica) if m.controller == 1]
+
+    assert sorted(stopped) == [("b2", ("u-0", "u-1")), ("b3", ("u-0", "u-1", "u-2")), ("b4", ("u-2",))]
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+
+
+# --- D: controller failure -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_stop_replica_lost_with_the_controller_is_made_up_for(variant: str) -> None:
+    """R-044: the next controller lists what exists: with INIT in V3 (R-033), in the first full metadata in `safe`."""
+    lab = settled(variant)
+    create(lab, "u", (3, 2))
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    destroy(lab, "u", partitions=1)
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == [2, 3]
+    lab.letters.clear()
+    die(lab, 1)
+
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+
+
+@pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
+def test_new_controller_tells_replicas_outside_the_isr(variant: str) -> None:
+    """R-042: b4 is no member of the ISR, and one of the brokers of the partition all the same."""
+    lab = settled(variant)
+    lab.held = lambda letter: letter[0] == "b4" and isinstance(letter[2], Fetch)
+    shrink(lab, 4)
+    assert lab.isr() == [2, 3]
+    lab.look_from_here()
+    die(lab, 1)
+    first = next(m for _, to, m in lab.sent(LeaderAndIsr) if to == "b4")
+
+    assert (first.init, [s.tp for s in first.states]) == (True, [T0])
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_init_without_an_answer_is_repeated_with_its_flag(variant: str) -> None:
+    """R-042, R-044: the first command to b3 is lost, and with it what only INIT says."""
+    lab = settled(variant)
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    die(lab, 1)
+    lab.wait(lab.configs[2].request_timeout_ms)
+    to_b3 = [(m.init, [s.tp for s in m.states]) for _, to, m in lab.sent(LeaderAndIsr) if to == "b3"]
+
+    assert to_b3 == [(True, [T0])] * 2
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_new_controller_sends_states_it_has_no_replica_of(variant: str) -> None:
+    """R-042: it reads the state of every partition, and its first command to each replica has the state."""
+    lab = Recorded(5, variant=VARIANTS[variant], replicas=(3, 4, 5))
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    lab.look_from_here()
+    die(lab, 1)
+    first: dict[str, tuple[bool, tuple[TopicPartition, ...]]] = {}
+    for i, step in lab.log:
+        if i == 2 and isinstance(step, Send) and isinstance(step.message, LeaderAndIsr):
+            first.setdefault(step.to, (step.message.init, tuple(s.tp for s in step.message.states)))
+
+    assert first == {"b2": (True, ()), **{f"b{i}": (True, (T0,)) for i in (3, 4, 5)}}
+    assert lab.nodes[2].state.controller.states[T0].leader == BrokerId(3)

@@ -1,0 +1,301 @@
+"""V3's paths in ZooKeeper by their literal names and contents, as another tool finds or writes them."""
+
+import json
+
+import pytest
+
+from reference.config import VARIANTS
+from reference.coordination import paths
+from reference.coordination.api import AnyOp, Children, Create, Data, GetChildren, GetData
+from reference.coordination.memory import Fired
+from reference.effects import AnyEffect, ZkRequest
+from reference.replica.partition import Leader
+from reference.types import NO_INCARNATION, topic_partition
+from tests.reference.lab import Lab
+from tests.reference.moving import cluster, finish, silent, write
+from tests.reference.recorded import settled, shrink
+from tests.reference.test_v3 import die, full
+
+
+def read(lab: Lab, path: str) -> Data | None:
+    (answer,), _ = lab.zk.submit(lab.admin, (GetData(path),))
+    return answer if isinstance(answer, Data) else None
+
+
+def content(lab: Lab, path: str) -> object:
+    """The JSON in a znode."""
+    found = read(lab, path)
+    return None if found is None else json.loads(found.data)
+
+
+def names(lab: Lab, path: str) -> tuple[str, ...]:
+    (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(path),))
+    return answer.names if isinstance(answer, Children) else ()
+
+
+def led(lab: Lab, partition: str) -> object:
+    """Leader and ISR of a partition in ZooKeeper."""
+    topic, _, index = partition.rpartition("-")
+    found = read(lab, f"/brokers/topics/{topic}/partitions/{index}/state")
+    return None if found is None else (json.loads(found.data)["leader"], sorted(json.loads(found.data)["isr"]))
+
+
+# --- /controller ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_controller_znode_ends_with_the_session_of_its_broker(variant: str) -> None:
+    """R-001: /controller is an ephemeral node that holds the id of the broker which created it."""
+    lab = full(variant)
+    found = read(lab, "/controller")
+
+    assert content(lab, "/controller") == {"version": 1, "brokerid": 1}
+    assert found is not None
+    assert found.owner == lab.sessions[1]
+    lab.zk.expire(lab.sessions[1])
+    assert read(lab, "/controller") is None
+
+
+class Race(Lab):
+    """Brokers whose requests to create /controller are still on their way to ZooKeeper, and perhaps the watches too."""
+
+    late: dict[int, ZkRequest]
+    late_watches: Fired | None = None
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        claims = isinstance(effect, ZkRequest) and any(
+            isinstance(op, Create) and op.path == paths.CONTROLLER for op in effect.ops
+        )
+        if isinstance(effect, ZkRequest) and claims:
+            self.late[i] = effect
+            return None
+        return super()._perform(i, effect)
+
+    def watches(self, fired: Fired) -> None:
+        if self.late_watches is None:
+            super().watches(fired)
+        else:
+            self.late_watches += fired
+
+    def claim(self, i: int) -> None:
+        """Perform the request of broker `i`."""
+        super()._perform(i, self.late.pop(i))
+
+
+@pytest.mark.parametrize("watch_first", [True, False])
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_only_the_first_to_create_the_znode_is_controller(variant: str, watch_first: bool) -> None:
+    """R-001, R-041: both saw no /controller and try to create it; the second one fails and goes on as a broker.
+
+    It learns so by its watch, or by the answer to its request.
+    """
+    lab = Race(2, variant=VARIANTS[variant], start=False)
+    lab.late = {}
+    for i in lab.ids:
+        lab.start(i)
+    assert sorted(lab.late) == [1, 2]
+    lab.late_watches = None if watch_first else []
+    lab.claim(2)
+    lab.claim(1)
+    assert [lab.nodes[i].state.controller.step for i in lab.ids] == ["watching", "active"]
+    late, lab.late_watches = lab.late_watches, None
+    lab.watches(late or [])
+    lab.settle()
+
+    assert [lab.nodes[i].state.controller.step for i in lab.ids] == ["watching", "active"]
+    assert content(lab, "/controller") == {"version": 1, "brokerid": 2}
+
+
+def test_every_broker_reads_there_who_is_controller() -> None:
+    """R-001: it is where heartbeats and ISR changes go (R-185, R-192)."""
+    lab = full()
+    die(lab, 1)
+
+    assert [lab.nodes[i].state.controller.elected for i in (2, 3)] == [2, 2]
+    assert [lab.nodes[i].state.broker.membership.controller for i in (2, 3)] == [2, 2]
+
+
+# --- /brokers/ids --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_each_live_broker_has_an_ephemeral_registration(variant: str) -> None:
+    """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session."""
+    lab = full(variant)
+    owners = {name: found.owner for name in names(lab, "/brokers/ids") if (found := read(lab, f"/brokers/ids/{name}"))}
+    registration = content(lab, "/brokers/ids/2")
+
+    assert owners == {str(i): lab.sessions[i] for i in lab.ids}
+    assert isinstance(registration, dict)
+    assert (registration["host"], registration["port"]) == ("localhost", 9092)
+    die(lab, 3)
+    assert names(lab, "/brokers/ids") == ("1", "2")
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_restarted_broker_registers_after_its_former_session(variant: str) -> None:
+    """R-002: the node of its former life ends with that session, and a broker that relied on it would be taken for dead."""
+    lab = full(variant)
+    former = lab.sessions[3]
+    lab.crash(3)
+    lab.start(3)
+    lab.wait(1000)
+    assert lab.nodes[3].state.broker.incarnation == NO_INCARNATION
+    lab.watches(lab.zk.expire(former))
+    lab.wait(1000)
+    found = read(lab, "/brokers/ids/3")
+
+    assert found is not None
+    assert (found.owner, found.czxid) == (lab.sessions[3], lab.nodes[3].state.broker.incarnation)
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_broker_without_a_session_registers_again(variant: str) -> None:
+    """R-002: its process lives on, and the node of the session that has expired is gone."""
+    lab = full(variant)
+    former = lab.sessions[3]
+    lab.expire(3)
+    lab.settle()
+    found = read(lab, "/brokers/ids/3")
+
+    assert found is not None
+    assert found.owner == lab.sessions[3] > former
+
+
+# --- /brokers/topics -----------------------------------------------------------------------------------------------------------
+
+
+def test_topic_znode_lists_the_preferred_replica_first() -> None:
+    """R-003: an administrator creates /brokers/topics/[topic]; the first replica of each partition leads while all are alive."""
+    lab = full()
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
+
+    assert (led(lab, "u-0"), led(lab, "u-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
+
+
+def test_state_znode_is_written_whole_by_the_controller() -> None:
+    """R-004: leader epoch, leader and ISR. The leader, b3, is not the first member of the ISR."""
+    lab = settled()
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
+    before = content(lab, "/brokers/topics/u/partitions/0/state")
+    die(lab, 4)
+    after = content(lab, "/brokers/topics/u/partitions/0/state")
+
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert (before["leader_epoch"], before["leader"], before["isr"]) == (0, 4, [2, 3, 4])
+    assert (after["leader_epoch"], after["leader"], after["isr"]) == (1, 3, [2, 3])
+
+
+@pytest.mark.parametrize("variant", ["isr-via-zookeeper", "v3"])
+def test_leader_writes_nothing_but_the_isr(variant: str) -> None:
+    """R-004: the leader, b3, is not the first member of the ISR, and its leader epoch not the first one."""
+    lab = settled(variant)
+    die(lab, 2)
+    lab.start(2)
+    lab.wait(2000)
+    before = content(lab, "/brokers/topics/t/partitions/0/state")
+    shrink(lab, 4, leader=3)
+    after = content(lab, "/brokers/topics/t/partitions/0/state")
+
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert (before["leader"], before["isr"], before["leader_epoch"] > 0) == (3, [2, 3, 4], True)
+    assert after["isr"] == [2, 3]
+    assert {key for key in before if before[key] != after[key]} <= {"isr", "incarnations"}
+
+
+def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
+    """R-005: the state znode is created only if it is not there; what is there is read."""
+    lab = settled("v3")
+    lab.slow = lambda *_: True
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[4,3,2]}}'))
+    state = b'{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":7,"isr":[3]}'
+    write(lab, Create("/brokers/topics/u/partitions/0/state", state))
+    lab.write_now()
+    lab.settle()
+    known = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
+
+    assert (known.leader, known.leader_epoch) == (3, 7)
+    assert isinstance(lab.nodes[3].state.broker.partitions[topic_partition("u", 0)].role, Leader)
+
+
+# --- /admin --------------------------------------------------------------------------------------------------------------------
+
+
+def ask(lab: Lab, path: str, data: bytes = b"") -> None:
+    """Create a request, and the znodes above it that are missing."""
+    parts = path.split("/")
+    above: list[AnyOp] = [Create("/".join(parts[:depth]), b"") for depth in range(2, len(parts))]
+    write(lab, *above, Create(path, data))
+
+
+def test_partition_is_moved_by_its_v3_path_which_then_goes() -> None:
+    """R-006: /admin/partitions_reassigned/[topic]/[partition_id] is there until the new replicas have caught up."""
+    lab = cluster(VARIANTS["v3"])
+    lab.held = silent(4, 5, 6)
+    ask(lab, "/admin/partitions_reassigned/t/0", b"[4,5,6]")
+    lab.wait(3000)
+    assert (names(lab, "/admin/partitions_reassigned/t"), lab.isr()) == (("0",), [1, 2, 3])
+    lab.held = lambda _: False
+
+    assert finish(lab, lambda: read(lab, "/admin/partitions_reassigned/t/0") is None)
+    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5, 6]}}
+
+
+def test_partition_is_added_by_its_path_which_then_goes() -> None:
+    """R-003, R-007: /admin/partitions_add/[topic]/[partition_id] names the replicas, the preferred one first."""
+    lab = full()
+    ask(lab, "/admin/partitions_add/t/1", b"[3,2]")
+
+    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3], "1": [3, 2]}}
+    assert led(lab, "t-1") == (3, [2, 3])
+    assert names(lab, "/admin/partitions_add") == ()
+
+
+def test_all_requested_partitions_are_moved() -> None:
+    """R-006: every partition below every topic of the path."""
+    lab = cluster(VARIANTS["v3"])
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}'))
+    root = "/admin/partitions_reassigned"
+    above = [Create(path, b"") for path in (root, f"{root}/t", f"{root}/u")]
+    write(lab, *above, *(Create(f"{root}/{tp}", b"[4,5]") for tp in ("t/0", "u/0", "u/1")))
+
+    assert finish(lab, lambda: names(lab, "/admin/partitions_reassigned") == ())
+    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [4, 5]}}
+    assert content(lab, "/brokers/topics/u") == {"version": 1, "partitions": {"0": [4, 5], "1": [4, 5]}}
+
+
+def test_all_requested_partitions_are_added_and_removed() -> None:
+    """R-007, R-008: every partition below every topic of the path, by one request."""
+    lab = full()
+    write(lab, Create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[1,2,3]}}'))
+    for what, data in (("add", b"[3,2]"), ("remove", b"")):
+        root = f"/admin/partitions_{what}"
+        above = [Create(path, b"") for path in ("/admin", root, f"{root}/t", f"{root}/u")]
+        write(lab, *above, *(Create(f"{root}/{tp}", data) for tp in ("t/1", "t/2", "u/1", "u/2")))
+        listed = [content(lab, f"/brokers/topics/{topic}") for topic in "tu"]
+        more = {"1": [3, 2], "2": [3, 2]} if what == "add" else {}
+
+        assert listed == [{"version": 1, "partitions": {"0": [1, 2, 3], **more}}] * 2
+
+
+@pytest.mark.parametrize("replicas", [b"[2,2]", b"[]", b"2"])
+def test_partition_is_not_added_with_invalid_replicas(replicas: bytes) -> None:
+    """R-003, R-007: a partition has at most one replica on a broker."""
+    lab = full()
+    ask(lab, "/admin/partitions_add/t/1", replicas)
+
+    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
+    assert names(lab, "/admin/partitions_add") == ()
+
+
+def test_partition_is_removed_by_its_path_which_then_goes() -> None:
+    """R-008: /admin/partitions_remove/[topic]/[partition_id] has no value; the other partitions stay."""
+    lab = full()
+    ask(lab, "/admin/partitions_add/t/1", b"[3,2]")
+    ask(lab, "/admin/partitions_remove/t/1")
+
+    assert content(lab, "/brokers/topics/t") == {"version": 1, "partitions": {"0": [1, 2, 3]}}
+    assert (led(lab, "t-1"), led(lab, "t-0")) == (None, (1, [1, 2, 3]))
+    assert names(lab, "/admin/partitions_remove") == ()
