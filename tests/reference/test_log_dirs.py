@@ -118,7 +118,7 @@ def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
 
 
 def test_offline_replica_answers_with_storage_error() -> None:
-    """B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
+    """R-293, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
     break_dir(lab, 1)
     lab.inbox.clear()
@@ -237,7 +237,22 @@ def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
     assert before == (0, 0)
     assert (len(broker.offline), len(broker.offline_dirs)) == (2, 1)
     told = [(note.detail, note.gauge) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
-    assert told == [(log_dirs.OFFLINE_REPLICAS, 2), (log_dirs.OFFLINE_DIRECTORIES, 1)]
+    assert told == [
+        ("kafka.server:name=OfflineReplicaCount,type=ReplicaManager", 2),
+        ("kafka.server:name=OfflineLogDirectoryCount,type=LogManager", 1),
+    ]
+
+
+def test_gauges_count_replicas_of_a_dir_unreadable_at_start() -> None:
+    """R-312: the broker cannot list such a directory; it counts the replicas that the controller tells it of."""
+    lab = jbod()
+    lab.disks[3].dirs[0].bad = True
+    lab.notes.clear()
+    restart(lab, 3)
+
+    told = [(note.detail, note.gauge) for i, note in lab.notes if i == 3 and note.kind == "gauge"]
+    replicas, directories = log_dirs.OFFLINE_REPLICAS, log_dirs.OFFLINE_DIRECTORIES
+    assert told == [(replicas, 0), (directories, 1), (replicas, 1), (directories, 1)]
 
 
 # --- which replicas are created where -----------------------------------------------------------------------------------------
