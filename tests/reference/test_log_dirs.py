@@ -69,10 +69,11 @@ def test_dir_stays_bad_after_its_first_failed_access() -> None:
     assert bad_dirs(lab, 2) == (0,)
     lab.disks[2].dirs[0].bad = False
     lab.wait(10_000)
+    create_topic(lab, "u", 1, 2, 3)
 
-    assert T0 not in lab.nodes[2].state.broker.partitions
+    assert list(lab.nodes[2].state.broker.partitions) == [U0]
     assert lab.isr() == [1, 3]
-    assert lab.disks[2].dirs[0].logs[T0] == []
+    assert (lab.disks[2].dirs[0].logs, list(lab.disks[2].dirs[1].logs)) == ({T0: []}, [U0])
 
 
 def test_broker_halts_when_its_last_dir_fails() -> None:
@@ -120,6 +121,7 @@ def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
 def test_offline_replica_answers_with_storage_error() -> None:
     """R-293, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
+    lab.muted.add(1)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 1)
     lab.inbox.clear()
     asker = Address("c1")
@@ -137,6 +139,7 @@ def test_fetcher_of_an_offline_replica_stops_alone() -> None:
     """R-295, B-63 b (KAFKA-5864, KAFKA-8346): one bad partition must not stop the fetchers of the others."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
+    lab.muted.add(2)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 2)
     lab.letters.clear()
     lab.wait(3000)

@@ -51,7 +51,7 @@ def _row(brokers: tuple[BrokerId, ...]) -> str:
 
 
 def test_failed_dir_of_a_leader_takes_the_steps_of_kip_112() -> None:
-    """R-294, R-300: notify, read, delete, ask that broker, elect; then commands and metadata, once the state is written."""
+    """R-294, R-299, R-300: notify, read, delete, ask that broker, elect; then commands and metadata, once the state is written."""
     lab = settled("safe", log_dirs=2)
     break_dir(lab, 2)
 
@@ -180,6 +180,20 @@ def test_new_replica_is_offline_if_its_creation_fails() -> None:
 
     assert events(lab) == ()
     assert offline_seen(lab, U0) == dict.fromkeys(lab.ids, (3,))
+
+
+def test_new_controller_asks_every_broker_for_its_partitions() -> None:
+    """R-307: by LeaderAndIsr, and though nothing is to be elected: the former controller had no replica."""
+    lab = settled("safe")
+    die(lab, 1)
+
+    asked = lab.sent(LeaderAndIsr)
+    assert {(i, to, m.init) for i, to, m in asked if T0 in [state.tp for state in m.states]} == {
+        (2, "b2", True),
+        (2, "b3", True),
+        (2, "b4", True),
+    }
+    assert lab.state_writes() == []
 
 
 def test_new_controller_marks_only_new_replicas() -> None:
