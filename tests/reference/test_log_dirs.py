@@ -51,6 +51,16 @@ def test_broker_serves_good_dirs_while_another_is_bad() -> None:
     assert isinstance(lab.nodes[1].state.broker.partitions[U0].role, Leader)
 
 
+def test_broker_goes_on_though_a_bad_dir_fails_again() -> None:
+    """R-290, R-292: a flush may fail after a write; one directory of two is still good."""
+    lab = jbod()
+    create_topic(lab, "u", 1, 2, 3)
+    lab.tell(1, DirFailed(0, "EIO"))
+    lab.tell(1, DirFailed(0, "ENOSPC"))
+
+    assert (lab.halted, bad_dirs(lab, 1), list(lab.nodes[1].state.broker.partitions)) == ({}, (0,), [U0])
+
+
 def test_bad_dir_halts_the_broker_before_kip_112() -> None:
     """R-073, C-23, V3 Discussion 4: an I/O error of one disk concerns the whole broker."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 0 failed"}), ("safe", {})):

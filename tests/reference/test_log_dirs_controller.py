@@ -8,7 +8,7 @@ from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData, Unknown
 from reference.effects import ZkRequest
 from reference.errors import ErrorCode
-from reference.events import Received, ZkReplied
+from reference.events import Received, ZkReplied, ZkState
 from reference.machine import Now, Turn
 from reference.messages import (
     Fetch,
@@ -52,6 +52,23 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
     assert isinstance(answer, Data)
     assert answer.data == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_broker_without_a_registration_notifies_after_the_next() -> None:
+    """R-299: the directory fails between two sessions."""
+    lab = jbod()
+    for node in lab.nodes.values():
+        node.state.controller.step = "off"  # no controller reads the notification
+    lab.muted.add(3)
+    lab.expire(3)
+    lab.tell(3, ZkState("expired"))
+    break_dir(lab, 3)
+    assert (notification(lab, 3), events(lab)) == ("due", ())
+    lab.muted.clear()
+    lab.tell(3, ZkReplied(lab.nodes[3].state.broker.registration_request, (Unknown(),)))
+    lab.fire(3, "register")
+
+    assert (notification(lab, 3), len(events(lab))) == ("none", 1)
 
 
 def test_failed_dir_of_a_leader_moves_the_leadership() -> None:

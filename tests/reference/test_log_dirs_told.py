@@ -3,6 +3,10 @@
 In the scripted scenarios b1 is the controller and has no replica; b2 leads t-0, b3 and b4 follow.
 """
 
+from functools import partial
+
+import pytest
+
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, GetChildren, GetData, SetData
 from reference.effects import Send
@@ -11,8 +15,9 @@ from reference.events import Received
 from reference.messages import LeaderAndIsr, Metadata, MetadataReply, PartitionState, UpdateMetadata
 from reference.types import Address, BrokerId, TopicPartition
 from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jbod, produced, restart
-from tests.reference.lab import T0, Lab
-from tests.reference.moving import silent, write
+from tests.reference.interrupted import Interrupted
+from tests.reference.lab import T0, Lab, Letter
+from tests.reference.moving import cluster, silent, write
 from tests.reference.recorded import STATE, Recorded, leader_of, settled
 from tests.reference.test_v3 import die
 
@@ -51,7 +56,7 @@ def _row(brokers: tuple[BrokerId, ...]) -> str:
 
 
 def test_failed_dir_of_a_leader_takes_the_steps_of_kip_112() -> None:
-    """R-294, R-299, R-300: notify, read, delete, ask that broker, elect; then commands and metadata, once the state is written."""
+    """R-294, R-299, R-300: notify, read, delete, ask that broker, elect; then commands and metadata when that is written."""
     lab = settled("safe", log_dirs=2)
     break_dir(lab, 2)
 
@@ -104,14 +109,59 @@ def test_broker_answers_for_every_replica_in_the_directory() -> None:
 
 
 def test_controller_asks_nobody_after_an_event_of_another_type() -> None:
-    """R-299, R-300: event 1 is the failure of a directory; of other events KIP-112 says nothing. The notification goes."""
+    """R-299, R-300: event 1 is the failure of a directory. Notifications that are found together are all read and deleted."""
     lab = settled("safe", log_dirs=2)
-    write(lab, Create(paths.LOG_DIR_EVENT, b'{"version":1,"broker":3,"event":2}', sequential=True))
+    found = (b'{"version":1,"broker":2,"event":1}', b'{"version":1,"broker":3,"event":2}', b'{"version":1,"broker":4,"event":1}')
+    write(lab, *(Create(paths.LOG_DIR_EVENT, data, sequential=True) for data in found))
 
-    assert (events(lab), lab.sent(LeaderAndIsr)) == ((), [])
-    write(lab, Create(paths.LOG_DIR_EVENT, b'{"version":1,"broker":3,"event":1}', sequential=True))
+    assert events(lab) == ()
+    assert [to for _, to, _ in lab.sent(LeaderAndIsr)] == ["b2", "b4"]
 
-    assert [to for _, to, _ in lab.sent(LeaderAndIsr)] == ["b3"]
+
+def test_new_controller_deletes_notifications_that_it_finds() -> None:
+    """R-300: a directory fails while there is no controller."""
+    lab = settled("safe", log_dirs=2)
+    lab.crash(1)
+    break_dir(lab, 3)
+    assert len(events(lab)) == 1
+    lab.expire(1)
+    lab.settle()
+
+    assert (events(lab), lab.isr()) == ((), [2, 4])
+
+
+def test_controller_sees_a_notification_while_it_deletes_another() -> None:
+    """R-300: the watch fires while it is at work; it lists once more."""
+    lab = cluster()
+    asked: list[str] = []
+
+    def watching(letter: Letter) -> bool:
+        if isinstance(letter[2], LeaderAndIsr):
+            asked.append(letter[1])
+        return False
+
+    def notify(broker: int) -> None:
+        write(lab, Create(paths.LOG_DIR_EVENT, paths.log_dir_event_payload(BrokerId(broker)), sequential=True))
+
+    lab.held = watching
+    lab.before[f"gone: {paths.LOG_DIR_EVENT}0000000000"] = partial(notify, 3)
+    notify(2)
+
+    assert (asked, events(lab)) == (["b2", "b3"], ())
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_lost_answer_of_zookeeper_loses_no_notification(lost: int) -> None:
+    """R-300: the controller lists again; a notification that is gone by then was deleted by the request without an answer."""
+    lab = Interrupted(4, replicas=(2, 3, 4), log_dirs=2)
+    lab.wait(3000)
+    assert (lab.nodes[1].state.controller.step, lab.leaders()) == ("active", [2])
+    lab.lost = lost
+    break_dir(lab, 2)
+    lab.wait(5000)
+
+    assert lab.losses == 1
+    assert (events(lab), lab.leaders(), lab.isr()) == ((), [3], [3, 4])
 
 
 # --- metadata -----------------------------------------------------------------------------------------------------------------
