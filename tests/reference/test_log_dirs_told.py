@@ -169,7 +169,7 @@ def test_lost_answer_of_zookeeper_loses_no_notification(lost: int) -> None:
 
 def offline_seen(lab: Lab, tp: TopicPartition = T0) -> dict[int, tuple[int, ...]]:
     """The offline replicas of a partition that each broker tells a client."""
-    found = {}
+    found: dict[int, tuple[int, ...]] = {}
     for i in lab.nodes:
         lab.inbox.clear()
         lab.tell(i, Received(Address("c1"), Metadata(ASK)))
