@@ -16,7 +16,7 @@ class Interrupted(Lab):
     lost: int | None = None
     losses: int = 0
 
-    def _perform(self, i: int, effect: AnyEffect) -> None:
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
         if i == 1 and isinstance(effect, ZkRequest) and self.lost is not None:
             self.lost -= 1
             if self.lost < 0:
@@ -25,9 +25,9 @@ class Interrupted(Lab):
                 _, fired = self.zk.submit(self.sessions[1], effect.ops, atomic=effect.atomic)
                 self.tell(1, ZkReplied(effect.id, (Unknown(),) * len(effect.ops)))
                 self.watches(fired)
-                return
+                return None
         if i == 1 and isinstance(effect, ZkRequest) and self.left is not None:
             self.left -= 1
             if self.left < 0:
                 self.muted.add(1)
-        super()._perform(i, effect)
+        return super()._perform(i, effect)

@@ -9,10 +9,9 @@ from reference.coordination.api import AnyOp, Children, Create, Data, Delete, Ex
 from reference.coordination.reassignment_requests import Request
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.events import AnyEvent
-from reference.machine import Now
 from reference.messages import Fetch, LeaderAndIsr, LogInfo, StopReplica, UpdateMetadata
 from reference.replica.partition import brokers_of
-from reference.types import BrokerId, Millis, TopicPartition, broker_address
+from reference.types import BrokerId, TopicPartition, broker_address
 from tests.reference.lab import T0, Lab, Letter
 
 OAR, RAR = (1, 2, 3), (4, 5, 6)
@@ -32,24 +31,18 @@ class Mortal(Lab):
     mortal: int = 1
     dead: int | None = None
     steps: tuple[str, ...] = ()
-    twice: bool = True  # also handle each event with a clone; tables of hundreds of clusters turn this off
     before: dict[str, Callable[[], None]]  # step in words -> called right before the step
 
     def tell(self, i: int, event: AnyEvent) -> None:
-        if i == self.dead:
-            return
-        if self.twice:
+        if i != self.dead:
             super().tell(i, event)
-            return
-        for effect in self.nodes[i].handle(event, now=Now(Millis(self.now), Millis(self.now))):
-            self._perform(i, effect)
 
-    def _perform(self, i: int, effect: AnyEffect) -> None:
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
         words = [] if i != self.mortal else _words(effect)
         for word in words:
             self.before.pop(word, _nothing)()
         if i == self.dead:
-            return
+            return None
         self.steps += tuple(word for word in words if word not in self.steps)
         if i == self.mortal and self.left is not None and _is_step(effect):
             self.left -= 1
@@ -58,8 +51,8 @@ class Mortal(Lab):
                 if isinstance(effect, ZkRequest):
                     _, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
                     self.watches(fired)
-                    return
-        super()._perform(i, effect)
+                    return None
+        return super()._perform(i, effect)
 
     def look_from_here(self) -> None:
         """Forget the steps so far."""

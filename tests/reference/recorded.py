@@ -27,12 +27,20 @@ class Recorded(Lab):
     A write or creation of a state for which `slow` is true of its broker and the operation stays on its way until `write_now`.
     """
 
-    def __init__(self, brokers: int = 4, *, variant: Variant, replicas: tuple[int, ...] = (2, 3, 4), min_isr: int = 1) -> None:
+    def __init__(
+        self,
+        brokers: int = 4,
+        *,
+        variant: Variant,
+        replicas: tuple[int, ...] = (2, 3, 4),
+        min_isr: int = 1,
+        log_dirs: int = 1,
+    ) -> None:
         """A cluster of which no broker runs yet."""
         self.log: list[tuple[int, AnyOp | Send]] = []
         self.slow: Callable[[int, SetData | Create], bool] = lambda *_: False
         self.on_their_way: list[tuple[int, ZkRequest]] = []
-        super().__init__(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False)
+        super().__init__(brokers, variant=variant, replicas=replicas, min_isr=min_isr, start=False, log_dirs=log_dirs)
 
     def _perform(self, i: int, effect: AnyEffect) -> str | None:
         if isinstance(effect, ZkRequest):
@@ -64,9 +72,9 @@ class Recorded(Lab):
         return [(i, op.to, op.message) for i, op in self.log if isinstance(op, Send) and isinstance(op.message, kind)]
 
 
-def settled(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: int = 1) -> Recorded:
+def settled(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: int = 1, log_dirs: int = 1) -> Recorded:
     """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR."""
-    lab = Recorded(brokers, variant=VARIANTS[variant], min_isr=min_isr)
+    lab = Recorded(brokers, variant=VARIANTS[variant], min_isr=min_isr, log_dirs=log_dirs)
     for i in lab.ids:
         lab.start(i)
         lab.settle()

@@ -97,9 +97,8 @@ class Unflushed(Lab):
 
     flushing = True
 
-    def _perform(self, i: int, effect: AnyEffect) -> None:
-        if self.flushing or not isinstance(effect, Flush):
-            super()._perform(i, effect)
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        return super()._perform(i, effect) if self.flushing or not isinstance(effect, Flush) else None
 
 
 @pytest.mark.parametrize(("acks", "answered"), [(1, [1]), (-1, []), (0, [])])

@@ -51,6 +51,16 @@ def test_broker_serves_good_dirs_while_another_is_bad() -> None:
     assert isinstance(lab.nodes[1].state.broker.partitions[U0].role, Leader)
 
 
+def test_broker_goes_on_though_a_bad_dir_fails_again() -> None:
+    """R-290, R-292: a flush may fail after a write; one directory of two is still good."""
+    lab = jbod()
+    create_topic(lab, "u", 1, 2, 3)
+    lab.tell(1, DirFailed(0, "EIO"))
+    lab.tell(1, DirFailed(0, "ENOSPC"))
+
+    assert (lab.halted, bad_dirs(lab, 1), list(lab.nodes[1].state.broker.partitions)) == ({}, (0,), [U0])
+
+
 def test_bad_dir_halts_the_broker_before_kip_112() -> None:
     """R-073, C-23, V3 Discussion 4: an I/O error of one disk concerns the whole broker."""
     for name, halted in (("log-dir-fails-broker", {1: "log directories 0 failed"}), ("safe", {})):
@@ -69,10 +79,11 @@ def test_dir_stays_bad_after_its_first_failed_access() -> None:
     assert bad_dirs(lab, 2) == (0,)
     lab.disks[2].dirs[0].bad = False
     lab.wait(10_000)
+    create_topic(lab, "u", 1, 2, 3)
 
-    assert T0 not in lab.nodes[2].state.broker.partitions
+    assert list(lab.nodes[2].state.broker.partitions) == [U0]
     assert lab.isr() == [1, 3]
-    assert lab.disks[2].dirs[0].logs[T0] == []
+    assert (lab.disks[2].dirs[0].logs, list(lab.disks[2].dirs[1].logs)) == ({T0: []}, [U0])
 
 
 def test_broker_halts_when_its_last_dir_fails() -> None:
@@ -118,8 +129,9 @@ def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
 
 
 def test_offline_replica_answers_with_storage_error() -> None:
-    """B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
+    """R-293, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
+    lab.muted.add(1)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 1)
     lab.inbox.clear()
     asker = Address("c1")
@@ -137,6 +149,7 @@ def test_fetcher_of_an_offline_replica_stops_alone() -> None:
     """R-295, B-63 b (KAFKA-5864, KAFKA-8346): one bad partition must not stop the fetchers of the others."""
     lab = jbod()
     create_topic(lab, "u", 1, 2, 3)
+    lab.muted.add(2)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 2)
     lab.letters.clear()
     lab.wait(3000)
@@ -237,7 +250,22 @@ def test_gauges_count_bad_dirs_and_offline_replicas() -> None:
     assert before == (0, 0)
     assert (len(broker.offline), len(broker.offline_dirs)) == (2, 1)
     told = [(note.detail, note.gauge) for i, note in lab.notes if i == 1 and note.kind == "gauge"]
-    assert told == [(log_dirs.OFFLINE_REPLICAS, 2), (log_dirs.OFFLINE_DIRECTORIES, 1)]
+    assert told == [
+        ("kafka.server:name=OfflineReplicaCount,type=ReplicaManager", 2),
+        ("kafka.server:name=OfflineLogDirectoryCount,type=LogManager", 1),
+    ]
+
+
+def test_gauges_count_replicas_of_a_dir_unreadable_at_start() -> None:
+    """R-312: the broker cannot list such a directory; it counts the replicas that the controller tells it of."""
+    lab = jbod()
+    lab.disks[3].dirs[0].bad = True
+    lab.notes.clear()
+    restart(lab, 3)
+
+    told = [(note.detail, note.gauge) for i, note in lab.notes if i == 3 and note.kind == "gauge"]
+    replicas, directories = log_dirs.OFFLINE_REPLICAS, log_dirs.OFFLINE_DIRECTORIES
+    assert told == [(replicas, 0), (directories, 1), (replicas, 1), (directories, 1)]
 
 
 # --- which replicas are created where -----------------------------------------------------------------------------------------

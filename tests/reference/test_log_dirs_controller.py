@@ -8,7 +8,7 @@ from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData, Unknown
 from reference.effects import ZkRequest
 from reference.errors import ErrorCode
-from reference.events import Received, ZkReplied
+from reference.events import Received, ZkReplied, ZkState
 from reference.machine import Now, Turn
 from reference.messages import (
     Fetch,
@@ -48,10 +48,27 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
 
     assert notification(lab, 1) == "none"
     (name,) = events(lab)
-    assert name.startswith("log_dir_event_")
+    assert name.removeprefix("log_dir_event_").isdigit()  # the number of a sequential znode
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
     assert isinstance(answer, Data)
     assert answer.data == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_broker_without_a_registration_notifies_after_the_next() -> None:
+    """R-299: the directory fails between two sessions."""
+    lab = jbod()
+    for node in lab.nodes.values():
+        node.state.controller.step = "off"  # no controller reads the notification
+    lab.muted.add(3)
+    lab.expire(3)
+    lab.tell(3, ZkState("expired"))
+    break_dir(lab, 3)
+    assert (notification(lab, 3), events(lab)) == ("due", ())
+    lab.muted.clear()
+    lab.tell(3, ZkReplied(lab.nodes[3].state.broker.registration_request, (Unknown(),)))
+    lab.fire(3, "register")
+
+    assert (notification(lab, 3), len(events(lab))) == ("none", 1)
 
 
 def test_failed_dir_of_a_leader_moves_the_leadership() -> None:
@@ -178,7 +195,9 @@ def test_requests_carry_the_fields_of_kip_112() -> None:
 
 
 def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
-    """R-309: topic deletion does not wait for it; the broker deletes it when it starts and finds no assignment."""
+    """R-309: topic deletion does not wait for it, and metadata forgets it; its broker deletes it when it starts and finds no
+    assignment.
+    """
     lab = jbod()
     break_dir(lab, 3)
     payload = paths.delete_topics_payload(("t",))
@@ -188,6 +207,7 @@ def test_offline_replica_of_a_deleted_topic_goes_at_restart() -> None:
     lab.wait(3000)
     (gone,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
     assert not isinstance(gone, Data)
+    assert [T0 in lab.nodes[i].state.broker.metadata for i in lab.ids] == [False] * 3
     assert T0 in lab.disks[3].dirs[0].logs
     lab.disks[3].dirs[0].bad = False
     restart(lab, 3)
@@ -222,7 +242,7 @@ def test_leader_with_a_bad_dir_serves_new_topics_alone() -> None:
     """R-318: a leader's directory fails, and then the other brokers die."""
     lab = jbod()
     break_dir(lab, 1)
-    assert lab.leaders() == [2]
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
     assert_new_topic_is_served_alone(lab, 1)
 
 
@@ -230,5 +250,5 @@ def test_follower_with_a_bad_dir_serves_new_topics_alone() -> None:
     """R-319: a follower's directory fails, and then the other brokers die."""
     lab = jbod()
     break_dir(lab, 3)
-    assert lab.leaders() == [1]
+    assert (lab.leaders(), lab.isr()) == ([1], [1, 2])
     assert_new_topic_is_served_alone(lab, 3)

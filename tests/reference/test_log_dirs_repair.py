@@ -69,7 +69,7 @@ def test_offline_replica_is_not_recreated_and_elected_empty() -> None:
 
 
 def test_repaired_dir_serves_again_after_a_restart() -> None:
-    """R-303: with its records, if they are still there."""
+    """R-291, R-303: with its records, if they are still there."""
     lab = jbod()
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     break_dir(lab, 1)

@@ -1,13 +1,20 @@
-"""Which replicas a move counts as online (KIP-112, R-308): by the liveness of the broker, and by its answers to LeaderAndIsr."""
+"""Which replicas a move counts as online (KIP-112, R-308): by the liveness of the broker, and by its answers to LeaderAndIsr.
+
+And how a move ends that takes a replica away which its broker cannot reach.
+"""
+
+import pytest
 
 from reference.controller.channel import channel_of
 from reference.controller.context import Controller, Move
 from reference.controller.reassign.move import is_ready
 from reference.coordination.api import Create
 from reference.machine import Now, Turn
+from reference.messages import StopReplica
 from reference.types import BrokerId, BrokerState, Millis
-from tests.reference.lab import T0, Lab
-from tests.reference.moving import OAR, RAR, assigned, cluster, ids, reassign, silent, write
+from tests.reference.failing_dirs import break_dir, restart
+from tests.reference.lab import T0, Lab, Letter
+from tests.reference.moving import OAR, RAR, assigned, cluster, finish, ids, pending, reassign, silent, write
 from tests.reference.test_v3 import die
 
 
@@ -73,3 +80,35 @@ def test_move_waits_for_a_replica_on_a_dead_broker() -> None:
 
     assert sorted(lab.isr()) == [1, 2, 3, 4, 6]
     assert assigned(lab) == (*OAR, *RAR)
+
+
+def with_two_directories() -> Lab:
+    """Six brokers, each with its replica of t-0 in the first of two directories; b1, b2 and b3 have one."""
+    lab = Lab(6, replicas=OAR, min_isr=2, log_dirs=2)
+    write(lab, Create("/admin", b""))
+    lab.wait(2000)
+    return lab
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_move_ends_though_an_old_replica_cannot_be_deleted(known: bool) -> None:
+    """R-308: StopReplica fails, or its deletion is what finds the failure. The replica goes when its broker starts again."""
+    lab = with_two_directories()
+
+    def failing(letter: Letter) -> bool:
+        if isinstance(letter[2], StopReplica) and letter[1] == "b3":
+            lab.disks[3].dirs[0].bad = True
+        return False
+
+    lab.held = failing
+    if known:
+        break_dir(lab, 3)
+    reassign(lab)
+
+    assert finish(lab, lambda: pending(lab) is None)
+    assert (assigned(lab), sorted(lab.isr()), 3 in lab.nodes) == (RAR, [4, 5, 6], True)
+    assert T0 in lab.disks[3].dirs[0].logs
+    lab.disks[3].dirs[0].bad = False
+    restart(lab, 3)
+
+    assert lab.disks[3].dirs[0].logs == {}

@@ -296,7 +296,7 @@ def test_follower_appends_the_records_of_the_fetch_reply(tmp_path: Path) -> None
 
 
 def test_unreadable_records_fail_the_directory_and_are_not_sent(tmp_path: Path) -> None:
-    """KIP-112: an IOException on a read makes the directory offline too."""
+    """R-291: an IOException on a read makes the directory offline too."""
 
     async def scene(world: World, toy: Toy) -> None:
         world.host.received(B2, Produce(4, TP, 1, sealed(["x", "y"]), Millis(0)))

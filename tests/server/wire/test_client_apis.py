@@ -455,7 +455,7 @@ class _PartlyTold(Struct, frozen=True):
 
 
 def test_partition_without_leader_has_leader_not_available() -> None:
-    """KAFKA-8442: its ISR is listed nevertheless."""
+    """KAFKA-8442: its ISR is listed nevertheless. R-305: a replica on a dead broker is offline."""
     gone = replace(FACING, advertised={ME: ("one", 1)})
     states = (state(ORDERS, None), state(ONE, OTHER))
     leaderless = told(*states).topics[0].partitions
