@@ -34,9 +34,14 @@ from tests.reference.lab import T0, Lab, Letter
 ELSEWHERE = Address("c9")
 
 
-def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
-    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR."""
+def full(variant: str = "safe", *, min_isr: int = 1, legacy: tuple[int, ...] = ()) -> Lab:
+    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR.
+
+    The brokers in `legacy` use the protocol before KIP-343.
+    """
     lab = Lab(4, variant=VARIANTS[variant], replicas=(2, 3, 4), min_isr=min_isr, start=False)
+    for i in legacy:
+        lab.configs[i] = replace(lab.configs[i], inter_broker_protocol="legacy")
     for i in lab.ids:
         lab.start(i)
         lab.settle()
@@ -104,9 +109,9 @@ def proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | N
 # --- the request and its answer ------------------------------------------------------------------------------------------------
 
 
-def writers(variant: str) -> set[int]:
+def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
     """The brokers that write the state while b4 falls silent, leaves the ISR and joins it again."""
-    lab = full(variant)
+    lab = full(variant, legacy=legacy)
     found: set[int] = set()
     perform = lab._perform
 
@@ -130,6 +135,12 @@ def test_isr_change_is_written_by_controller_or_leader() -> None:
     """R-192, C-24: isr.change.via selects the writer; R-065: the controller writes the ISR that the leader chose."""
     assert writers("safe") == {1}
     assert writers("isr-via-zookeeper") == {2}
+
+
+def test_legacy_leader_writes_its_isr_to_zookeeper() -> None:
+    """R-205: during the double roll the protocol of the leader decides, not that of the controller."""
+    assert writers("safe", legacy=(2,)) == {2}
+    assert writers("safe", legacy=(3,)) == {1}
 
 
 def test_isr_change_keeps_leader_and_leader_epoch() -> None:
@@ -157,9 +168,9 @@ def test_isr_change_results_come_in_request_order() -> None:
     """R-198: one result for each proposal, in whatever order the controller judges them."""
     lab = full()
     strange = replace(proposal(lab, 2, 3), tp=TopicPartition("none-0"))
-    reply = request(lab, strange, proposal(lab, 2, 3), strange)
+    reply = request(lab, strange, strange, proposal(lab, 2, 3))
 
-    assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
+    assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
 
 
 def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
@@ -189,10 +200,11 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
     assert lab.isr() == [2, 3]
 
 
-def test_isr_change_with_another_incarnation_is_refused() -> None:
-    """R-200: another process has registered under this broker id; only the newest registration counts."""
+@pytest.mark.parametrize(("broker", "incarnation"), [(2, 1), (2, 1000), (9, 1)])
+def test_isr_change_with_another_incarnation_is_refused(broker: int, incarnation: int) -> None:
+    """R-200: another process has registered under this broker id, or none; only the newest registration counts."""
     lab = full()
-    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))
+    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(broker), Incarnation(incarnation), (proposal(lab, 2),))))
 
     reply = lab.inbox[-1]
     assert isinstance(reply, IsrChangeReply)
