@@ -158,10 +158,10 @@ def test_isr_change_keeps_leader_and_leader_epoch() -> None:
 def test_isr_change_reaches_the_metadata_of_all_brokers() -> None:
     """R-192: otherwise the metadata of other brokers would name an outdated ISR."""
     lab = full()
-    request(lab, proposal(lab, 2, 3))
+    request(lab, proposal(lab, 2, 4))
     lab.settle()
 
-    assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 3)] * 4
+    assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 4)] * 4
 
 
 def test_isr_change_results_come_in_request_order() -> None:
@@ -190,6 +190,7 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
     lab.deliver(is_change)
     lab.muted.remove(1)
     lab.expire(1)
+    assert [m.error for _, _, m in lab.letters if isinstance(m, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
     lab.deliver(is_answer)
 
     assert controller_of(lab).isr_requests == []
