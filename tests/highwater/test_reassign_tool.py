@@ -223,6 +223,36 @@ def test_invalid_reassignment_file_is_refused(text: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (["--cancel"], "cancel"),
+        (["--remove-cancel"], "remove_cancel"),
+        (["--generate-extra"], "generate"),
+        (["--verify-extra", "move.json"], "verify"),
+        (["--execute-extra", "move.json"], "execute_extra"),
+        (["--execute", "move.json"], "execute"),
+    ],
+)
+def test_each_reassign_option_runs_its_command(
+    options: list[str], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-240: --cancel and --remove-cancel, and three options for extra moves, beside the older ones."""
+    run_: list[str] = []
+
+    async def perform(_: str, chosen: Command) -> tuple[str, ...]:
+        run_.append(chosen.__name__)
+        chosen.close()
+        return ()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("highwater.cli.reassign._perform", perform)
+    Path("move.json").write_bytes(MOVE)
+
+    assert run_command_line(["admin", "reassign", "--zookeeper", "localhost:1", *options]) == 0
+    assert run_ == [command]
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         [],

@@ -68,7 +68,7 @@ def test_broker_sends_heartbeats_all_the_time() -> None:
     assert [state_of(lab, i) for i in lab.ids] == [ACTIVE] * 3
 
 
-def test_answer_of_a_former_controller_does_not_put_off_the_fence() -> None:
+def test_answer_of_a_former_controller_delays_no_fence() -> None:
     """R-185: the broker must reach the current controller."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b3"
@@ -105,7 +105,7 @@ def test_stopping_broker_names_its_target_in_heartbeats() -> None:
 
 
 def test_heartbeat_timeouts_are_those_of_the_configuration() -> None:
-    """R-204, R-187, R-188: controller.heartbeat.timeout.ms is 2 s and broker.heartbeat.timeout.ms 3 s; a heartbeat each 500 ms."""
+    """R-204, R-187, R-188: 2 s for the controller and 3 s for the broker, which sends a heartbeat every 500 ms."""
     lab = Lab(3, start=False)
     for i in lab.ids:
         lab.configs[i] = replace(

@@ -352,7 +352,7 @@ def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:
 
 
 def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
-    """R-187, R-189, R-191: the broker enters its target state. A stopping broker stays so for this process, despite late heartbeats."""
+    """R-187, R-189, R-191: the broker enters its target state; stopping lasts for this process, despite late heartbeats."""
     lab = full()
     me, incarnation = BrokerId(3), incarnation_of(lab, 3)
     silence(lab, 3)

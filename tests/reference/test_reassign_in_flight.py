@@ -117,6 +117,46 @@ def test_reassignment_znode_is_deleted_last() -> None:
     ]
 
 
+def test_reassignment_ends_when_all_new_replicas_are_in_sync() -> None:
+    """R-248: until then the entry stays, and so do the old replicas."""
+    lab = by_requests()
+    silence(lab, 6)
+    request(lab, *RAR)
+    lab.wait(5000)
+    early = in_flight(lab) is not None, lab.isr(), assigned(lab), holders(lab)
+    silence(lab)
+
+    assert early == (True, [1, 2, 3, 4, 5], (*OAR, *RAR), [1, 2, 3, 4, 5, 6])
+    assert finish(lab, lambda: is_at(lab, RAR))
+
+
+def test_controller_sees_a_request_beside_others() -> None:
+    """R-246: it watches the children of /admin/reassignment_requests, which stays; no timer is involved."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    request(lab, *RAR)
+    before = lab.now
+    request(lab, 2, 3, 4)
+    entry = in_flight(lab)
+
+    assert entry is not None
+    assert (entry.replicas, lab.now) == (ids(2, 3, 4), before)
+
+
+def test_reassignment_remembers_how_many_replicas_there_were() -> None:
+    """R-253: `top` is the number of the original replicas, not of the new ones."""
+    lab = by_requests((1, 2))
+    silence(lab, 3, 4, 5)
+    request(lab, 3, 4, 5)
+    first = in_flight(lab)
+    request(lab, 5, 4)
+    then = in_flight(lab)
+
+    assert first is not None
+    assert then is not None
+    assert (first.top, then.top, then.drop) == (2, 2, ids(3))
+
+
 def test_reassignment_znode_exists_only_while_in_flight() -> None:
     """R-249: of two requested partitions, the one that has moved has no entry left."""
     lab = by_requests()
@@ -366,6 +406,33 @@ def test_new_controller_reads_entries_before_requests() -> None:
     assert refusals(lab) == ["asked for by the other way"]
     silence(lab)
     assert finish(lab, lambda: is_at(lab, (3, 4, 5)))
+
+
+def test_new_controller_goes_on_with_an_entry_in_flight() -> None:
+    """R-252: no request and no watch tells it of the entry."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    request(lab, *RAR)
+    lab.bury(1)
+    silence(lab)
+    lab.wait(3000)
+
+    assert finish(lab, lambda: in_flight(lab) is None and assigned(lab) == RAR, limit_ms=5000)
+
+
+def test_new_controller_reads_requests_before_the_legacy_znode() -> None:
+    """R-252: nothing is in flight yet, so the request begins the move and the legacy znode may not change it."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    lab.crash(1)
+    reassign(lab, (6, 5, 4))
+    request(lab, 3, 4, 5)
+    lab.expire(1)
+    lab.settle()
+    entry = in_flight(lab)
+
+    assert entry is not None
+    assert (entry.replicas, entry.legacy, refusals(lab)) == (ids(3, 4, 5), False, ["asked for by the other way"])
 
 
 @pytest.mark.parametrize("legacy", [True, False])
