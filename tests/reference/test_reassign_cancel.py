@@ -214,7 +214,7 @@ def test_added_reassignment_does_not_wait_for_a_slow_one() -> None:
 
 
 def test_added_reassignment_joins_the_pending_ones() -> None:
-    """R-242: it is added to /admin/reassign_partitions with its original replicas, then started."""
+    """R-232, R-242: it is added to /admin/reassign_partitions with its original replicas, then started."""
     lab = cluster()
     lab.held = silent(4)
     extra(lab, (2, 3, 4))

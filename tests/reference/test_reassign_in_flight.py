@@ -413,6 +413,7 @@ def test_new_controller_goes_on_with_an_entry_in_flight() -> None:
     lab = by_requests()
     silence(lab, 4, 5, 6)
     request(lab, *RAR)
+    write(lab, Delete(admin_paths.REQUESTS))
     lab.bury(1)
     silence(lab)
     lab.wait(3000)
