@@ -82,6 +82,17 @@ def test_answer_of_a_former_controller_delays_no_fence() -> None:
     assert is_fenced(lab, 3)
 
 
+def test_late_answer_does_not_delay_the_fence() -> None:
+    """R-185: an answer to an earlier heartbeat does not say that the controller can be contacted now."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b3"
+    for _ in range(5):
+        lab.wait(2000)
+        lab.tell(3, Received(Address("b1"), MetadataHeartbeatReply(1, ErrorCode.NONE, None, ACTIVE)))
+
+    assert is_fenced(lab, 3)
+
+
 @pytest.mark.parametrize("state", [INACTIVE, STOPPING])
 def test_broker_enters_the_state_that_the_controller_answers(state: BrokerState) -> None:
     """R-189: whatever it asked for."""
@@ -141,6 +152,20 @@ def test_new_registration_is_inactive_until_its_heartbeat() -> None:
     lab.settle()
 
     assert (before, state_of(lab, 3)) == (INACTIVE, ACTIVE)
+
+
+def test_inactive_broker_without_replicas_leaves_the_metadata() -> None:
+    """R-183, R-187: no election tells the others of it."""
+    lab = Lab(3, replicas=(1, 2))
+    lab.wait(3000)
+    silence(lab, 3)
+    lab.wait(7000)
+    absent = [lab.nodes[i].state.broker.live_brokers for i in (1, 2)]
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert absent == [(1, 2)] * 2
+    assert [lab.nodes[i].state.broker.live_brokers for i in (1, 2)] == [(1, 2, 3)] * 2
 
 
 def test_restarted_broker_is_told_everything_again() -> None:

@@ -16,6 +16,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
     LeaderAndIsr,
     ListOffsets,
     ListOffsetsReply,
@@ -194,6 +196,7 @@ REFUSED = ErrorCode.BROKER_NOT_AVAILABLE
         (EpochEnd(1, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0)), EpochEndReply(1, T0, REFUSED, NO_EPOCH, None)),
         (ListOffsets(1, T0, NO_EPOCH), ListOffsetsReply(1, T0, REFUSED)),
         (Metadata(1), MetadataReply(1, (), (), REFUSED)),
+        (InitProducerId(1), InitProducerIdReply(1, REFUSED)),
     ],
 )
 def test_fenced_broker_refuses_new_requests(asked: AnyMessage, answer: AnyMessage) -> None:

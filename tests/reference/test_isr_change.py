@@ -248,10 +248,8 @@ def test_leader_repeats_isr_change_to_the_next_controller() -> None:
     assert [letter[1] for letter in lab.letters if is_change(letter)] == [f"b{office}"]
 
 
-def test_isr_changes_of_several_partitions_are_one_request() -> None:
-    """R-197: a broker that lost a peer sends one request for all its partitions."""
-    lab = full()
-    turn = turn_of(lab, 2)
+def shrink_two(lab: Lab, turn: Turn) -> IsrChange:
+    """Have b2 lead u-0 as well, and ask in one request for an ISR of itself alone in both partitions."""
     broker = lab.nodes[2].state.broker
     leader = leader_of(lab)
     other = replace(lab.partition(2), tp=TopicPartition("u-0"), role=replace(leader))
@@ -260,9 +258,30 @@ def test_isr_changes_of_several_partitions_are_one_request() -> None:
         assert isinstance(partition.role, Leader)
         isr._propose(turn, partition, partition.role, leader.isr[:1])
     asking.send_due(turn, broker)
+    (sent,) = [effect.message for effect in turn.effects if isinstance(effect, Send)]
+    assert isinstance(sent, IsrChange)
+    return sent
 
-    sent = [effect.message for effect in turn.effects if isinstance(effect, Send)]
-    assert [[change.tp for change in message.changes] for message in sent if isinstance(message, IsrChange)] == [["t-0", "u-0"]]
+
+def test_isr_changes_of_several_partitions_are_one_request() -> None:
+    """R-197: a broker that lost a peer sends one request for all its partitions."""
+    lab = full()
+
+    assert [change.tp for change in shrink_two(lab, turn_of(lab, 2)).changes] == ["t-0", "u-0"]
+
+
+def test_leader_takes_the_result_at_the_place_of_its_partition() -> None:
+    """R-198: results have no names, only the order of the request."""
+    lab = full()
+    turn, broker, before = turn_of(lab, 2), lab.nodes[2].state.broker, leader_of(lab).isr
+    asked = shrink_two(lab, turn)
+    state = lab.state()
+    done = replace(state, tp=TopicPartition("u-0"), isr=before[:1], zk_version=ZkVersion(state.zk_version + 1))
+    results = (IsrResult(ErrorCode.INVALID_UPDATE_VERSION, None, state), IsrResult(ErrorCode.NONE, None, done))
+    asking.on_reply(turn, broker, IsrChangeReply(asked.correlation, ErrorCode.NONE, None, results))
+    roles = [partition.role for partition in broker.partitions.values()]
+
+    assert [role.isr for role in roles if isinstance(role, Leader)] == [before, before[:1]]
 
 
 # --- what goes wrong on the way ------------------------------------------------------------------------------------------------
