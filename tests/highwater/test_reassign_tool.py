@@ -9,7 +9,7 @@ from highwater.admin.reassign_tool import Command, entries_of
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import Create, SetData
+from reference.coordination.api import Create, Data, GetData, SetData
 from reference.types import BrokerId, TopicPartition
 from tests.reference.lab import Lab
 from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, stuck, write
@@ -124,6 +124,9 @@ def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     cluster_a = cluster()
     (*_, made) = run(cluster_a, reassign_tool.request(entries(RAR)))
     assert made == f"Successfully submitted {admin_paths.REQUEST}0000000000."
+    (znode,), _ = cluster_a.zk.submit(cluster_a.admin, (GetData(f"{admin_paths.REQUEST}0000000000"),))
+    assert isinstance(znode, Data)
+    assert znode.owner == 0  # it outlives the session of the command
     waiting = run(cluster_a, reassign_tool.verify_requests(entries(RAR)))
     assert waiting[1:] == (line + f"is waiting in {admin_paths.REQUESTS}",)
 

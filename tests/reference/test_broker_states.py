@@ -154,6 +154,30 @@ def test_new_registration_is_inactive_until_its_heartbeat() -> None:
     assert (before, state_of(lab, 3)) == (INACTIVE, ACTIVE)
 
 
+def test_restarted_broker_stays_active_when_another_leaves() -> None:
+    """R-182: the state belongs to the present registration."""
+    lab = full()
+    lab.crash(3)
+    lab.expire(3)
+    lab.start(3)
+    lab.wait(3000)
+    lab.crash(2)
+    lab.expire(2)
+
+    assert state_of(lab, 3) is ACTIVE
+
+
+def test_silent_stopping_broker_is_inactive() -> None:
+    """R-187: it may have ended without its session."""
+    lab = full()
+    silence(lab, 3)
+    beat(lab, 1, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), STOPPING))
+    before = state_of(lab, 3)
+    lab.wait(7000)
+
+    assert (before, state_of(lab, 3)) == (STOPPING, INACTIVE)
+
+
 def test_inactive_broker_without_replicas_leaves_the_metadata() -> None:
     """R-183, R-187: no election tells the others of it."""
     lab = Lab(3, replicas=(1, 2))

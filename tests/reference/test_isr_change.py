@@ -9,7 +9,8 @@ from reference.broker import isr_change as asking
 from reference.config import VARIANTS
 from reference.controller import proposals
 from reference.controller.context import Controller
-from reference.coordination.api import SetData
+from reference.coordination import paths
+from reference.coordination.api import Create, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received
@@ -30,6 +31,7 @@ from reference.replica import high_watermark, isr
 from reference.replica.partition import IsrAsked, Leader, brokers_of
 from reference.types import Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, TopicPartition, ZkVersion
 from tests.reference.lab import T0, Lab, Letter
+from tests.reference.moving import write
 
 ELSEWHERE = Address("c9")
 
@@ -171,6 +173,23 @@ def test_isr_change_results_come_in_request_order() -> None:
     reply = request(lab, strange, strange, proposal(lab, 2, 3))
 
     assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
+
+
+def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
+    """R-198: a proposal is judged by the state of its own partition."""
+    lab = full()
+    other = TopicPartition("u-0")
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
+    lab.crash(4)
+    lab.expire(4)
+    lab.wait(3000)
+    known = controller_of(lab).states
+    assert (known[other].leader, known[other].zk_version < known[T0].zk_version) == (2, True)
+    second = replace(proposal(lab, 2), tp=other, leader_epoch=known[other].leader_epoch, zk_version=known[other].zk_version)
+    reply = request(lab, proposal(lab, 2), second)
+
+    assert [result.error for result in reply.results] == [ErrorCode.NONE] * 2
+    assert [result.state.tp for result in reply.results if result.state is not None] == [T0, other]
 
 
 def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:

@@ -4,9 +4,10 @@ import pytest
 
 from reference.config import VARIANTS
 from reference.controller.reassign import requests as reassign_requests
-from reference.coordination import admin_paths, paths
+from reference.coordination import admin_paths, paths, reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import Create, Data, Delete, GetData, SetData
+from reference.coordination.reassignment_requests import Request
 from reference.messages import Fetch
 from reference.types import TopicPartition
 from tests.reference.lab import T0, Lab, Letter
@@ -128,6 +129,23 @@ def test_reassignment_ends_when_all_new_replicas_are_in_sync() -> None:
 
     assert early == (True, [1, 2, 3, 4, 5], (*OAR, *RAR), [1, 2, 3, 4, 5, 6])
     assert finish(lab, lambda: is_at(lab, RAR))
+
+
+def test_request_of_several_partitions_begins_them_all() -> None:
+    """R-246: an entry for each of its partitions, and then the request is deleted."""
+    lab = by_requests()
+    other = TopicPartition("t-1")
+    lab.crash(1)
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
+    lab.expire(1)
+    lab.settle()
+    silence(lab, 4, 5, 6)
+    payload = reassignment_requests.request_payload(Request({T0: ids(*RAR), other: ids(4, 5)}))
+    write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
+
+    assert children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0", "1")
+    assert (assigned(lab), assigned(lab, other)) == ((*OAR, *RAR), (2, 3, 4, 5))
+    assert children(lab, admin_paths.REQUESTS) == ()
 
 
 def test_controller_sees_a_request_beside_others() -> None:
@@ -324,6 +342,7 @@ def test_legacy_reassignment_becomes_a_request() -> None:
     assert entry.legacy
     assert pending(lab) == entries(RAR)
     assert admin_paths.REQUEST in lab.steps
+    assert f"gone: {admin_paths.REQUEST}0000000000" in lab.steps
     silence(lab)
     assert finish(lab, lambda: is_at(lab, RAR))
 
