@@ -1,6 +1,7 @@
 """`highwater admin reassign`: its writes, its output, and its refusals before writing (KIP-236)."""
 
 from pathlib import Path
+from types import GeneratorType
 
 import pytest
 
@@ -243,6 +244,7 @@ def test_each_reassign_option_runs_its_command(
     run_: list[str] = []
 
     async def perform(_: str, chosen: Command) -> tuple[str, ...]:
+        assert isinstance(chosen, GeneratorType)
         run_.append(chosen.__name__)
         chosen.close()
         return ()
