@@ -1,6 +1,7 @@
 """`highwater admin reassign`: its writes, its output, and its refusals before writing (KIP-236)."""
 
 from pathlib import Path
+from types import GeneratorType
 
 import pytest
 
@@ -9,7 +10,7 @@ from highwater.admin.reassign_tool import Command, entries_of
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import Create, SetData
+from reference.coordination.api import Create, Data, GetData, SetData
 from reference.types import BrokerId, TopicPartition
 from tests.reference.lab import Lab
 from tests.reference.moving import (
@@ -163,6 +164,9 @@ def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     cluster_a = cluster()
     (*_, made) = run(cluster_a, reassign_tool.request(entries(RAR)))
     assert made == f"Successfully submitted {admin_paths.REQUEST}0000000000."
+    (znode,), _ = cluster_a.zk.submit(cluster_a.admin, (GetData(f"{admin_paths.REQUEST}0000000000"),))
+    assert isinstance(znode, Data)
+    assert znode.owner == 0  # it outlives the session of the command
     waiting = run(cluster_a, reassign_tool.verify_requests(entries(RAR)))
     assert waiting[1:] == (line + f"is waiting in {admin_paths.REQUESTS}",)
 
@@ -282,6 +286,37 @@ def test_invalid_reassignment_file_is_refused(text: bytes, words: str) -> None:
         entries_of(text, "move.json")
 
     assert str(error.value).startswith("move.json: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (["--cancel"], "cancel"),
+        (["--remove-cancel"], "remove_cancel"),
+        (["--generate-extra"], "generate"),
+        (["--verify-extra", "move.json"], "verify"),
+        (["--execute-extra", "move.json"], "execute_extra"),
+        (["--execute", "move.json"], "execute"),
+    ],
+)
+def test_each_reassign_option_runs_its_command(
+    options: list[str], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-240: --cancel and --remove-cancel, and three options for extra moves, beside the older ones."""
+    run_: list[str] = []
+
+    async def perform(_: str, chosen: Command) -> tuple[str, ...]:
+        assert isinstance(chosen, GeneratorType)
+        run_.append(chosen.__name__)
+        chosen.close()
+        return ()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("highwater.cli.reassign._perform", perform)
+    Path("move.json").write_bytes(MOVE)
+
+    assert run_command_line(["admin", "reassign", "--zookeeper", "localhost:1", *options]) == 0
+    assert run_ == [command]
 
 
 @pytest.mark.parametrize(

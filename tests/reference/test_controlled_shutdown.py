@@ -4,11 +4,15 @@ from msgspec.structs import replace
 
 from reference.config import VARIANTS
 from reference.controller import standings
+from reference.coordination import paths
+from reference.coordination.api import Create
 from reference.errors import ErrorCode
 from reference.events import ShutDown
 from reference.messages import FetchReply, LeaderAndIsr, MetadataHeartbeat, MetadataHeartbeatReply, ProduceReply
-from reference.types import BrokerId, BrokerState, Millis
+from reference.replica.partition import brokers_of
+from reference.types import BrokerId, BrokerState, Millis, TopicPartition
 from tests.reference.lab import T0, Lab
+from tests.reference.moving import write
 
 
 def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
@@ -91,6 +95,18 @@ def test_stopping_broker_is_not_elected_as_preferred_leader() -> None:
     lab.wait(3000)
 
     assert lab.state().leader == 3
+
+
+def test_new_partition_is_not_led_by_a_stopping_broker() -> None:
+    """R-184: it would have to be migrated away at once."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr) and letter[1] == "b2"
+    lab.tell(2, ShutDown())
+    lab.settle()
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
+    new = lab.nodes[1].state.controller.states[TopicPartition("u-0")]
+
+    assert (new.leader, brokers_of(new.isr)) == (3, (3,))
 
 
 def test_legacy_or_fenced_broker_shuts_down_at_once() -> None:

@@ -7,7 +7,7 @@ from reference.config import SAFE, VARIANTS, BrokerConfig
 from reference.controller import standings
 from reference.controller.context import Controller
 from reference.coordination import paths
-from reference.coordination.api import Data, GetData
+from reference.coordination.api import Data, GetData, SetData
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import (
@@ -16,6 +16,8 @@ from reference.messages import (
     EpochEndReply,
     Fetch,
     FetchReply,
+    InitProducerId,
+    InitProducerIdReply,
     LeaderAndIsr,
     ListOffsets,
     ListOffsetsReply,
@@ -88,10 +90,14 @@ def test_broker_states_and_heartbeats_match_the_document() -> None:
 
 
 def test_incarnation_is_the_czxid_of_the_registration() -> None:
-    """R-181, U-20: it tells two processes under one broker id apart, also if they run one after the other."""
+    """R-181, U-20: it tells two processes under one broker id apart, also if they run one after the other.
+
+    It is not the mzxid: whoever writes there makes no other broker of it.
+    """
     lab = full()
     before = incarnation_of(lab, 2)
-    (node,), _ = lab.zk.submit(lab.admin, (GetData(paths.broker_path(BrokerId(2))),))
+    path = paths.broker_path(BrokerId(2))
+    (_, node), _ = lab.zk.submit(lab.admin, (SetData(path, paths.broker_payload(heartbeats=True)), GetData(path)))
     assert isinstance(node, Data)
     assert node.czxid == before
     lab.crash(2)
@@ -190,6 +196,7 @@ REFUSED = ErrorCode.BROKER_NOT_AVAILABLE
         (EpochEnd(1, T0, BrokerId(2), NO_EPOCH, LeaderEpoch(0)), EpochEndReply(1, T0, REFUSED, NO_EPOCH, None)),
         (ListOffsets(1, T0, NO_EPOCH), ListOffsetsReply(1, T0, REFUSED)),
         (Metadata(1), MetadataReply(1, (), (), REFUSED)),
+        (InitProducerId(1), InitProducerIdReply(1, REFUSED)),
     ],
 )
 def test_fenced_broker_refuses_new_requests(asked: AnyMessage, answer: AnyMessage) -> None:
@@ -263,10 +270,16 @@ def test_leader_fenced_by_heartbeats_does_not_shrink_its_isr() -> None:
     """R-186: it refused the fetch requests that would have kept its followers in sync."""
     lab = full()
     lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
-    lab.wait(30_000)
+    lab.wait(7000)
+    lab.held = lambda letter: isinstance(letter[2], Fetch | FetchReply | MetadataHeartbeatReply)
+    lab.produce(1, "x")  # followers without it are not in sync
+    lab.wait(2500)
     assert is_fenced(lab, 1)
+    lab.letters.clear()
+    lab.held = lambda letter: isinstance(letter[2], MetadataHeartbeatReply) and letter[1] == "b1"
+    lab.wait(20_000)
 
-    assert lab.isr() == [1, 2, 3]
+    assert (lab.isr(), lab.partition(2).log.leo, lab.partition(1).log.leo) == ([1, 2, 3], 0, 1)
 
 
 def test_broker_timeout_exceeds_the_controller_timeout() -> None:
@@ -342,7 +355,7 @@ def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:
 
 
 def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
-    """R-189, R-191: the broker enters its target state. A stopping broker stays so for this process, despite late heartbeats."""
+    """R-187, R-189, R-191: the broker enters its target state; stopping lasts for this process, despite late heartbeats."""
     lab = full()
     me, incarnation = BrokerId(3), incarnation_of(lab, 3)
     silence(lab, 3)

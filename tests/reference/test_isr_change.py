@@ -9,7 +9,8 @@ from reference.broker import isr_change as asking
 from reference.config import VARIANTS
 from reference.controller import proposals
 from reference.controller.context import Controller
-from reference.coordination.api import SetData
+from reference.coordination import paths
+from reference.coordination.api import Create, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received
@@ -30,13 +31,19 @@ from reference.replica import high_watermark, isr
 from reference.replica.partition import IsrAsked, Leader, brokers_of
 from reference.types import Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, TopicPartition, ZkVersion
 from tests.reference.lab import T0, Lab, Letter
+from tests.reference.moving import write
 
 ELSEWHERE = Address("c9")
 
 
-def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
-    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR."""
+def full(variant: str = "safe", *, min_isr: int = 1, legacy: tuple[int, ...] = ()) -> Lab:
+    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR.
+
+    The brokers in `legacy` use the protocol before KIP-343.
+    """
     lab = Lab(4, variant=VARIANTS[variant], replicas=(2, 3, 4), min_isr=min_isr, start=False)
+    for i in legacy:
+        lab.configs[i] = replace(lab.configs[i], inter_broker_protocol="legacy")
     for i in lab.ids:
         lab.start(i)
         lab.settle()
@@ -104,9 +111,9 @@ def proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | N
 # --- the request and its answer ------------------------------------------------------------------------------------------------
 
 
-def writers(variant: str) -> set[int]:
+def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
     """The brokers that write the state while b4 falls silent, leaves the ISR and joins it again."""
-    lab = full(variant)
+    lab = full(variant, legacy=legacy)
     found: set[int] = set()
     perform = lab._perform
 
@@ -132,6 +139,12 @@ def test_isr_change_is_written_by_controller_or_leader() -> None:
     assert writers("isr-via-zookeeper") == {2}
 
 
+def test_legacy_leader_writes_its_isr_to_zookeeper() -> None:
+    """R-205: during the double roll the protocol of the leader decides, not that of the controller."""
+    assert writers("safe", legacy=(2,)) == {2}
+    assert writers("safe", legacy=(3,)) == {1}
+
+
 def test_isr_change_keeps_leader_and_leader_epoch() -> None:
     """R-192, R-203: the leader requested the change itself, so no broker needs to be fenced."""
     lab = full()
@@ -147,19 +160,36 @@ def test_isr_change_keeps_leader_and_leader_epoch() -> None:
 def test_isr_change_reaches_the_metadata_of_all_brokers() -> None:
     """R-192: otherwise the metadata of other brokers would name an outdated ISR."""
     lab = full()
-    request(lab, proposal(lab, 2, 3))
+    request(lab, proposal(lab, 2, 4))
     lab.settle()
 
-    assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 3)] * 4
+    assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 4)] * 4
 
 
 def test_isr_change_results_come_in_request_order() -> None:
     """R-198: one result for each proposal, in whatever order the controller judges them."""
     lab = full()
     strange = replace(proposal(lab, 2, 3), tp=TopicPartition("none-0"))
-    reply = request(lab, strange, proposal(lab, 2, 3), strange)
+    reply = request(lab, strange, strange, proposal(lab, 2, 3))
 
-    assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
+    assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
+
+
+def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
+    """R-198: a proposal is judged by the state of its own partition."""
+    lab = full()
+    other = TopicPartition("u-0")
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
+    lab.crash(4)
+    lab.expire(4)
+    lab.wait(3000)
+    known = controller_of(lab).states
+    assert (known[other].leader, known[other].zk_version < known[T0].zk_version) == (2, True)
+    second = replace(proposal(lab, 2), tp=other, leader_epoch=known[other].leader_epoch, zk_version=known[other].zk_version)
+    reply = request(lab, proposal(lab, 2), second)
+
+    assert [result.error for result in reply.results] == [ErrorCode.NONE] * 2
+    assert [result.state.tp for result in reply.results if result.state is not None] == [T0, other]
 
 
 def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
@@ -179,6 +209,7 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
     lab.deliver(is_change)
     lab.muted.remove(1)
     lab.expire(1)
+    assert [m.error for _, _, m in lab.letters if isinstance(m, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
     lab.deliver(is_answer)
 
     assert controller_of(lab).isr_requests == []
@@ -189,10 +220,11 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
     assert lab.isr() == [2, 3]
 
 
-def test_isr_change_with_another_incarnation_is_refused() -> None:
-    """R-200: another process has registered under this broker id; only the newest registration counts."""
+@pytest.mark.parametrize(("broker", "incarnation"), [(2, 1), (2, 1000), (9, 1)])
+def test_isr_change_with_another_incarnation_is_refused(broker: int, incarnation: int) -> None:
+    """R-200: another process has registered under this broker id, or none; only the newest registration counts."""
     lab = full()
-    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (proposal(lab, 2),))))
+    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(broker), Incarnation(incarnation), (proposal(lab, 2),))))
 
     reply = lab.inbox[-1]
     assert isinstance(reply, IsrChangeReply)
@@ -235,10 +267,8 @@ def test_leader_repeats_isr_change_to_the_next_controller() -> None:
     assert [letter[1] for letter in lab.letters if is_change(letter)] == [f"b{office}"]
 
 
-def test_isr_changes_of_several_partitions_are_one_request() -> None:
-    """R-197: a broker that lost a peer sends one request for all its partitions."""
-    lab = full()
-    turn = turn_of(lab, 2)
+def shrink_two(lab: Lab, turn: Turn) -> IsrChange:
+    """Have b2 lead u-0 as well, and ask in one request for an ISR of itself alone in both partitions."""
     broker = lab.nodes[2].state.broker
     leader = leader_of(lab)
     other = replace(lab.partition(2), tp=TopicPartition("u-0"), role=replace(leader))
@@ -247,9 +277,30 @@ def test_isr_changes_of_several_partitions_are_one_request() -> None:
         assert isinstance(partition.role, Leader)
         isr._propose(turn, partition, partition.role, leader.isr[:1])
     asking.send_due(turn, broker)
+    (sent,) = [effect.message for effect in turn.effects if isinstance(effect, Send)]
+    assert isinstance(sent, IsrChange)
+    return sent
 
-    sent = [effect.message for effect in turn.effects if isinstance(effect, Send)]
-    assert [[change.tp for change in message.changes] for message in sent if isinstance(message, IsrChange)] == [["t-0", "u-0"]]
+
+def test_isr_changes_of_several_partitions_are_one_request() -> None:
+    """R-197: a broker that lost a peer sends one request for all its partitions."""
+    lab = full()
+
+    assert [change.tp for change in shrink_two(lab, turn_of(lab, 2)).changes] == ["t-0", "u-0"]
+
+
+def test_leader_takes_the_result_at_the_place_of_its_partition() -> None:
+    """R-198: results have no names, only the order of the request."""
+    lab = full()
+    turn, broker, before = turn_of(lab, 2), lab.nodes[2].state.broker, leader_of(lab).isr
+    asked = shrink_two(lab, turn)
+    state = lab.state()
+    done = replace(state, tp=TopicPartition("u-0"), isr=before[:1], zk_version=ZkVersion(state.zk_version + 1))
+    results = (IsrResult(ErrorCode.INVALID_UPDATE_VERSION, None, state), IsrResult(ErrorCode.NONE, None, done))
+    asking.on_reply(turn, broker, IsrChangeReply(asked.correlation, ErrorCode.NONE, None, results))
+    roles = [partition.role for partition in broker.partitions.values()]
+
+    assert [role.isr for role in roles if isinstance(role, Leader)] == [before, before[:1]]
 
 
 # --- what goes wrong on the way ------------------------------------------------------------------------------------------------

@@ -41,6 +41,15 @@ from tests.reference.moving import (
 # --- the znodes ---------------------------------------------------------------------------------------------------------------
 
 
+def test_reassignment_znodes_have_the_documented_paths() -> None:
+    """R-148, R-231, R-233, R-245, R-246: operators and their scripts use them by name."""
+    assert admin_paths.REASSIGN == "/admin/reassign_partitions"
+    assert admin_paths.REASSIGN_EXTRA == "/admin/reassign_partitions_extra"
+    assert admin_paths.REASSIGN_CANCEL == "/admin/reassign_cancel"
+    assert admin_paths.REQUEST == "/admin/reassignment_requests/request_"
+    assert admin_paths.reassignment_path(T0) == "/admin/reassignments/t/0"
+
+
 def test_reassignment_entry_has_the_documented_json() -> None:
     """R-148, R-230: the example of KIP-236, with `original_replicas`; R-231: without them in the extra znode."""
     tp = TopicPartition("foo1-0")

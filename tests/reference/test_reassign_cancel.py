@@ -135,6 +135,35 @@ def test_cancel_znode_blocks_reassignments_until_it_is_removed() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
+def test_new_controller_rolls_back_to_the_original_replicas() -> None:
+    """R-230, R-232, R-233: it has the original replicas from the entry alone, for AR is OAR + RAR by then."""
+    lab = stuck()
+    lab.bury(1)
+    cancel(lab)
+    lab.start(1)
+    lab.settle()
+
+    assert finish(lab, lambda: is_at(lab, OAR))
+
+
+def test_cancellation_rolls_back_every_pending_reassignment() -> None:
+    """R-233: also those that were added while others were in flight."""
+    lab = cluster()
+    other = TopicPartition("t-1")
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
+    lab.bury(1)
+    lab.start(1)
+    lab.wait(3000)
+    lab.held = silent(4, 5, 6)
+    asked = entries(RAR) | entries((4, 5), (), other)
+    write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(asked)))
+    assert (assigned(lab), assigned(lab, other)) == ((*OAR, *RAR), (2, 3, 4, 5))
+    cancel(lab)
+
+    assert finish(lab, lambda: pending(lab) is None)
+    assert (assigned(lab), assigned(lab, other)) == (OAR, (2, 3))
+
+
 def test_cancellation_without_a_reassignment_does_nothing() -> None:
     """R-233."""
     lab = cluster()
@@ -185,7 +214,7 @@ def test_added_reassignment_does_not_wait_for_a_slow_one() -> None:
 
 
 def test_added_reassignment_joins_the_pending_ones() -> None:
-    """R-242: it is added to /admin/reassign_partitions with its original replicas, then started."""
+    """R-232, R-242: it is added to /admin/reassign_partitions with its original replicas, then started."""
     lab = cluster()
     lab.held = silent(4)
     extra(lab, (2, 3, 4))

@@ -3,9 +3,11 @@
 import pytest
 
 from reference.config import VARIANTS
-from reference.coordination import admin_paths, paths
+from reference.controller.reassign import requests as reassign_requests
+from reference.coordination import admin_paths, paths, reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import Create, Data, Delete, GetData, SetData
+from reference.coordination.reassignment_requests import Request
 from reference.messages import Fetch
 from reference.types import TopicPartition
 from tests.reference.lab import T0, Lab, Letter
@@ -114,6 +116,63 @@ def test_reassignment_znode_is_deleted_last() -> None:
         f"gone: {ENTRY}",
         f"gone: {admin_paths.REASSIGNMENTS}/t",
     ]
+
+
+def test_reassignment_ends_when_all_new_replicas_are_in_sync() -> None:
+    """R-248: until then the entry stays, and so do the old replicas."""
+    lab = by_requests()
+    silence(lab, 6)
+    request(lab, *RAR)
+    lab.wait(5000)
+    early = in_flight(lab) is not None, lab.isr(), assigned(lab), holders(lab)
+    silence(lab)
+
+    assert early == (True, [1, 2, 3, 4, 5], (*OAR, *RAR), [1, 2, 3, 4, 5, 6])
+    assert finish(lab, lambda: is_at(lab, RAR))
+
+
+def test_request_of_several_partitions_begins_them_all() -> None:
+    """R-246: an entry for each of its partitions, and then the request is deleted."""
+    lab = by_requests()
+    other = TopicPartition("t-1")
+    lab.crash(1)
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
+    lab.expire(1)
+    lab.settle()
+    silence(lab, 4, 5, 6)
+    payload = reassignment_requests.request_payload(Request({T0: ids(*RAR), other: ids(4, 5)}))
+    write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
+
+    assert children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0", "1")
+    assert (assigned(lab), assigned(lab, other)) == ((*OAR, *RAR), (2, 3, 4, 5))
+    assert children(lab, admin_paths.REQUESTS) == ()
+
+
+def test_controller_sees_a_request_beside_others() -> None:
+    """R-246: it watches the children of /admin/reassignment_requests, which stays; no timer is involved."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    request(lab, *RAR)
+    before = lab.now
+    request(lab, 2, 3, 4)
+    entry = in_flight(lab)
+
+    assert entry is not None
+    assert (entry.replicas, lab.now) == (ids(2, 3, 4), before)
+
+
+def test_reassignment_remembers_how_many_replicas_there_were() -> None:
+    """R-253: `top` is the number of the original replicas, not of the new ones."""
+    lab = by_requests((1, 2))
+    silence(lab, 3, 4, 5)
+    request(lab, 3, 4, 5)
+    first = in_flight(lab)
+    request(lab, 5, 4)
+    then = in_flight(lab)
+
+    assert first is not None
+    assert then is not None
+    assert (first.top, then.top, then.drop) == (2, 2, ids(3))
 
 
 def test_reassignment_znode_exists_only_while_in_flight() -> None:
@@ -284,6 +343,7 @@ def test_legacy_reassignment_becomes_a_request() -> None:
     assert entry.legacy
     assert pending(lab) == entries(RAR)
     assert admin_paths.REQUEST in lab.steps
+    assert f"gone: {admin_paths.REQUEST}0000000000" in lab.steps
     silence(lab)
     assert finish(lab, lambda: is_at(lab, RAR))
 
@@ -366,6 +426,34 @@ def test_new_controller_reads_entries_before_requests() -> None:
     assert refusals(lab) == ["asked for by the other way"]
     silence(lab)
     assert finish(lab, lambda: is_at(lab, (3, 4, 5)))
+
+
+def test_new_controller_goes_on_with_an_entry_in_flight() -> None:
+    """R-252: no request and no watch tells it of the entry."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    request(lab, *RAR)
+    write(lab, Delete(admin_paths.REQUESTS))
+    lab.bury(1)
+    silence(lab)
+    lab.wait(3000)
+
+    assert finish(lab, lambda: in_flight(lab) is None and assigned(lab) == RAR, limit_ms=5000)
+
+
+def test_new_controller_reads_requests_before_the_legacy_znode() -> None:
+    """R-252: nothing is in flight yet, so the request begins the move and the legacy znode may not change it."""
+    lab = by_requests()
+    silence(lab, 4, 5, 6)
+    lab.crash(1)
+    reassign(lab, (6, 5, 4))
+    request(lab, 3, 4, 5)
+    lab.expire(1)
+    lab.settle()
+    entry = in_flight(lab)
+
+    assert entry is not None
+    assert (entry.replicas, entry.legacy, refusals(lab)) == (ids(3, 4, 5), False, ["asked for by the other way"])
 
 
 @pytest.mark.parametrize("legacy", [True, False])

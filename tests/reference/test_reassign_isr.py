@@ -9,6 +9,7 @@ from reference.controller.leader_selection import Elect, Keep, lead_from_target,
 from reference.events import Received
 from reference.messages import (
     Fetch,
+    IsrChange,
     IsrMember,
     LeaderAndIsr,
     PartitionState,
@@ -107,6 +108,21 @@ def _isr_after_a_late_fetch(protocol: str) -> list[int]:
     lab.tell(4, Received(Address("b2"), fetch))
     lab.settle()
     return sorted(lab.isr())
+
+
+def test_leader_does_not_ask_for_a_dropped_replica() -> None:
+    """R-235, C-17: AR in the request keeps it from adding the replica; the controller would refuse it, too."""
+    lab = cluster()
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    reassign(lab)
+    leader = lab.partition(4)
+    assert isinstance(leader.role, Leader)
+    incarnation = next(b.incarnation for b in lab.nodes[1].state.controller.live if b.broker == 2)
+    fetch = Fetch(99, T0, BrokerId(2), incarnation, leader.leader_epoch, leader.log.leo, Millis(0), 10)
+    lab.tell(4, Received(Address("b2"), fetch))
+
+    assert leader.role.change is None
+    assert [letter for letter in lab.letters if isinstance(letter[2], IsrChange)] == []
 
 
 def test_leader_removes_unassigned_members_from_the_isr() -> None:

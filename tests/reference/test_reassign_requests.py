@@ -24,7 +24,9 @@ def test_changed_reassignment_drops_its_intermediate_replica() -> None:
     ("assigned", "leader", "isr", "top", "drop"),
     [
         ((1, 2), 1, (1, 2), 2, ()),
-        ((1, 2, 3), 3, (2, 3), 2, (1,)),  # the leader comes first, even as the last in AR
+        ((1, 2, 3), 3, (2, 3), 2, (1,)),
+        ((1, 2, 3), 3, (1, 2, 3), 2, (2,)),  # the leader comes first, even as the last in AR and ISR
+        ((1, 2, 3), 1, (3,), 2, (2,)),  # a member of the ISR comes before one that is assigned only
         ((1, 2, 3, 4), 1, (1,), 2, (3, 4)),  # of the replicas out of sync the first in AR stay
         ((1, 2, 3, 4), None, (4,), 2, (2, 3)),
         ((1, 2, 3), 1, (1, 2, 3), 1, (2, 3)),

@@ -484,6 +484,8 @@ def test_metadata_heartbeat_matches_kip_343() -> None:
     assert request_frame(beat)[14:] == b"\0\0\0\1" + bytes(7) + b"\x0c" + b"\2"
     reply = MetadataHeartbeatReply(4, ErrorCode.INVALID_INCARNATION_ID, "over", BrokerState.INACTIVE)
     assert reply_frame(beat, 0, reply)[4:] == b"\0\0\0\4" + b"\x03\xe8" + b"\0\4over" + b"\1"
+    accepted = MetadataHeartbeatReply(4, ErrorCode.NONE, None, BrokerState.STOPPING)
+    assert reply_frame(beat, 0, accepted)[4:] == b"\0\0\0\4" + b"\0\0" + b"\xff\xff" + b"\3"
 
 
 def test_isr_change_matches_kip_343() -> None:
