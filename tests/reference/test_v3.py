@@ -287,7 +287,7 @@ def test_broker_becomes_follower_by_leader_and_isr() -> None:
 
 
 def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
-    """V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` adopts the epoch and truncates again."""
+    """R-080, V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` adopts the epoch and truncates again."""
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(3).leader_epoch
@@ -539,7 +539,7 @@ def test_consumer_between_hw_and_leo_gets_no_records() -> None:
 
 
 def test_silent_follower_leaves_the_isr() -> None:
-    """V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come (R-060)."""
+    """R-060, V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b1" and letter[0] == "b3"
     lab.produce(1, "x")

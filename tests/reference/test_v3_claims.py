@@ -82,6 +82,16 @@ def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
     assert [len(m.states) for _, m in commands] == [4, 4]
 
 
+def test_refused_partition_does_not_stop_the_others() -> None:
+    """R-082: a broker lets each command of a request be processed independently."""
+    lab = full()
+    old, new = told(lab, 2, epoch_up=-1), told(lab, 2, tp=topic_partition("u", 0))
+    reply = command(lab, 3, old, new)
+
+    assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (new.tp, ErrorCode.NONE))
+    assert isinstance(lab.nodes[3].state.broker.partitions[new.tp].role, Follower)
+
+
 def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
     """R-017, R-077: the controller's timeout finds brokers that do not answer."""
     lab = full()
@@ -141,6 +151,25 @@ def test_leader_death_fires_only_controller_and_broker_watches() -> None:
     assert len(fired) <= len(lab.ids) + 2
 
 
+def test_no_broker_watches_the_state_of_a_partition() -> None:
+    """R-146: a watch on every partition would overload ZooKeeper; brokers hear of a leader from the controller."""
+    lab = watched(partitions=5)
+    watches = {**lab.zk.data_watches, **lab.zk.child_watches}
+
+    assert paths.CONTROLLER in watches
+    assert [path for path in watches if path.startswith(f"{paths.TOPICS}/")] == []
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3", "article"])
+def test_only_one_contender_becomes_controller(variant: str) -> None:
+    """R-146: b2 and b3 both find no /controller; the first to create it elects, so that no two brokers do."""
+    lab = full(variant)
+    die(lab, 1)
+
+    assert [lab.nodes[i].state.controller.step for i in (2, 3)] == ["active", "watching"]
+    assert lab.leaders() == [2]
+
+
 def test_next_controller_repeats_undelivered_commands() -> None:
     """R-044: a command that was lost with the controller comes again with INIT."""
     lab = full()
@@ -187,7 +216,7 @@ def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
 
 
 def test_failover_costs_one_write_per_partition() -> None:
-    """R-067: and only the live brokers get commands; the dead broker held replicas of six partitions."""
+    """R-067: and one message for each live broker; the dead broker held replicas of six partitions."""
     lab = watched(4, partitions=6)
     die(lab, 3)
     lab.asked.clear()
@@ -205,7 +234,7 @@ def test_failover_costs_one_write_per_partition() -> None:
 
     assert sorted(writes) == sorted(set(writes))
     assert len(writes) == 6
-    assert set(commands) == {"b1", "b3", "b4"}
+    assert sorted(commands) == ["b1", "b3", "b4"]
 
 
 class Slow(Watched):
@@ -338,6 +367,19 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
 
 
 @pytest.mark.parametrize("up", [-1, 0])
+def test_leader_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
+    """R-080: its role begins again only with a larger epoch."""
+    lab = full()
+    role = lab.partition(1).role
+    state = told(lab, 1, epoch_up=up)
+    command(lab, 1, replace(state, isr=state.isr[:1]))
+
+    assert lab.partition(1).role == role
+    command(lab, 1, told(lab, 2, epoch_up=up))
+    assert isinstance(lab.partition(1).role, Leader)
+
+
+@pytest.mark.parametrize("up", [-1, 0])
 def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: reordered commands end with the latest."""
     lab = full()
@@ -354,7 +396,7 @@ def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
 
 
 def test_new_leader_ignores_a_late_fetch_reply() -> None:
-    """R-034, R-035: the records are not appended; ISR and version are those of the command."""
+    """R-034, R-035, R-071: the records are not appended; ISR and version are those of the command."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], FetchReply)
     lab.produce(1, "x")
@@ -389,8 +431,8 @@ def test_consumer_above_the_hw_of_a_new_leader_waits(between: str, error: ErrorC
 def test_followers_hold_records_in_the_leaders_order() -> None:
     """R-131: every follower fetches one log in its order."""
     lab = full()
-    for value in "abcde":
-        lab.produce(1, value, correlation=ord(value))
+    for values in ("ab", "c", "de"):
+        lab.produce(1, *values, correlation=ord(values[0]))
     lab.settle()
     lab.wait(600)
 
