@@ -94,7 +94,7 @@ def test_reassignment_by_the_v3_path_is_done_and_removed() -> None:
 
 
 def test_reassignment_without_dead_brokers_needs_no_timer() -> None:
-    """R-054, V3 §F on_wakeup: no broker is down; in the end only the brokers in RAR have the partition."""
+    """R-054, R-148, V3 §F on_wakeup: no broker is down; in the end only the brokers in RAR have the partition."""
     lab = cluster()
     reassign(lab)
 

@@ -541,7 +541,7 @@ def test_consumer_between_hw_and_leo_gets_no_records() -> None:
 def test_silent_follower_leaves_the_isr() -> None:
     """R-060, V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come."""
     lab = full()
-    lab.held = lambda letter: letter[1] == "b1" and letter[0] == "b3"
+    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)  # it lives, as its heartbeats say
     lab.produce(1, "x")
     lab.settle()
     lab.wait(9000)
