@@ -356,6 +356,7 @@ def test_preferred_election_skips_a_replica_that_is_down() -> None:
 
 
 def test_preferred_election_skips_another_incarnation() -> None:
+    """R-144: only members of the ISR, as they are recorded there, have all that is committed."""
     members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))
     found = PartitionState(
         tp=T0,

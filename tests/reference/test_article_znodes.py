@@ -34,6 +34,20 @@ def test_preferred_election_znode_is_that_of_the_article() -> None:
     assert paths.decode_preferred(example) == (TOPIC1, TOPIC2)
 
 
+def test_preferred_replicas_of_all_listed_partitions_lead() -> None:
+    """R-147: b1 was away, and b2 leads both partitions."""
+    lab = Lab(3)
+    write(lab, Create("/admin", b""), Create(paths.topic_path("u"), paths.topic_payload((ids(1, 2, 3),))))
+    die(lab, 1)
+    lab.start(1)
+    lab.wait(3000)
+    tps = (T0, topic_partition("u", 0))
+    write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload(tps)))
+    states = lab.nodes[2].state.controller.states
+
+    assert [states[tp].leader for tp in tps] == [1, 1]
+
+
 def test_preferred_election_request_stays_until_the_election() -> None:
     """R-147: "it will be deleted at the end of the operation", and the state is not written yet."""
     lab = settled("safe")

@@ -106,7 +106,7 @@ def test_controller_changes_each_partition_of_a_dead_broker() -> None:
 
 
 def test_controller_reads_the_isr_before_it_elects() -> None:
-    """V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
+    """R-155, V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
     lab = full("isr-via-zookeeper")
     known = lab.nodes[1].state.controller.states[T0]
     assert known.isr != lab.state().isr  # the leader added b2 and b3 itself
@@ -130,7 +130,7 @@ def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
 
 
 def test_partition_goes_offline_without_a_live_replica() -> None:
-    """V3 §A step 3.2, third case: leader -1."""
+    """R-155, V3 §A step 3.2, third case: leader -1."""
     assert leader_selection.select(V3, state(1, (1,)), live()) == Offline((member(1),))
     assert leader_selection.select(SAFE, state(None, (1,)), live()) == Keep()
 

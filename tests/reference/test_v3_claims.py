@@ -83,9 +83,12 @@ def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
 
 
 def test_refused_partition_does_not_stop_the_others() -> None:
-    """R-082: a broker lets each command of a request be processed independently."""
+    """R-080, R-082: each command of a request is processed independently; each replica has an epoch of its own."""
     lab = full()
-    old, new = told(lab, 2, epoch_up=-1), told(lab, 2, tp=topic_partition("u", 0))
+    die(lab, 2)
+    assert lab.partition(3).leader_epoch > 0
+    old = told(lab, 2, epoch_up=-1)
+    new = replace(told(lab, 2, tp=topic_partition("u", 0)), leader_epoch=LeaderEpoch(0))
     reply = command(lab, 3, old, new)
 
     assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (new.tp, ErrorCode.NONE))
@@ -228,7 +231,7 @@ def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
 
 
 def test_failover_costs_one_write_per_partition() -> None:
-    """R-067: and one message for each live broker; the dead broker held replicas of six partitions."""
+    """R-067, R-155: and one message for each live broker; the dead broker held replicas of six partitions."""
     lab = watched(4, partitions=6)
     die(lab, 3)
     lab.asked.clear()
