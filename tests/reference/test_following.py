@@ -3,9 +3,10 @@
 import pytest
 
 from reference.errors import ErrorCode
-from reference.messages import Fetch, FetchReply, ProduceReply
-from reference.types import BrokerId
-from tests.reference.lab import Lab, Letter
+from reference.events import Received
+from reference.messages import Fetch, FetchReply, ListOffsets, ListOffsetsReply, ProduceReply
+from reference.types import NO_EPOCH, Address, BrokerId
+from tests.reference.lab import T0, Lab, Letter
 from tests.reference.test_v3 import die, fetch, full
 
 
@@ -68,6 +69,15 @@ def test_follower_serves_no_records(replica: int | None) -> None:
 
     assert reply is not None
     assert (reply.error, reply.batches) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, ())
+
+
+def test_follower_names_no_offset_to_a_consumer() -> None:
+    """R-131: its end of the committed records may be behind that of the leader."""
+    lab = full()
+    lab.tell(2, Received(Address("c9"), ListOffsets(3, T0, NO_EPOCH)))
+    (reply,) = [m for m in lab.inbox if isinstance(m, ListOffsetsReply)]
+
+    assert (reply.error, reply.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 
 def test_follower_appends_no_record_of_a_producer() -> None:
