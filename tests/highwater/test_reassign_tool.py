@@ -12,7 +12,7 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import Create, SetData
 from reference.types import BrokerId, TopicPartition
 from tests.reference.lab import Lab
-from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, is_at, pending, reassign, stuck, write
+from tests.reference.moving import OAR, RAR, cluster, data, entries, extra, finish, ids, is_at, pending, reassign, stuck, write
 from tests.reference.test_reassign_in_flight import by_requests, silence
 
 MOVE = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[4,5,6]}]}'
@@ -69,7 +69,7 @@ def test_reassign_generate_proposes_replicas_round_robin() -> None:
 def test_reassign_generate_begins_each_partition_elsewhere() -> None:
     """R-132: partition i begins at broker i mod n, so that the leaders are spread."""
     lab = cluster()
-    write(lab, Create(paths.topic_path("u"), paths.topic_payload((OAR,) * 3)))
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload((ids(*OAR),) * 3)))
     lines = run(lab, reassign_tool.generate(("u",), (BrokerId(4), BrokerId(5), BrokerId(6))))
     proposed = entries_of(lines[-1].encode(), "proposed")
 

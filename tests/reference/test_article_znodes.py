@@ -95,7 +95,16 @@ def test_registration_znode_is_that_of_the_article() -> None:
     example = b'{"version":4,"host":"node1","port":9092,"jmx_port":-1}'
 
     assert paths.broker_path(BrokerId(7)) == "/brokers/ids/7"
-    assert paths.broker_payload(heartbeats=False, host="node1") == example
+    assert paths.broker_payload(heartbeats=False, host="node1", port=9092) == example
+
+
+def test_broker_registers_its_own_host_and_port() -> None:
+    """R-150: whoever reads the znode may connect there."""
+    lab = Lab(1, start=False)
+    lab.configs[1] = replace(lab.configs[1], host="node1", port=9093)
+    lab.start(1)
+
+    assert read(lab, "/brokers/ids/1").data == b'{"version":5,"host":"node1","port":9093,"jmx_port":-1}'
 
 
 def test_topic_znode_is_that_of_the_article() -> None:
