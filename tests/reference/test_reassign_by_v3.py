@@ -66,7 +66,7 @@ def test_all_partitions_in_the_path_are_taken_up(variant: str) -> None:
 
 
 def test_known_move_keeps_its_state_when_the_path_changes() -> None:
-    """R-050, V3 §F step 1.1: only what is not in the map yet is put there in state INIT."""
+    """R-050, V3 §F: only what is not in the map yet is put there in state INIT."""
     lab = two_topics("safe")
     write(lab, *asked("safe", T0))
     epoch = lab.state().leader_epoch
