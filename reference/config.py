@@ -287,6 +287,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     broker: BrokerId
     variant: Variant
     topics: tuple[TopicSpec, ...]  # topic configuration; assignments come from ZooKeeper
+    host: str = "localhost"  # advertised.host.name: with `port` the address that the broker registers
+    port: int = 9092  # advertised.port
     log_dirs: int = 1
     session_timeout_ms: Millis = Millis(6000)  # zookeeper.session.timeout.ms
     replica_lag_time_max_ms: Millis = Millis(4000)  # replica.lag.time.max.ms

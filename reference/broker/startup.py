@@ -72,10 +72,9 @@ def register(turn: Turn, broker: Broker) -> None:
     session.
     """
     config = turn.config
+    registration = paths.broker_payload(heartbeats=sends_heartbeats(config), host=config.host, port=config.port)
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
-    ops.append(
-        Create(paths.broker_path(config.broker), paths.broker_payload(heartbeats=sends_heartbeats(config)), ephemeral=True)
-    )
+    ops.append(Create(paths.broker_path(config.broker), registration, ephemeral=True))
     broker.registration = "creating"
     _ask(turn, broker, tuple(ops))
 

@@ -107,7 +107,7 @@ def broker_path(broker: BrokerId) -> str:
     return f"{BROKER_IDS}/{broker}"
 
 
-def broker_payload(*, heartbeats: bool, host: str = "localhost", port: int = 9092) -> bytes:
+def broker_payload(*, heartbeats: bool, host: str, port: int) -> bytes:
     """R-150: the JSON of a broker's registration; its version says whether the broker sends heartbeats (R-206)."""
     return _encode(_BrokerJson(HEARTBEAT_REGISTRATION if heartbeats else LEGACY_REGISTRATION, host, port, -1))
 

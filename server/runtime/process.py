@@ -32,7 +32,7 @@ from server.lab.side_channel import SideChannel
 from server.runtime.administration import Administration
 from server.runtime.gateway import PREFIX, Gateway
 from server.runtime.node import Handles, Host
-from server.runtime.settings import Listener, NodeSettings, SettingsError, advertised, host_and_port
+from server.runtime.settings import Listener, NodeSettings, SettingsError, advertised, configured, host_and_port
 from server.runtime.transport import Transport
 from server.wire.clients.exchange import Facing
 from server.wire.clients.tasks import AnyResult, AnyTask, Directory, Dirs, ListDirs, Pause
@@ -69,7 +69,7 @@ class _Process:
         for index, fault in enumerate(settings.dir_faults):
             self._faults.set(index, fault)
         self._disk = _disk(settings, self._faults)
-        machine = boot(settings.broker, self._disk.recover(), settings.life)
+        machine = boot(configured(settings), self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
         self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}

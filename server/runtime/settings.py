@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reference.config import BrokerConfig
 from reference.types import Address, BrokerId, broker_address
@@ -66,6 +67,16 @@ def advertised(listener: Listener) -> dict[BrokerId, tuple[str, int]]:
             raise SettingsError(f"a key of advertised must be like b1, not {address!r}")
         found[BrokerId(int(address[1:]))] = host_and_port(where)
     return found
+
+
+def configured(settings: NodeSettings) -> BrokerConfig:
+    """The broker's configuration, with the address to register: what its first listener for clients advertises (R-150)."""
+    broker = settings.broker
+    for listener in (*settings.clients[:1], settings.peers):
+        if broker.broker in advertised(listener):
+            host, port = advertised(listener)[broker.broker]
+            return replace(broker, host=host, port=port)
+    return broker
 
 
 def load(path: Path) -> NodeSettings:

@@ -53,6 +53,13 @@ def test_different_seeds_derive_different_plans() -> None:
     assert len({plan_digest(replace(derive(seed), seed=None, name="")) for seed in SEEDS}) == len(SEEDS)
 
 
+def test_produce_is_retried_as_often_as_in_kafka() -> None:
+    """R-130: message.send.max.retries is 3; one plan of three does without retries."""
+    drawn = {derive(seed).workload.retries for seed in range(30)}
+
+    assert drawn == {0, 3}
+
+
 def test_faults_option_changes_only_the_fault_schedule() -> None:
     for seed in range(50):
         drawn, asked = derive(seed), derive(seed, faults=("pause",))

@@ -121,7 +121,7 @@ def test_added_partition_gets_a_leader() -> None:
 
 
 def test_partition_requests_are_removed_when_they_are_done() -> None:
-    """V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3."""
+    """R-063, R-064, V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3."""
     lab = full()
     add(lab, 3, 2)
     assert requests(lab) == []
@@ -131,7 +131,7 @@ def test_partition_requests_are_removed_when_they_are_done() -> None:
 
 
 def test_added_partition_is_written_to_the_topic_path() -> None:
-    """V3 §H on_partitions_add step 4: the other partitions stay as they are."""
+    """R-063, V3 §H on_partitions_add step 4: the other partitions stay as they are."""
     lab = full()
     add(lab, 2, 1)
 
@@ -161,7 +161,7 @@ def test_partition_removal_leaves_other_partitions_alone() -> None:
 
 
 def test_replicas_of_a_removed_partition_are_deleted() -> None:
-    """V3 §H on_partitions_remove step 2: send a StopReplicaCommand to the affected brokers."""
+    """R-064, V3 §H on_partitions_remove step 2: send a StopReplicaCommand to the affected brokers."""
     lab = full()
     add(lab, 3, 2)
     assert holders(lab, T1) == [2, 3]
@@ -171,7 +171,7 @@ def test_replicas_of_a_removed_partition_are_deleted() -> None:
 
 
 def test_removed_partition_loses_its_topic_path_entry_and_state() -> None:
-    """V3 §H on_partitions_remove step 4: a partition that is added again begins at epoch 0."""
+    """R-064, V3 §H on_partitions_remove step 4: a partition that is added again begins at epoch 0."""
     lab = full()
     add(lab, 3, 2)
     remove(lab)
@@ -312,7 +312,7 @@ def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) 
 
 @pytest.mark.parametrize(("variant", "forgets"), [("safe", False), ("v3", True)])
 def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forgets: bool) -> None:
-    """C-13: V3 §H on_partitions_add step 3 comes before step 4, and the controller dies between the two."""
+    """R-063, C-13: V3 §H on_partitions_add step 3 comes before step 4, and the controller dies between the two."""
     found = []
     for before in range(STEPS["add"]):
         lab = full(VARIANTS[variant])
@@ -356,6 +356,7 @@ def test_preferred_election_skips_a_replica_that_is_down() -> None:
 
 
 def test_preferred_election_skips_another_incarnation() -> None:
+    """R-144: only members of the ISR, as they are recorded there, have all that is committed."""
     members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))
     found = PartitionState(
         tp=T0,

@@ -5,11 +5,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reference.config import ARTICLE, SAFE, BrokerConfig
+from reference.config import ARTICLE, SAFE, V3, BrokerConfig, Variant, min_isr_of
 from reference.coordination import paths
 from reference.coordination.api import Data, GetData
 from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
+from reference.events import TimerFired
 from reference.messages import Fetch, FetchReply, ProduceReply
 from reference.types import BrokerId
 from tests.reference.lab import T0, Lab
@@ -59,6 +60,24 @@ def test_follower_leaves_the_isr_when_too_many_records_behind(rule: str, isr: li
     lab.settle()
 
     assert lab.isr() == isr
+
+
+def test_follower_at_the_largest_lag_stays_in_the_isr() -> None:
+    """R-138: a follower leaves when it is more than replica.lag.max.messages behind, not at that number."""
+    lab = Lab(2, variant=replace(SAFE, lag_rule="last_fetch"))
+    for i in lab.ids:
+        lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
+    lab.wait(3000)
+    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.produce(1, *"abc")
+    lab.fire(1, "isr")
+    lab.settle()
+    at_the_limit = lab.isr()
+    lab.produce(1, "d")
+    lab.tell(1, TimerFired("isr"))
+    lab.settle()
+
+    assert (at_the_limit, lab.isr()) == ([1, 2], [1])
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1, 2]), ("caught_up", [1])])
@@ -125,6 +144,23 @@ def test_three_replicas_survive_any_two_failures(first: int, second: int) -> Non
 
     assert lab.leaders() == [left]
     assert lab.values(left) == ["x"]
+
+
+@pytest.mark.parametrize(("unclean", "early"), [(False, []), (True, [2])], ids=["wait", "any"])
+def test_dead_isr_is_waited_for_or_replaced_by_config(unclean: bool, early: list[int]) -> None:
+    """R-145: b2 lives and is not in the ISR; b1, its last member, leads when it is back, unless b2 has replaced it."""
+    lab = Lab(2, variant=replace(SAFE, unclean_election=unclean))
+    die(lab, 2)
+    lab.produce(1, "x")
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.start(2)
+    lab.settle()
+    die(lab, 1)
+    found = lab.leaders()
+    lab.start(1)
+    lab.settle()
+
+    assert (found, lab.leaders()) == (early, early or [1])
 
 
 def test_lagging_follower_fetches_many_batches_at_once() -> None:
@@ -210,7 +246,23 @@ def test_cluster_config_has_all_fields_named_as_kafka_defaults() -> None:
     """R-158: the table has Kafka 0.8.2's defaults, and for each the field of the configuration that stands for it, if any."""
     fields = set(BrokerConfig.__struct_fields__)
 
-    assert KAFKA_082_DEFAULTS["replica.lag.time.max.ms"] == (10_000, "replica_lag_time_max_ms")
-    assert KAFKA_082_DEFAULTS["unclean.leader.election.enable"] == (True, "variant.unclean_election")
     assert [f for _, f in KAFKA_082_DEFAULTS.values() if f is not None and f.partition(".")[0] not in fields] == []
     assert len(KAFKA_082_DEFAULTS) == 14
+
+
+# Shorter here, so that a run of a minute has many failovers.
+SHORTER = {"replica.lag.time.max.ms": 4000, "controller.socket.timeout.ms": 2000}
+
+
+@pytest.mark.parametrize(("variant", "unclean"), [(V3, True), (ARTICLE, True), (SAFE, False)], ids=["v3", "article", "safe"])
+def test_configuration_defaults_are_those_of_kafka_082(variant: Variant, unclean: bool) -> None:
+    """R-138, R-158, C-15: except for two times and, in `safe`, the unclean election."""
+    config = BrokerConfig(broker=BrokerId(1), variant=variant, topics=())
+    wanted = {key: value for key, (value, _) in KAFKA_082_DEFAULTS.items()} | SHORTER
+    fields = {key: f for key, (_, f) in KAFKA_082_DEFAULTS.items() if f is not None and f in BrokerConfig.__struct_fields__}
+    found = {key: getattr(config, field) for key, field in fields.items() if field != "topics"}
+
+    assert found == {key: wanted[key] for key in found}
+    assert len(found) == 7
+    assert variant.unclean_election is unclean
+    assert min_isr_of(config, "t") == 1

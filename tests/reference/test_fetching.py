@@ -210,6 +210,18 @@ def test_record_is_not_acked_before_each_isr_member_has_it(slow: int) -> None:
     assert before == acknowledged(lab) == []
 
 
+def test_new_leader_commits_nothing_before_it_hears_of_the_isr() -> None:
+    """R-141, R-072: b3 is in the ISR of the new leader b2, and has not fetched from it yet."""
+    lab = full()
+    lab.held = lambda letter: letter[0] == "b3" and letter[1] == "b2"
+    die(lab, 1)
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
+    lab.produce(2, "x", correlation=7)
+    lab.settle()
+
+    assert (lab.partition(2).hw, acknowledged(lab)) == (0, [])
+
+
 class Stalled(Lab):
     """No flush completes on the disks of the brokers in `stalled`."""
 

@@ -97,7 +97,9 @@ def test_incarnation_is_the_czxid_of_the_registration() -> None:
     lab = full()
     before = incarnation_of(lab, 2)
     path = paths.broker_path(BrokerId(2))
-    (_, node), _ = lab.zk.submit(lab.admin, (SetData(path, paths.broker_payload(heartbeats=True)), GetData(path)))
+    (_, node), _ = lab.zk.submit(
+        lab.admin, (SetData(path, paths.broker_payload(heartbeats=True, host="b2", port=9092)), GetData(path))
+    )
     assert isinstance(node, Data)
     assert node.czxid == before
     lab.crash(2)

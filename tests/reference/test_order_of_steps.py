@@ -7,9 +7,10 @@ from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import Send
 from reference.errors import ErrorCode
-from reference.messages import LeaderAndIsr, LeaderAndIsrReply, ProduceReply, UpdateMetadata
+from reference.events import Received
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, Metadata, MetadataReply, ProduceReply, UpdateMetadata
 from reference.replica.partition import Follower, brokers_of
-from reference.types import BrokerId, topic_partition
+from reference.types import Address, BrokerId, topic_partition
 from tests.reference.lab import T0
 from tests.reference.moving import entries, reassign, write
 from tests.reference.recorded import STATE, Recorded, settled
@@ -100,6 +101,41 @@ def test_silent_broker_holds_up_no_command_to_another() -> None:
     lab.settle()
 
     assert lab.partition(3).leader_epoch == told
+
+
+def test_newest_state_is_told_after_a_timeout() -> None:
+    """R-082: what waits in the queue replaces what was sent without an answer, and not the other way round."""
+    lab = settled("safe")
+    before = lab.state().leader_epoch
+    lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], LeaderAndIsr)
+    for i in (4, 2):
+        die(lab, i)
+    lab.fire(1, "channel:3")
+    epochs = [s.leader_epoch for _, to, m in lab.sent(LeaderAndIsr) if to == "b3" for s in m.states]
+
+    assert epochs == [before + 1, before + 2]
+
+
+def leader_in_metadata(lab: Recorded, i: int) -> BrokerId | None:
+    """The leader of t-0 that broker `i` names to clients."""
+    lab.tell(i, Received(Address("c9"), Metadata(1)))
+    reply = lab.inbox[-1]
+    assert isinstance(reply, MetadataReply)
+    return reply.states[0].leader
+
+
+def test_clients_are_routed_by_what_is_in_zookeeper() -> None:
+    """R-066: "the published decisions are used by clients for request routing": no earlier, and from every broker."""
+    lab = settled("safe", brokers=5)
+    lab.slow = lambda i, _: i == 1
+    die(lab, 2)
+    lab.wait(500)
+    early = [leader_in_metadata(lab, i) for i in (3, 5)]
+    lab.write_now()
+    lab.settle()
+
+    assert early == [2, 2]
+    assert [leader_in_metadata(lab, i) for i in (3, 5)] == [lab.state().leader] * 2 == [3, 3]
 
 
 # --- watches of the controller -------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_v3_reassignment_path_names_one_partition() -> None:
 
 
 def test_reassignment_by_the_v3_path_is_done_and_removed() -> None:
-    """R-006, R-049, R-054, C-06, V3 §F step 1 and step 3.2.6, to the letter where the letter works."""
+    """R-006, R-049, R-052, R-054, C-06, V3 §F step 1 and step 3.2.6, to the letter where the letter works."""
     lab = cluster(VARIANTS["v3"])
     path = admin_paths.partition_reassigned_path(T0)
     roots = (Create(admin_paths.PARTITIONS_REASSIGNED, b""), Create(f"{admin_paths.PARTITIONS_REASSIGNED}/t", b""))
@@ -103,7 +103,7 @@ def test_reassignment_by_the_v3_path_is_done_and_removed() -> None:
 
 
 def test_reassignment_without_dead_brokers_needs_no_timer() -> None:
-    """V3 §F on_wakeup: no broker is down."""
+    """R-054, R-148, V3 §F on_wakeup: no broker is down; in the end only the brokers in RAR have the partition."""
     lab = cluster()
     reassign(lab)
 
@@ -119,7 +119,7 @@ def test_controller_reads_a_reassignment_when_it_is_written() -> None:
 
 
 def test_new_replicas_of_a_reassignment_become_followers() -> None:
-    """R-051, V3 §F step 2.1, step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
+    """R-050, R-051, V3 §F step 2.1, step 2.2: LeaderAndISR to the brokers in RAR, and the move is in progress."""
     lab = stuck()
 
     assert all(isinstance(lab.partition(i).role, Follower) for i in RAR)
@@ -166,7 +166,7 @@ def test_reassignment_waits_for_new_replicas_to_join_the_isr() -> None:
 
 @pytest.mark.parametrize(("protocol", "done"), [("safe", True), ("reassign-isr-is-all", False)])
 def test_dead_old_replica_does_not_block_the_reassignment(protocol: str, done: bool) -> None:
-    """C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
+    """R-052, C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
     lab = cluster(VARIANTS[protocol])
     lab.bury(3)
     reassign(lab)

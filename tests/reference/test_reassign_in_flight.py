@@ -3,7 +3,6 @@
 import pytest
 
 from reference.config import VARIANTS
-from reference.controller.reassign import requests as reassign_requests
 from reference.coordination import admin_paths, paths, reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import Create, Data, Delete, GetData, SetData

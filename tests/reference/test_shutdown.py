@@ -69,6 +69,18 @@ def test_log_is_scanned_after_a_crash() -> None:
     assert (lab.values(1), [entry.start for entry in partition.log.epochs]) == (["a"], [0])
 
 
+def test_log_is_not_scanned_after_a_clean_shutdown() -> None:
+    """R-048: the marker stands for all that the scan would find, so each batch is loaded as it is."""
+    lab = Lab(1, variant=AT_ONCE)
+    lab.produce(1, "a")
+    lab.produce(1, "b")
+    lab.tell(1, ShutDown())
+    torn(lab, 1)
+    lab.start(1)
+
+    assert lab.values(1) == ["a", "b"]
+
+
 @pytest.mark.parametrize(("variant", "trusts"), [("safe", False), ("clean-marker-late", True)])
 def test_crash_during_start_after_clean_shutdown_is_unclean(variant: str, trusts: bool) -> None:
     """B-64, KAFKA-10471: the second start dies while it loads; if the marker is still there, the third trusts the logs."""

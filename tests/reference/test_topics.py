@@ -112,6 +112,18 @@ def test_log_of_a_deleted_topic_is_not_used_when_recreated(variant: str, expecte
     assert lab.values(3)[: len(expected)] == expected
 
 
+def test_v3_startup_deletes_what_is_not_assigned_any_more() -> None:
+    """R-074: so V3 needs no id of a topic where the next topic of that name has other replicas (U-14)."""
+    lab = full(VARIANTS["no-topic-id"])
+    produced(lab, "old")
+    bury(lab, 3)
+    delete_topic(lab)
+    make(lab, 2, 1)
+    back(lab, 3)
+
+    assert holders(lab, T0) == [1, 2]
+
+
 def test_topic_recreated_at_once_is_a_new_topic() -> None:
     """V3 §B step 2, R-028, B-61: an administrator may delete the znodes himself; the names stay the same, the id changes."""
     lab = full()

@@ -108,7 +108,7 @@ def test_controller_changes_each_partition_of_a_dead_broker() -> None:
 
 
 def test_controller_reads_the_isr_before_it_elects() -> None:
-    """R-020, V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
+    """R-020, R-155, V3 §A step 3.1: the leader may have changed the ISR since the controller last read it."""
     lab = full("isr-via-zookeeper")
     known = lab.nodes[1].state.controller.states[T0]
     assert known.isr != lab.state().isr  # the leader added b2 and b3 itself
@@ -132,7 +132,7 @@ def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
 
 
 def test_partition_goes_offline_without_a_live_replica() -> None:
-    """R-023, V3 §A step 3.2, third case: leader -1."""
+    """R-023, R-155, V3 §A step 3.2, third case: leader -1."""
     assert leader_selection.select(V3, state(1, (1,)), live()) == Offline((member(1),))
     assert leader_selection.select(SAFE, state(None, (1,)), live()) == Keep()
 
@@ -291,7 +291,7 @@ def test_broker_becomes_follower_by_leader_and_isr(variant: str) -> None:
 
 
 def test_v3_follower_ignores_a_new_epoch_of_its_leader() -> None:
-    """R-032, V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` adopts the epoch and truncates again."""
+    """R-032, R-080, V3 §C step 2.2: "and the broker is not already following L" (U-07); `safe` truncates again."""
     for name, expected in (("v3", 0), ("safe", 1)):
         lab = full(name)
         before = lab.partition(3).leader_epoch
@@ -715,9 +715,9 @@ def test_consumer_between_hw_and_leo_gets_no_records() -> None:
 
 
 def test_silent_follower_leaves_the_isr() -> None:
-    """V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come (R-060)."""
+    """R-060, V3 §G maybe_change_ISR: no update for more than MAX_TIME_LAG; a timer checks, since no fetch may come."""
     lab = full()
-    lab.held = lambda letter: letter[1] == "b1" and letter[0] == "b3"
+    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)  # it lives, as its heartbeats say
     lab.produce(1, "x")
     lab.settle()
     lab.wait(9000)

@@ -83,6 +83,19 @@ def test_leader_and_isr_lists_all_partitions_in_one_message() -> None:
     assert [len(m.states) for _, m in commands] == [4, 4]
 
 
+def test_refused_partition_does_not_stop_the_others() -> None:
+    """R-080, R-082: each command of a request is processed independently; each replica has an epoch of its own."""
+    lab = full()
+    die(lab, 2)
+    assert lab.partition(3).leader_epoch > 0
+    old = told(lab, 2, epoch_up=-1)
+    new = replace(told(lab, 2, tp=topic_partition("u", 0)), leader_epoch=LeaderEpoch(0))
+    reply = command(lab, 3, old, new)
+
+    assert reply.errors == ((T0, ErrorCode.FENCED_LEADER_EPOCH), (new.tp, ErrorCode.NONE))
+    assert isinstance(lab.nodes[3].state.broker.partitions[new.tp].role, Follower)
+
+
 def test_unanswered_leader_and_isr_is_repeated_after_timeout() -> None:
     """R-017, R-077: the controller's timeout finds brokers that do not answer."""
     lab = full()
@@ -138,8 +151,39 @@ def test_leader_death_fires_only_controller_and_broker_watches() -> None:
     lab.crash(1)
     fired = lab.zk.expire(lab.sessions[1])
 
-    assert {path for _, path, _ in fired} <= {paths.CONTROLLER, paths.BROKER_IDS}
-    assert len(fired) <= len(lab.ids) + 2
+    # b1 was the controller, too, and had the only watch on the list of brokers
+    assert [path for _, path, _ in fired] == [paths.CONTROLLER] * 2
+
+
+def test_no_broker_watches_the_state_of_a_partition() -> None:
+    """R-146: a watch on every partition would overload ZooKeeper; brokers hear of a leader from the controller."""
+    lab = watched(partitions=5)
+    die(lab, 3)
+    lab.held = lambda letter: letter[0] == "b3" and isinstance(letter[2], Fetch)
+    lab.start(3)  # it reads all states, which stay as they are
+    lab.settle()
+    watches = {**lab.zk.data_watches, **lab.zk.child_watches}
+
+    assert len(lab.nodes[3].state.broker.partitions) == 5
+    assert paths.CONTROLLER in watches
+    assert [path for path in watches if path.startswith(f"{paths.TOPICS}/")] == []
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3", "article"])
+def test_only_one_contender_becomes_controller(variant: str) -> None:
+    """R-146: b2 and b3 both find no /controller; the first to create it elects, so that no two brokers do."""
+    lab = full(variant)
+    lab.notes = []
+    lab.crash(1)
+    lab.busy = True
+    lab.expire(1)
+    lab.busy = False
+    lab.tell(*lab.told.pop())  # the watches of both are on their way when the first of them looks
+    lab.settle()
+
+    assert {i for i, note in lab.notes if note.kind == "controller-elected"} == {2}
+    assert [lab.nodes[i].state.controller.step for i in (2, 3)] == ["active", "watching"]
+    assert lab.leaders() == [2]
 
 
 def test_next_controller_repeats_undelivered_commands() -> None:
@@ -175,20 +219,22 @@ def test_isr_change_is_conditional_and_keeps_the_leader() -> None:
 
 def test_restarted_broker_reads_missed_changes_from_zookeeper() -> None:
     """R-066, R-070: ZooKeeper is the truth; commands to a broker that is down may be lost."""
-    lab = full()
+    lab = watched(partitions=2)
+    create_request(lab, paths.topic_path("u"), paths.topic_payload((tuple(BrokerId(i) for i in lab.ids),)))
+    lab.wait(1000)
     die(lab, 3)
     die(lab, 1)
     lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
     lab.start(3)
     lab.settle()
-    role = lab.partition(3).role
+    roles = {tp: partition.role for tp, partition in lab.nodes[3].state.broker.partitions.items()}
 
-    assert isinstance(role, Follower)
-    assert (role.leader, lab.partition(3).leader_epoch) == (2, lab.state().leader_epoch)
+    assert {tp: role.leader for tp, role in roles.items() if isinstance(role, Follower)} == {"t-0": 2, "t-1": 2, "u-0": 2}
+    assert lab.partition(3).leader_epoch == lab.state().leader_epoch
 
 
 def test_failover_costs_one_write_per_partition() -> None:
-    """R-067: and only the live brokers get commands; the dead broker held replicas of six partitions."""
+    """R-067, R-155: and one message for each live broker; the dead broker held replicas of six partitions."""
     lab = watched(4, partitions=6)
     die(lab, 3)
     lab.asked.clear()
@@ -206,7 +252,7 @@ def test_failover_costs_one_write_per_partition() -> None:
 
     assert sorted(writes) == sorted(set(writes))
     assert len(writes) == 6
-    assert set(commands) == {"b1", "b3", "b4"}
+    assert sorted(commands) == ["b1", "b3", "b4"]
 
 
 class Slow(Watched):
@@ -256,7 +302,7 @@ def test_failover_writes_are_sent_in_parallel(partitions: int) -> None:
 
 
 def test_leader_and_isr_costs_one_message_and_one_answer() -> None:
-    """R-069: through a queue in ZooKeeper it would cost two writes, a watch and a read."""
+    """R-069, R-156: through a queue in ZooKeeper it would cost two writes, a watch and a read."""
     lab = watched()
     die(lab, 3)
     commands = [m for i, to, m in lab.sent if i == 1 and to == "b2" and isinstance(m, LeaderAndIsr)]
@@ -339,6 +385,19 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
 
 
 @pytest.mark.parametrize("up", [-1, 0])
+def test_leader_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
+    """R-080: its role begins again only with a larger epoch."""
+    lab = full()
+    role = lab.partition(1).role
+    state = told(lab, 1, epoch_up=up)
+    command(lab, 1, replace(state, isr=state.isr[:1]))
+
+    assert lab.partition(1).role == role
+    command(lab, 1, told(lab, 2, epoch_up=up))
+    assert isinstance(lab.partition(1).role, Leader)
+
+
+@pytest.mark.parametrize("up", [-1, 0])
 def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
     """R-080: reordered commands end with the latest."""
     lab = full()
@@ -355,7 +414,7 @@ def test_follower_ignores_leader_and_isr_of_no_later_epoch(up: int) -> None:
 
 
 def test_new_leader_ignores_a_late_fetch_reply() -> None:
-    """R-034, R-035: the records are not appended; ISR and version are those of the command."""
+    """R-034, R-035, R-071: the records are not appended; ISR and version are those of the command."""
     lab = full()
     lab.held = lambda letter: letter[1] == "b3" and isinstance(letter[2], FetchReply)
     lab.produce(1, "x")
@@ -390,8 +449,8 @@ def test_consumer_above_the_hw_of_a_new_leader_waits(between: str, error: ErrorC
 def test_followers_hold_records_in_the_leaders_order() -> None:
     """R-131: every follower fetches one log in its order."""
     lab = full()
-    for value in "abcde":
-        lab.produce(1, value, correlation=ord(value))
+    for values in ("ab", "c", "de"):
+        lab.produce(1, *values, correlation=ord(values[0]))
     lab.settle()
     lab.wait(600)
 

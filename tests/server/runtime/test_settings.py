@@ -11,7 +11,7 @@ from reference.types import Address, BrokerId
 from server.lab.dir_faults import DirFault
 from server.runtime.__main__ import main
 from server.runtime.gateway import Limits
-from server.runtime.settings import Listener, NodeSettings, load
+from server.runtime.settings import Listener, NodeSettings, configured, load
 
 B1 = Address("b1")
 
@@ -33,6 +33,16 @@ def test_broker_settings_round_trip_through_a_file(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_bytes(msgspec.json.encode(GOOD))
 
     assert load(tmp_path / "node.json") == GOOD
+
+
+def test_broker_registers_the_address_that_clients_reach() -> None:
+    """R-150: host and port of the broker, as its first listener for clients advertises them, else that for brokers."""
+    alone = replace(GOOD, clients=())
+    unreachable = replace(alone, peers=Listener(bind="127.0.0.1:9001", advertised={}))
+    found = [configured(settings) for settings in (GOOD, alone, unreachable)]
+
+    assert [(c.host, c.port) for c in found] == [("broker-1", 9092), ("127.0.0.1", 9001), ("localhost", 9092)]
+    assert replace(found[0], host="localhost") == GOOD.broker
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""The reassignment agent of V3 §F: what it takes up, when it wakes up, whom it tells, and what keeps others out meanwhile."""
+
+import pytest
+
+from reference.config import VARIANTS
+from reference.coordination import admin_paths, paths
+from reference.coordination.admin_paths import Reassignment
+from reference.coordination.api import AnyOp, Create, GetData, SetData
+from reference.events import ZkWatch
+from reference.messages import LeaderAndIsr
+from reference.replica.partition import Follower
+from reference.types import TopicPartition
+from tests.reference.lab import T0, Lab
+from tests.reference.moving import (
+    OAR,
+    RAR,
+    Mortal,
+    assigned,
+    cluster,
+    entries,
+    finish,
+    ids,
+    is_at,
+    reassign,
+    silent,
+    write,
+)
+from tests.reference.recorded import STATE, settled
+
+U0 = TopicPartition("u-0")
+
+
+def two_topics(variant: str) -> Mortal:
+    """A cluster with t-0 and u-0 on b1, b2 and b3; the fetch requests of the other brokers are held back."""
+    lab = cluster(VARIANTS[variant])
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload((ids(*OAR),))))
+    lab.held = silent(4, 5, 6)
+    return lab
+
+
+def asked(variant: str, *tps: TopicPartition) -> tuple[AnyOp, ...]:
+    """The znodes by which an administrator asks for moves of these partitions to b4, b5 and b6."""
+    if variant != "v3":
+        wanted = {tp: Reassignment(ids(*RAR)) for tp in tps}
+        return (Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(wanted)),)
+    leaves = [admin_paths.partition_reassigned_path(tp) for tp in tps]
+    above = dict.fromkeys([admin_paths.PARTITIONS_REASSIGNED, *(leaf.rpartition("/")[0] for leaf in leaves)])
+    return (*(Create(path, b"") for path in above), *(Create(leaf, paths.replicas_payload(ids(*RAR))) for leaf in leaves))
+
+
+def moves(lab: Lab) -> dict[TopicPartition, str]:
+    """The partitions that the controller moves, with the step of each."""
+    return {tp: move.step for tp, move in lab.nodes[1].state.controller.agent.moves.items()}
+
+
+# --- what the agent takes up -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["safe", "v3"])
+def test_all_partitions_in_the_path_are_taken_up(variant: str) -> None:
+    """R-049, V3 §F step 1: set_p is all that the path asks for, also partitions of several topics."""
+    lab = two_topics(variant)
+    write(lab, *asked(variant, T0, U0))
+
+    assert sorted(moves(lab)) == [T0, U0]
+
+
+def test_known_move_keeps_its_state_when_the_path_changes() -> None:
+    """R-050, V3 §F: only what is not in the map yet is put there in state INIT."""
+    lab = two_topics("safe")
+    write(lab, *asked("safe", T0))
+    epoch = lab.state().leader_epoch
+    assert moves(lab) == {T0: "joining"}
+    both = entries(RAR, OAR) | entries(RAR, (), U0)
+    write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(both)))
+
+    assert moves(lab) == {T0: "joining", U0: "joining"}
+    assert lab.state().leader_epoch == epoch
+
+
+def test_agent_wakes_up_when_its_time_has_passed() -> None:
+    """R-050, V3 §F: "wakes up if notified or a certain amount of time has passed": it reads the state again."""
+    lab = settled(brokers=6)
+    write(lab, Create("/admin", b""))
+    lab.held = silent(5, 6)
+    reassign(lab, (5, 6))
+    lab.look_from_here()
+    lab.fire(1, "reassign")
+
+    assert GetData(STATE, watch=True) in [op for i, op in lab.log if i == 1]
+
+
+# --- new replicas ----------------------------------------------------------------------------------------------------------
+
+
+def test_v3_tells_the_new_replicas_to_begin() -> None:
+    """R-051, V3 §F step 2.1: LeaderAndISR to the brokers in RAR and to no other; they follow the present leader."""
+    lab = two_topics("v3")
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr)
+    write(lab, *asked("v3", T0))
+    receivers = sorted(to for _, to, message in lab.letters if isinstance(message, LeaderAndIsr))
+    lab.held = silent(4, 5, 6)
+    lab.settle()
+    roles = [lab.partition(i).role for i in RAR]
+
+    assert receivers == ["b4", "b5", "b6"]
+    assert [role.leader for role in roles if isinstance(role, Follower)] == [1, 1, 1]
+
+
+# --- the lock --------------------------------------------------------------------------------------------------------------
+
+
+def test_agent_of_a_former_controller_changes_nothing() -> None:
+    """R-053, V3 §F step 3.2.1: another controller was elected between the agent's read and its write, which is refused."""
+    lab = cluster()
+    found: list[tuple[int, ...]] = []
+
+    def deposed() -> None:
+        lab.zk.submit(lab.admin, (SetData(paths.CONTROLLER_EPOCH, b"9", -1),))
+        lab.before["AR 4,5,6"] = lambda: found.append(assigned(lab))
+
+    lab.before["AR 4,5,6"] = deposed
+    reassign(lab)
+
+    assert finish(lab, lambda: is_at(lab, RAR))
+    assert found == [(*OAR, *RAR)]
+
+
+def test_agent_does_one_round_at_a_time() -> None:
+    """R-053: a notification during a round begins no other one beside it; the round that follows sees what has changed."""
+    lab = settled(brokers=6)
+    write(lab, Create("/admin", b""))
+    lab.held = silent(5, 6)
+    reassign(lab, (5, 6))
+    lab.muted.add(1)  # ZooKeeper's answer is on its way
+    lab.fire(1, "reassign")
+    lab.look_from_here()
+    lab.tell(1, ZkWatch(admin_paths.REASSIGN, "changed"))
+
+    assert [op for i, op in lab.log if i == 1] == []
+    assert lab.nodes[1].state.controller.agent.again
