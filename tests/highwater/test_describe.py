@@ -83,12 +83,14 @@ def test_describe_shows_all_replicas_of_a_dead_broker_as_offline(capsys: pytest.
 
 
 def test_describe_asks_the_next_broker_if_one_is_fenced(capsys: pytest.CaptureFixture[str]) -> None:
+    """R-306: a fenced broker names no brokers."""
     assert asked((Described(()), Described((ME, OTHER, THIRD), STATES))) == 0
     assert capsys.readouterr().out.splitlines() == TEXT
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_describe_of_an_unreachable_cluster_is_one_line(fenced: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """R-306: an answer without brokers is no answer."""
     nobody = f"127.0.0.1:{unused_port()}"
     code = asked((Described(()),)) if fenced else run_command_line(["describe", "--bootstrap", nobody])
     said = capsys.readouterr()
@@ -134,6 +136,7 @@ BAD_INPUT = [
 
 @pytest.mark.parametrize(("arguments", "complaint"), BAD_INPUT, ids=lambda value: value if isinstance(value, str) else None)
 def test_describe_refuses_bad_input_in_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """R-306."""
     code = run_command_line(["describe", *arguments])
     said = capsys.readouterr()
 

@@ -88,7 +88,7 @@ def test_restarted_follower_does_not_lead_before_it_caught_up() -> None:
 
 
 def test_v3_isr_expansion_admits_a_replica_behind_the_hw() -> None:
-    """B-29: V3's condition has its sign reversed, so every replica that is behind qualifies."""
+    """B-29, R-058: V3's condition has its sign reversed, so every replica that is behind qualifies."""
     assert _isr_after_a_lagging_follower_fetches("isr-expand-v3") == [1, 2]
     assert _isr_after_a_lagging_follower_fetches("v3") == [1, 2]
     assert _isr_after_a_lagging_follower_fetches("safe") == [1]

@@ -129,7 +129,7 @@ def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
 
 
 def test_offline_replica_answers_with_storage_error() -> None:
-    """R-293, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
+    """R-293, R-298, B-63 g (KAFKA-6027): KAFKA_STORAGE_ERROR; an unknown-partition error, or data, would mislead the client."""
     lab = jbod()
     lab.muted.add(1)  # the controller is not notified, so nobody tells the broker to stop
     break_dir(lab, 1)
