@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.errors import UsageError
+from reference.client.commands import placed
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import (
     REASSIGN,
@@ -111,8 +112,8 @@ def generate(topics: tuple[str, ...], brokers: tuple[BrokerId, ...]) -> Command:
 
 
 def _spread(index: int, count: int, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """R-132: place replica j of partition i on broker (i + j) mod n."""
-    return tuple(brokers[(index + j) % len(brokers)] for j in range(count))
+    """R-132: the replicas of partition `index`, placed as those of a new topic are."""
+    return placed(brokers, partitions=index + 1, replication_factor=count)[index]
 
 
 def execute(entries: Reassignments) -> Command:

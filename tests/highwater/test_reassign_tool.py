@@ -83,10 +83,10 @@ def test_reassign_generate_proposes_replicas_round_robin() -> None:
 
 
 def test_reassign_generate_begins_each_partition_elsewhere() -> None:
-    """R-132: partition i begins at broker i mod n, so that the leaders are spread."""
+    """R-132: partition i begins at broker i mod n of the sorted ones, so that the leaders are spread."""
     lab = cluster()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload((ids(*OAR),) * 3)))
-    lines = run(lab, reassign_tool.generate(("u",), (BrokerId(4), BrokerId(5), BrokerId(6))))
+    lines = run(lab, reassign_tool.generate(("u",), (BrokerId(6), BrokerId(4), BrokerId(5))))
     proposed = entries_of(lines[-1].encode(), "proposed")
 
     assert [entry.replicas for _, entry in sorted(proposed.items())] == [(4, 5, 6), (5, 6, 4), (6, 4, 5)]
