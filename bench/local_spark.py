@@ -159,7 +159,9 @@ def _parent(pid: int) -> int:
 
 
 def main() -> None:
-    """Run a cluster of two workers until Ctrl-C; print its address."""
+    """Run a cluster of two workers until Ctrl-C or SIGTERM; print its address."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores SIGINT
+        signal.signal(number, signal.default_int_handler)
     with local_spark() as cluster, suppress(KeyboardInterrupt):
         sys.stdout.write(f"{cluster.master}\n")
         sys.stdout.flush()
