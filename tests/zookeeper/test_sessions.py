@@ -4,6 +4,7 @@ import time
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
 from highwater.backends.real.zookeeper import sessions
@@ -70,6 +71,30 @@ def test_session_is_ended_although_its_owner_reconnects(zookeeper: str, monkeypa
     for each in (owner, looker):
         each.stop()
         each.close()
+
+
+@pytest.mark.zookeeper
+def test_takeover_is_repeated_if_the_owner_is_faster(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner may take its session back before the takeover is seen; kazoo reports that as a timeout, at once."""
+    owner = KazooClient(zookeeper, timeout=30)
+    owner.start(timeout=10)
+
+    class Late(KazooClient):  # type: ignore[misc]  # kazoo has no types
+        has_lost = False
+
+        def start(self, timeout: float = 15) -> None:
+            super().start(timeout)
+            if not Late.has_lost:
+                Late.has_lost = True
+                raise KazooTimeoutError("Connection time-out")
+
+    monkeypatch.setattr(sessions, "KazooClient", Late)
+    end_session(zookeeper, owner.client_id[0])
+
+    with pytest.raises(OverError):
+        end_session(zookeeper, owner.client_id[0])
+    owner.stop()
+    owner.close()
 
 
 @pytest.mark.zookeeper

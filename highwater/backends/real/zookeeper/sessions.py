@@ -5,6 +5,8 @@ The password can be computed from the session id. ZooKeeper takes it from java.u
 asked.
 """
 
+from time import monotonic
+
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
@@ -52,10 +54,13 @@ def end_session(hosts: str, session: int) -> None:
 
 def _taken_over_and_closed(hosts: str, session: int) -> bool:
     client = KazooClient(hosts=hosts, timeout=END_TIMEOUT_S, client_id=(session, password(session)))
+    began = monotonic()
     try:
         client.start(timeout=END_TIMEOUT_S)
         return client.client_id is not None and client.client_id[0] == session
     except (KazooException, KazooTimeoutError) as error:
+        if isinstance(error, KazooTimeoutError) and monotonic() - began < END_TIMEOUT_S:
+            return True  # kazoo connected and lost the connection at once: the owner has taken its session back
         raise SilenceError(f"session 0x{session:x} could not be ended: ZooKeeper did not answer: {error}") from error
     finally:
         client.stop()  # if connected, this closes the session that the client has
