@@ -78,6 +78,7 @@ def test_takeover_is_repeated_if_the_owner_is_faster(zookeeper: str, monkeypatch
     """The owner may take its session back before the takeover is seen; kazoo reports that as a timeout, at once."""
     owner = KazooClient(zookeeper, timeout=30)
     owner.start(timeout=10)
+    session = owner.client_id[0]
 
     class Late(KazooClient):  # type: ignore[misc]  # kazoo has no types
         has_lost = False
@@ -89,10 +90,10 @@ def test_takeover_is_repeated_if_the_owner_is_faster(zookeeper: str, monkeypatch
                 raise KazooTimeoutError("Connection time-out")
 
     monkeypatch.setattr(sessions, "KazooClient", Late)
-    end_session(zookeeper, owner.client_id[0])
+    end_session(zookeeper, session)
 
     with pytest.raises(OverError):
-        end_session(zookeeper, owner.client_id[0])
+        end_session(zookeeper, session)
     owner.stop()
     owner.close()
 
