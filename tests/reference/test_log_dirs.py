@@ -70,6 +70,17 @@ def test_bad_dir_halts_the_broker_before_kip_112() -> None:
         assert lab.halted == halted
 
 
+def test_bad_dir_keeps_the_broker_down_before_kip_112() -> None:
+    """R-073, C-23: a broker that starts with one bad directory of two is as broken as one that loses it later."""
+    for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):
+        lab = jbod(variant=VARIANTS[name])
+        lab.crash(1)
+        lab.disks[1].dirs[1].bad = True
+        lab.start(1)
+
+        assert lab.halted == halted
+
+
 def test_dir_stays_bad_after_its_first_failed_access() -> None:
     """R-291: a directory that fails only now and then would serve replicas with a hole."""
     lab = jbod()
