@@ -77,6 +77,19 @@ def test_follower_stays_until_the_lag_time_is_over() -> None:
     assert (at_the_limit, lab.isr()) == ([1, 2], [1])
 
 
+def test_new_leader_gives_its_followers_the_whole_lag_time() -> None:
+    """R-139: b3 has not fetched from the new leader yet, but is not late."""
+    lab = Lab(3, variant=replace(SAFE, lag_rule="last_fetch"))
+    lab.wait(10_000)
+    lab.held = lambda letter: letter[0] == "b3" and letter[1] == "b2"
+    die(lab, 1)
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
+    lab.tell(2, TimerFired("isr"))
+    lab.settle()
+
+    assert lab.isr() == [2, 3]
+
+
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
 def test_follower_leaves_the_isr_when_too_many_records_behind(rule: str, isr: list[int]) -> None:
     """R-138: replica.lag.max.messages. Kafka dropped it, because a burst of the producer removes all followers from the ISR."""

@@ -261,6 +261,27 @@ def test_new_leader_commits_nothing_before_it_hears_of_the_isr() -> None:
     assert (lab.partition(2).hw, acknowledged(lab)) == (0, [])
 
 
+@pytest.mark.parametrize(("rule", "isr"), [("epoch_start", [2, 4]), ("hw_only", [2, 3, 4])])
+def test_replica_without_committed_records_stays_outside(rule: str, isr: list[int]) -> None:
+    """R-141, B-08: the HW of the new leader b2 lags, so b3 is at the HW without the committed record; it must not lead."""
+    lab = Lab(4, variant=replace(SAFE, isr_join=rule))
+    lab.wait(1000)
+    die(lab, 3)
+    lab.wait(1000)
+    lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], FetchReply) and not letter[2].batches
+    lab.produce(1, "x", correlation=7)
+    lab.settle()
+    assert (acknowledged(lab), lab.partition(2).hw) == ([7], 0)
+    lab.held = lambda letter: letter[0] == "b4" and letter[1] == "b2"
+    die(lab, 1)
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 4])
+    lab.held = lambda letter: letter[:2] == ("b4", "b2") or (letter[:2] == ("b2", "b3") and isinstance(letter[2], FetchReply))
+    lab.start(3)
+    lab.settle()
+
+    assert (lab.partition(2).hw, lab.isr()) == (0, isr)
+
+
 class Stalled(Lab):
     """No flush completes on the disks of the brokers in `stalled`."""
 
