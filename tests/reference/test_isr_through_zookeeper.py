@@ -56,6 +56,18 @@ def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
     assert brokers_of(after.isr) == (2, 3)
 
 
+def test_leader_stays_the_leader_in_its_own_write() -> None:
+    """R-004, R-065: also where it is not the first member of its ISR."""
+    lab = settled()
+    die(lab, 2)
+    lab.start(2)
+    lab.wait(3000)
+    assert (lab.leaders(), lab.isr()) == ([3], [2, 3, 4])
+    shrink(lab, 4, leader=3)
+
+    assert (lab.state().leader, lab.isr()) == (3, [2, 3])
+
+
 @pytest.mark.parametrize("variant", BY_ITSELF)
 def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> None:
     """R-059: before the answer nothing is committed by the smaller ISR; after it that ISR and its version count."""
