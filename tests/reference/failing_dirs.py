@@ -13,9 +13,11 @@ from reference.messages import (
     ProduceReply,
 )
 from reference.types import (
+    NO_TOPIC_ID,
     Address,
     BrokerId,
     LeaderEpoch,
+    TopicId,
     TopicPartition,
     topic_partition,
 )
@@ -84,11 +86,12 @@ def events(lab: Lab) -> tuple[str, ...]:
     return answer.names
 
 
-def command(lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0) -> ErrorCode:
+def command(lab: Lab, i: int, tp: TopicPartition, *, new: bool, epoch: int = 0, topic_id: TopicId = NO_TOPIC_ID) -> ErrorCode:
     """The error code in a broker's LeaderAndIsr reply when the controller makes it a follower of b9."""
     controller = next(n.state.controller for n in lab.nodes.values() if n.state.controller.step == "active")
     node = lab.nodes[i]
     state = replace(lab.state(), tp=tp, leader=BrokerId(9), leader_epoch=LeaderEpoch(epoch), replicas=(BrokerId(i),))
+    state = replace(state, topic_id=topic_id)
     request = LeaderAndIsr(
         77, BrokerId(2), controller.epoch, node.state.broker.incarnation, False, (state,), (tp,) if new else ()
     )

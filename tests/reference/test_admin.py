@@ -355,6 +355,39 @@ def test_preferred_election_skips_a_replica_that_is_down() -> None:
     assert (lab.state(), requests(lab)) == (before, [])
 
 
+def test_preferred_election_elects_nobody_but_the_first_replica() -> None:
+    """R-147: b1 is down; b2 comes before b3 in the assignment, but is not the preferred replica."""
+    lab = full()
+    bury(lab, 1)
+    bury(lab, 2)
+    back(lab, 2)
+    before = lab.state()
+    assert (lab.leaders(), sorted(lab.isr())) == ([3], [2, 3])
+    prefer(lab)
+
+    assert (lab.state(), requests(lab)) == (before, [])
+
+
+def test_preferred_election_leaves_other_partitions_alone() -> None:
+    """R-147: b1 is the preferred replica of t-1 too, but only t-0 is listed."""
+    lab = full()
+    add(lab, 1, 2)
+    bury(lab, 1)
+    back(lab, 1)
+    assert (leader_of(lab, T0), leader_of(lab, T1)) == ([2], [2])
+    prefer(lab)
+
+    assert (leader_of(lab, T0), leader_of(lab, T1), requests(lab)) == ([1], [2], [])
+
+
+def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
+    """R-147: the znode goes when the action is done, and no request of an administrator can follow before."""
+    lab = led_by_another()
+    write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0, T1))))
+
+    assert (lab.leaders(), requests(lab)) == ([1], [])
+
+
 def test_preferred_election_skips_another_incarnation() -> None:
     """R-144: only members of the ISR, as they are recorded there, have all that is committed."""
     members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))

@@ -12,6 +12,7 @@ from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
 from reference.events import TimerFired
 from reference.messages import Fetch, FetchReply, ProduceReply
+from reference.replica.partition import Leader
 from reference.types import BrokerId
 from tests.reference.lab import T0, Lab
 from tests.reference.test_v3 import die, full
@@ -45,6 +46,48 @@ def test_follower_leaves_the_isr_when_it_stops_fetching(variant: object) -> None
     lab.wait(9000)
 
     assert lab.isr() == [1]
+
+
+@pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
+def test_follower_that_stops_fetching_leaves_an_idle_partition(rule: str, isr: list[int]) -> None:
+    """R-139: the article asks for fetches also where nothing is produced; `safe` asks only that nothing is missing."""
+    lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
+    lab.wait(3000)
+    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab.wait(9000)
+
+    assert lab.isr() == isr
+
+
+def test_follower_stays_until_the_lag_time_is_over() -> None:
+    """R-139: it leaves when its last fetch is longer ago than replica.lag.time.max.ms, not at that time."""
+    lab = Lab(2, variant=replace(SAFE, lag_rule="last_fetch"))
+    lab.wait(3000)
+    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    role = lab.partition(1).role
+    assert isinstance(role, Leader)
+    lab.now = role.followers[0].fetched_ms + lab.configs[1].replica_lag_time_max_ms
+    lab.tell(1, TimerFired("isr"))
+    lab.settle()
+    at_the_limit = lab.isr()
+    lab.now += 1
+    lab.tell(1, TimerFired("isr"))
+    lab.settle()
+
+    assert (at_the_limit, lab.isr()) == ([1, 2], [1])
+
+
+def test_new_leader_gives_its_followers_the_whole_lag_time() -> None:
+    """R-139: b3 has not fetched from the new leader yet, but is not late."""
+    lab = Lab(3, variant=replace(SAFE, lag_rule="last_fetch"))
+    lab.wait(10_000)
+    lab.held = lambda letter: letter[0] == "b3" and letter[1] == "b2"
+    die(lab, 1)
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
+    lab.tell(2, TimerFired("isr"))
+    lab.settle()
+
+    assert lab.isr() == [2, 3]
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])

@@ -66,6 +66,19 @@ def test_fetch_is_answered_from_its_offset_with_the_hw() -> None:
     assert reply.hw == 1
 
 
+def test_fetch_above_the_hw_is_answered_from_its_offset() -> None:
+    """R-016: a follower that is ahead of the HW gets what it lacks, and no record a second time."""
+    lab = full()
+    lab.held = lambda letter: isinstance(letter[2], Fetch)
+    for value in "xyz":
+        lab.produce(1, value, correlation=ord(value))
+    lab.settle()
+    reply = fetch(lab, 1, 2, replica=3, epoch=lab.partition(1).leader_epoch)
+
+    assert reply is not None
+    assert (reply.hw, [b.base_offset for b in reply.batches]) == (0, [2])
+
+
 def test_fetch_at_the_log_end_asks_to_join_the_isr() -> None:
     """R-056: maybe_change_ISR() on the fetch itself; no timer has to run."""
     lab = full()
@@ -103,16 +116,16 @@ def test_replica_knows_its_log_its_hw_and_whether_it_leads() -> None:
 MAX_TIME_LAG_MS = 4000
 
 
-def v3_isr(*, lag_max_records: int, lag_min_records: int = 1) -> Lab:
-    """Three brokers under V3's rules, b1 leading; b2 and b3 fetch only when a test says so, and hold no record."""
+def v3_isr(*, lag_max_records: int, lag_min_records: int = 1, brokers: int = 3) -> Lab:
+    """Brokers under V3's rules, b1 leading; the others fetch only when a test says so, and hold no record."""
     variant = replace(SAFE, lag_rule="last_change", isr_join=VARIANTS["v3"].isr_join, heartbeat=False)
-    lab = Lab(3, variant=variant)
+    lab = Lab(brokers, variant=variant)
     limits = {"lag_max_records": lag_max_records, "lag_min_records": lag_min_records}
     for i in lab.ids:
         lab.configs[i] = replace(lab.configs[i], **limits, replica_lag_time_max_ms=MAX_TIME_LAG_MS)
         lab.nodes[i].state.config = lab.configs[i]
     lab.wait(1000)
-    assert lab.isr() == [1, 2, 3]
+    assert lab.isr() == list(lab.ids)
     lab.held = lambda letter: isinstance(letter[2], Fetch)
     lab.settle()
     return lab
@@ -165,6 +178,17 @@ def test_v3_replica_whose_leo_moves_stays() -> None:
     assert check_isr(lab, after_ms=MAX_TIME_LAG_MS) == [1, 2, 3]
 
 
+def test_v3_replica_that_fetches_in_place_leaves() -> None:
+    """R-057: the time counts from the last move of the LEO; b3 asks for the same offset again and gets no further."""
+    lab = v3_isr(lag_max_records=4000)
+    lab.produce(1, *"abc")
+    progress(lab, 3, 1)
+    lab.now += MAX_TIME_LAG_MS
+    progress(lab, 3, 1)
+
+    assert check_isr(lab, after_ms=1) == [1, 2]
+
+
 def test_v3_replica_leaves_only_beyond_the_largest_lag() -> None:
     """R-057, R-062: MAX_BYTES_LAG records behind is not too many yet, one more is."""
     lab = v3_isr(lag_max_records=2)
@@ -190,6 +214,21 @@ def test_v3_replica_joins_below_min_bytes_lag_alone(min_lag: int, leo: int, isr:
     lab.settle()
 
     assert lab.isr() == isr
+
+
+def test_v3_replica_joins_by_the_smallest_leo_of_the_isr() -> None:
+    """R-058: leo_min is that of the ISR, 4 here; b4 is outside and at 1, but keeps nobody out."""
+    lab = v3_isr(lag_max_records=2, brokers=4)
+    epoch = lab.partition(1).leader_epoch
+    lab.produce(1, *"abcd")
+    progress(lab, 4, 0)
+    fetch(lab, 1, 1, replica=4, epoch=epoch)
+    assert check_isr(lab, after_ms=0) == [1, 2, 4]
+    assert check_isr(lab, after_ms=0) == [1, 2]
+    fetch(lab, 1, 4, replica=3, epoch=epoch)
+    lab.settle()
+
+    assert lab.isr() == [1, 2, 3]
 
 
 # --- when a record is committed ------------------------------------------------------------------------------------------------
@@ -220,6 +259,27 @@ def test_new_leader_commits_nothing_before_it_hears_of_the_isr() -> None:
     lab.settle()
 
     assert (lab.partition(2).hw, acknowledged(lab)) == (0, [])
+
+
+@pytest.mark.parametrize(("rule", "isr"), [("epoch_start", [2, 4]), ("hw_only", [2, 3, 4])])
+def test_replica_without_committed_records_stays_outside(rule: str, isr: list[int]) -> None:
+    """R-141, B-08: the HW of the new leader b2 lags, so b3 is at the HW without the committed record; it must not lead."""
+    lab = Lab(4, variant=replace(SAFE, isr_join=rule))
+    lab.wait(1000)
+    die(lab, 3)
+    lab.wait(1000)
+    lab.held = lambda letter: letter[0] == "b1" and isinstance(letter[2], FetchReply) and not letter[2].batches
+    lab.produce(1, "x", correlation=7)
+    lab.settle()
+    assert (acknowledged(lab), lab.partition(2).hw) == ([7], 0)
+    lab.held = lambda letter: letter[0] == "b4" and letter[1] == "b2"
+    die(lab, 1)
+    assert (lab.leaders(), lab.isr()) == ([2], [2, 4])
+    lab.held = lambda letter: letter[:2] == ("b4", "b2") or (letter[:2] == ("b2", "b3") and isinstance(letter[2], FetchReply))
+    lab.start(3)
+    lab.settle()
+
+    assert (lab.partition(2).hw, lab.isr()) == (0, isr)
 
 
 class Stalled(Lab):

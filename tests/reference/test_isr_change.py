@@ -267,6 +267,27 @@ def test_leader_repeats_isr_change_to_the_next_controller() -> None:
     assert [letter[1] for letter in lab.letters if is_change(letter)] == [f"b{office}"]
 
 
+@pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_INCARNATION_ID])
+def test_leader_has_no_other_isr_after_a_refused_request(error: ErrorCode) -> None:
+    """R-199, R-200: it may not change the ISR, and an earlier copy may have changed it: both ISRs count, and it asks again."""
+    lab = full()
+    whole = leader_of(lab).isr
+    lab.held = comes_from(4)
+    lab.produce(2, "m", correlation=7)
+    lab.settle()
+    wanted = shrink(lab, 4)
+    change = leader_of(lab).change
+    assert change is not None
+    lab.letters = type(lab.letters)(letter for letter in lab.letters if not is_change(letter))
+    lab.tell(2, Received(Address("b1"), IsrChangeReply(change.request, error, "no")))
+
+    assert (leader_of(lab).isr, leader_of(lab).change) == (whole, change)
+    assert [m for m in lab.inbox if isinstance(m, ProduceReply)] == []
+    lab.wait(3000)
+    assert leader_of(lab).isr == wanted
+    assert [m.error for m in lab.inbox if isinstance(m, ProduceReply)] == [ErrorCode.NONE]
+
+
 def shrink_two(lab: Lab, turn: Turn) -> IsrChange:
     """Have b2 lead u-0 as well, and ask in one request for an ISR of itself alone in both partitions."""
     broker = lab.nodes[2].state.broker

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from reference.coordination import paths
-from reference.coordination.api import Create, Data
+from reference.coordination.api import Create, Data, SetData, Unknown
 from reference.errors import ErrorCode
+from reference.events import ZkReplied
 from reference.messages import Fetch, LeaderAndIsr, PartitionState, ProduceReply, UpdateMetadata
 from reference.replica.partition import brokers_of
 from tests.reference.lab import T0, Lab, Letter
@@ -52,6 +54,18 @@ def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
     assert (after.leader, after.leader_epoch) == (2, lab.partition(2).leader_epoch)
     assert after.controller_epoch == lab.partition(2).controller_epoch
     assert brokers_of(after.isr) == (2, 3)
+
+
+def test_leader_stays_the_leader_in_its_own_write() -> None:
+    """R-004, R-065: also where it is not the first member of its ISR."""
+    lab = settled()
+    die(lab, 2)
+    lab.start(2)
+    lab.wait(3000)
+    assert (lab.leaders(), lab.isr()) == ([3], [2, 3, 4])
+    shrink(lab, 4, leader=3)
+
+    assert (lab.state().leader, lab.isr()) == (3, [2, 3])
 
 
 @pytest.mark.parametrize("variant", BY_ITSELF)
@@ -114,6 +128,42 @@ def test_leader_gives_up_an_isr_change_after_the_controller() -> None:
     assert change is not None
     assert change.step == "superseded"
     assert lab.isr() == [2, 3]
+
+
+def test_leader_writes_again_after_an_answer_was_lost() -> None:
+    """R-059: a write whose answer was lost may have failed, so until it is read back the smaller ISR commits nothing."""
+    lab = settled()
+    whole = leader_of(lab).isr
+    lab.held = fetches_of(4)
+    lab.produce(2, "m", correlation=7)
+    lab.settle()
+    lab.slow = lambda i, _: i == 2
+    shrink(lab, 4)
+    change = leader_of(lab).change
+    assert change is not None
+    lab.tell(2, ZkReplied(change.request, (Unknown(),)))
+    lab.settle()
+    assert (leader_of(lab).isr, acknowledged(lab)) == (whole, [])
+    lab.on_their_way.clear()  # it never reached ZooKeeper
+    lab.slow = lambda *_: False
+    lab.fire(2, "isr")
+    lab.settle()
+
+    assert (brokers_of(leader_of(lab).isr), lab.isr(), acknowledged(lab)) == ((2, 3), [2, 3], [7])
+
+
+def test_leader_takes_the_isr_that_it_reads_back() -> None:
+    """R-059: its write was refused; what ZooKeeper holds is another ISR of the same epoch, and that counts."""
+    lab = settled()
+    lab.slow = lambda i, _: i == 2
+    shrink(lab, 4)
+    found = lab.state()
+    other = replace(found, isr=tuple(member for member in found.isr if member.broker != 3))
+    write(lab, SetData(paths.state_path(T0), paths.state_payload(other), found.zk_version))
+    lab.write_now()
+
+    assert brokers_of(leader_of(lab).isr) == (2, 4)
+    assert leader_of(lab).zk_version == found.zk_version + 1
 
 
 # --- the controller writes -----------------------------------------------------------------------------------------------------

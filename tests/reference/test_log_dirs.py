@@ -31,6 +31,7 @@ from reference.types import (
     LeaderEpoch,
     Millis,
     Offset,
+    TopicId,
     TopicPartition,
 )
 from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, command, create_topic, jbod, produced, restart
@@ -70,6 +71,17 @@ def test_bad_dir_halts_the_broker_before_kip_112() -> None:
         assert lab.halted == halted
 
 
+def test_bad_dir_keeps_the_broker_down_before_kip_112() -> None:
+    """R-073, C-23: a broker that starts with one bad directory of two is as broken as one that loses it later."""
+    for name, halted in (("log-dir-fails-broker", {1: "log directories 1 failed"}), ("safe", {})):
+        lab = jbod(variant=VARIANTS[name])
+        lab.crash(1)
+        lab.disks[1].dirs[1].bad = True
+        lab.start(1)
+
+        assert lab.halted == halted
+
+
 def test_dir_stays_bad_after_its_first_failed_access() -> None:
     """R-291: a directory that fails only now and then would serve replicas with a hole."""
     lab = jbod()
@@ -84,6 +96,16 @@ def test_dir_stays_bad_after_its_first_failed_access() -> None:
     assert list(lab.nodes[2].state.broker.partitions) == [U0]
     assert lab.isr() == [1, 3]
     assert (lab.disks[2].dirs[0].logs, list(lab.disks[2].dirs[1].logs)) == ({T0: []}, [U0])
+
+
+def test_new_replica_is_created_though_its_name_is_offline() -> None:
+    """R-302: the bad directory holds a replica of an earlier topic of that name, and none of this one."""
+    lab = jbod()
+    break_dir(lab, 1)
+    later = TopicId(lab.nodes[1].state.broker.offline[T0] + 1)
+
+    assert command(lab, 1, T0, new=True, topic_id=later) is ErrorCode.NONE
+    assert T0 in lab.disks[1].dirs[1].logs
 
 
 def test_broker_halts_when_its_last_dir_fails() -> None:

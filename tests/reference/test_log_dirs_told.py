@@ -220,6 +220,18 @@ def test_controller_learns_of_bad_replicas_from_a_new_broker() -> None:
     assert offline_seen(lab, U0) == dict.fromkeys(lab.ids, ())
 
 
+def test_offline_replicas_are_listed_without_a_leader_too() -> None:
+    """R-305: both replicas are gone, and a client asks where its partition is."""
+    lab = Lab(4, replicas=(2, 3))
+    lab.wait(3000)
+    for i in (2, 3):
+        lab.crash(i)
+        lab.expire(i)
+        lab.settle()
+
+    assert offline_seen(lab) == {1: (2, 3), 4: (2, 3)}
+
+
 def test_new_replica_is_offline_if_its_creation_fails() -> None:
     """R-297: b3 cannot notify the controller; its answer to the command with isNewReplica says that nothing was created."""
     lab = jbod()

@@ -135,6 +135,19 @@ def test_cancel_znode_blocks_reassignments_until_it_is_removed() -> None:
     assert finish(lab, lambda: is_at(lab, (2, 3, 4)))
 
 
+def test_reassignment_under_a_cancellation_widens_no_assignment() -> None:
+    """R-239: onPartitionReassignment returns at once: no broker outside of AR is ever asked to start a replica."""
+    lab = stuck()
+    cancel(lab)
+    assert finish(lab, lambda: is_at(lab, OAR))
+    lab.look_from_here()
+    reassign(lab)
+    lab.wait(3000)
+
+    assert pending(lab) is None
+    assert [word for word in lab.steps if word.startswith("AR")] == []
+
+
 def test_new_controller_rolls_back_to_the_original_replicas() -> None:
     """R-230, R-232, R-233: it has the original replicas from the entry alone, for AR is OAR + RAR by then."""
     lab = stuck()
@@ -211,6 +224,23 @@ def test_added_reassignment_does_not_wait_for_a_slow_one() -> None:
 
     assert finish(lab, lambda: assigned(lab, other) == (2, 3) and data(lab, admin_paths.REASSIGN_EXTRA) is None)
     assert (holders(lab, other), pending(lab)) == ([2, 3], entries(RAR, OAR))
+
+
+def test_added_reassignments_do_not_wait_for_one_in_conflict() -> None:
+    """R-231, R-244: t-0 is still being rolled back; t-1, which stands behind it in the extra znode, moves meanwhile."""
+    lab = stuck()
+    other = TopicPartition("t-1")
+    assignment = {T0: ids(*assigned(lab)), other: ids(1, 2)}
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload(assignment)))
+    lab.bury(1)
+    lab.start(1)
+    lab.settle()
+    lab.wait(3000)
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    payload = admin_paths.reassignments_payload(entries((2, 3, 4)) | entries((2, 3), (), other))
+    write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))
+
+    assert pending(lab) == entries(RAR, OAR) | entries((2, 3), (1, 2), other)
 
 
 def test_added_reassignment_joins_the_pending_ones() -> None:
