@@ -110,8 +110,9 @@ def mix_name(faults: tuple[str, ...]) -> str:
 
 
 def _short(name: str) -> str:
-    """The name, or its digest where it is long."""
-    return name if len(name) <= _NAME_MAX and re.fullmatch(r"[A-Za-z0-9._-]*", name) else _digest(name.encode())
+    """The name, or its digest where it is long, with a letter first as the dataset wants the names of campaigns."""
+    is_fit = len(name) <= _NAME_MAX and re.fullmatch(r"[A-Za-z0-9._-]*", name)
+    return name if is_fit else f"digest-{_digest(name.encode())}"
 
 
 def _digest(data: bytes) -> str:

@@ -20,8 +20,10 @@ from highwater.runs.provenance import Build
 from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
+from pipeline import dataset
 from pipeline.storage import storage_at
 from pipeline.work import perform
+from reference.config import VARIANTS
 
 HERE = Build(commit="abc", dirty=False, versions={"python": "3"})
 ORDER = Order(first=0, last=3, protocols=("safe", "v3"), mixes=((), ("crash",)))
@@ -158,6 +160,12 @@ def test_orders_of_different_runs_have_different_names() -> None:
 
     assert len({order.name for order in (ORDER, *others)}) == 6
     assert Order(first=0, last=9).name == "safe-0-9"
+
+
+def test_campaign_of_many_protocols_has_a_name_for_a_dataset() -> None:
+    order = Order(first=0, last=9, protocols=tuple(sorted(VARIANTS)))
+
+    dataset._check_name("campaign", order.name)
 
 
 def test_million_seeds_are_no_plans_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
