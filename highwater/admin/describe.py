@@ -8,15 +8,16 @@ TLS and authentication are not supported.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from highwater.errors import UsageError
 from reference.messages import MetadataReply, PartitionState
 from reference.types import index_of, topic_of
-from server.runtime.health import told_by
-from server.wire.clients.metadata import MetadataPartition, MetadataRequest
-from server.wire.framing import WireError
+
+if TYPE_CHECKING:
+    from server.wire.clients.metadata import MetadataPartition
 
 _NOBODY = -1
 
@@ -40,6 +41,11 @@ def of_reply(reply: MetadataReply) -> tuple[Description, ...]:
 
 def of_cluster(brokers: tuple[tuple[str, int], ...]) -> tuple[Description, ...]:
     """Ask these brokers (host, port) in turn for the partitions of all topics. UsageError if none of them can say."""
+    # Imported here: Kafka's schemas take 0.2 s, and every other command starts without them.
+    from server.runtime.health import told_by
+    from server.wire.clients.metadata import MetadataRequest
+    from server.wire.framing import WireError
+
     failures = []
     for host, port in brokers:
         try:
@@ -70,7 +76,7 @@ def _of_state(state: PartitionState) -> Description:
     )
 
 
-def _of_partition(topic: str, partition: MetadataPartition) -> Description:
+def _of_partition(topic: str, partition: "MetadataPartition") -> Description:
     return Description(
         topic=topic,
         partition=partition.partition_index,

@@ -73,8 +73,8 @@ def configured(settings: NodeSettings) -> BrokerConfig:
     """The broker's configuration, with the address to register: what its first listener for clients advertises (R-150)."""
     broker = settings.broker
     for listener in (*settings.clients[:1], settings.peers):
-        if broker.broker in advertised(listener):
-            host, port = advertised(listener)[broker.broker]
+        if (address := advertised(listener).get(broker.broker)) is not None:
+            host, port = address
             return replace(broker, host=host, port=port)
     return broker
 

@@ -48,6 +48,16 @@ def test_follower_leaves_the_isr_when_it_stops_fetching(variant: object) -> None
     assert lab.isr() == [1]
 
 
+def _lagging_behind(rule: str) -> Lab:
+    """Two brokers with replica.lag.max.messages 3; b2 does not fetch what b1 appends."""
+    lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
+    for i in lab.ids:
+        lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
+    lab.wait(3000)
+    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    return lab
+
+
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
 def test_follower_that_stops_fetching_leaves_an_idle_partition(rule: str, isr: list[int]) -> None:
     """R-139: the article asks for fetches also where nothing is produced; `safe` asks only that nothing is missing."""
@@ -93,11 +103,7 @@ def test_new_leader_gives_its_followers_the_whole_lag_time() -> None:
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
 def test_follower_leaves_the_isr_when_too_many_records_behind(rule: str, isr: list[int]) -> None:
     """R-138: replica.lag.max.messages. Kafka dropped it, because a burst of the producer removes all followers from the ISR."""
-    lab = Lab(2, variant=replace(SAFE, lag_rule=rule))
-    for i in lab.ids:
-        lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
-    lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab = _lagging_behind(rule)
     lab.produce(1, *"abcdef")
     lab.fire(1, "isr")
     lab.settle()
@@ -107,11 +113,7 @@ def test_follower_leaves_the_isr_when_too_many_records_behind(rule: str, isr: li
 
 def test_follower_at_the_largest_lag_stays_in_the_isr() -> None:
     """R-138: a follower leaves when it is more than replica.lag.max.messages behind, not at that number."""
-    lab = Lab(2, variant=replace(SAFE, lag_rule="last_fetch"))
-    for i in lab.ids:
-        lab.nodes[i].state.config = replace(lab.configs[i], lag_max_records=3)
-    lab.wait(3000)
-    lab.held = lambda letter: letter[0] == "b2" and isinstance(letter[2], Fetch)
+    lab = _lagging_behind("last_fetch")
     lab.produce(1, *"abc")
     lab.fire(1, "isr")
     lab.settle()

@@ -39,6 +39,16 @@ def by_requests(replicas: tuple[int, ...] = OAR) -> Mortal:
     return cluster(B, replicas=replicas)
 
 
+def add_partition(lab: Mortal) -> TopicPartition:
+    """Add t-1 on b2 and b3 by its topic's znode, which the next controller reads."""
+    other = TopicPartition("t-1")
+    lab.crash(1)
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
+    lab.expire(1)
+    lab.settle()
+    return other
+
+
 def silence(lab: Mortal, *brokers: int) -> None:
     """Hold the fetches of these brokers; release those of all others."""
 
@@ -133,11 +143,7 @@ def test_reassignment_ends_when_all_new_replicas_are_in_sync() -> None:
 def test_request_of_several_partitions_begins_them_all() -> None:
     """R-246: an entry for each of its partitions, and then the request is deleted."""
     lab = by_requests()
-    other = TopicPartition("t-1")
-    lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
-    lab.expire(1)
-    lab.settle()
+    other = add_partition(lab)
     silence(lab, 4, 5, 6)
     payload = reassignment_requests.request_payload(Request({T0: ids(*RAR), other: ids(4, 5)}))
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
@@ -177,11 +183,7 @@ def test_reassignment_remembers_how_many_replicas_there_were() -> None:
 def test_reassignment_znode_exists_only_while_in_flight() -> None:
     """R-249: of two requested partitions, the one that has moved has no entry left."""
     lab = by_requests()
-    other = TopicPartition("t-1")
-    lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
-    lab.expire(1)
-    lab.settle()
+    other = add_partition(lab)
     lab.wait(2000)
     lab.held = lambda letter: isinstance(letter[2], Fetch) and letter[2].tp == T0 and letter[0] == "b6"
     request(lab, *RAR)
@@ -350,11 +352,7 @@ def test_legacy_reassignment_becomes_a_request() -> None:
 def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
     """R-248: "removes partition from /admin/reassign_partitions, or if this is the last partition" the znode."""
     lab = by_requests()
-    other = TopicPartition("t-1")
-    lab.crash(1)
-    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({T0: ids(*OAR), other: ids(2, 3)})))
-    lab.expire(1)
-    lab.settle()
+    other = add_partition(lab)
     lab.wait(2000)
     lab.held = lambda letter: isinstance(letter[2], Fetch) and letter[2].tp == T0 and letter[0] == "b6"
     asked = entries(RAR) | entries((4, 5), (), other)

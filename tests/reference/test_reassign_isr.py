@@ -25,7 +25,7 @@ from reference.types import (
     Millis,
     ZkVersion,
 )
-from tests.reference.lab import T0, Letter
+from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import (
     OAR,
     RAR,
@@ -96,9 +96,8 @@ def test_dropped_replica_that_fetches_does_not_rejoin_the_isr() -> None:
     assert 2 in _isr_after_a_late_fetch("isr-unassigned")
 
 
-def _isr_after_a_late_fetch(protocol: str) -> list[int]:
-    """The ISR after dropped b2 has fetched at the log end of the new leader."""
-    lab = cluster(VARIANTS[protocol])
+def _fetch_late(lab: Lab) -> Leader:
+    """Dropped b2 fetches at the log end of the new leader, b4, before it is stopped."""
     lab.held = lambda letter: isinstance(letter[2], StopReplica)
     reassign(lab)
     leader = lab.partition(4)
@@ -106,6 +105,13 @@ def _isr_after_a_late_fetch(protocol: str) -> list[int]:
     incarnation = next(b.incarnation for b in lab.nodes[1].state.controller.live if b.broker == 2)
     fetch = Fetch(99, T0, BrokerId(2), incarnation, leader.leader_epoch, leader.log.leo, Millis(0), 10)
     lab.tell(4, Received(Address("b2"), fetch))
+    return leader.role
+
+
+def _isr_after_a_late_fetch(protocol: str) -> list[int]:
+    """The ISR after dropped b2 has fetched at the log end of the new leader."""
+    lab = cluster(VARIANTS[protocol])
+    _fetch_late(lab)
     lab.settle()
     return sorted(lab.isr())
 
@@ -113,15 +119,9 @@ def _isr_after_a_late_fetch(protocol: str) -> list[int]:
 def test_leader_does_not_ask_for_a_dropped_replica() -> None:
     """R-235, C-17: AR in the request keeps it from adding the replica; the controller would refuse it, too."""
     lab = cluster()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica)
-    reassign(lab)
-    leader = lab.partition(4)
-    assert isinstance(leader.role, Leader)
-    incarnation = next(b.incarnation for b in lab.nodes[1].state.controller.live if b.broker == 2)
-    fetch = Fetch(99, T0, BrokerId(2), incarnation, leader.leader_epoch, leader.log.leo, Millis(0), 10)
-    lab.tell(4, Received(Address("b2"), fetch))
+    leader = _fetch_late(lab)
 
-    assert leader.role.change is None
+    assert leader.change is None
     assert [letter for letter in lab.letters if isinstance(letter[2], IsrChange)] == []
 
 
