@@ -5,7 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from highwater.catalogue import clauses as catalogue
 from highwater.catalogue import trace
 from highwater.catalogue.clauses import Clause, Proof, clauses, status
 from tests.clauses import copy_of_the_tree, present_proof, to_prove, verdict, verdicts
@@ -103,6 +105,15 @@ def test_clause_is_proved_again_if_its_code_changed(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("tests.clauses.proofs", lambda stored=stored: stored)
         assert to_prove([row.id], again=False) == expected
         assert to_prove([row.id], again=True) == (row,)
+
+
+def test_edited_mutation_is_unproved_until_it_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = MUTATED[0]
+    stored = {row.id: present_proof(row)}
+    monkeypatch.setattr(catalogue, "proofs", lambda: stored)
+
+    assert status(row) == "proved"
+    assert status(replace(row, new=f"{row.new} ")) == "unproved"
 
 
 def test_clauses_beyond_the_time_limit_are_left_out() -> None:
