@@ -68,7 +68,7 @@ def _own(op: Op) -> Iterator[Found]:
 
 def _inside(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]:
     for key, records in polls.items():
-        if key not in op.rebalanced:
+        if key not in op.rebalanced and not logs.keys[key].has_in_a_row(records):
             for first, then in pairwise(records):
                 yield from _pair(logs.keys[key], "int-", "poll", (op, first), (op, then))
     for key, records in sends.items():

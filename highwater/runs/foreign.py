@@ -18,6 +18,7 @@ from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
+from checkers.screening import without_collector
 from checkers.verdict import Validity
 from highwater.errors import UsageError
 from history import store
@@ -80,18 +81,22 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
 
     HistoryError with file and line if the file is no history of the model.
     """
-    form = form_of(file)
     try:
-        if asked.model == KAFKA:
-            return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
-        history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
-        if asked.model in TRANSACTIONS:
-            found = judge_transactions(asked.model, history, asked.consistency)
-        else:
-            found = _linearizable(history, form, asked)
+        with without_collector():
+            return _judged(file, form_of(file), asked)
     except HistoryError as error:
         said = str(error)
         raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
+
+
+def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
+    if asked.model == KAFKA:
+        return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
+    history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+    if asked.model in TRANSACTIONS:
+        found = judge_transactions(asked.model, history, asked.consistency)
+    else:
+        found = _linearizable(history, form, asked)
     notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))
     return replace(found, notes=notes)
 

@@ -69,13 +69,17 @@ class _Record(Struct, Generic[_Item], forbid_unknown_fields=True):
     items: tuple[_Item, ...]
 
 
-def _decoder(names: Sequence[str]) -> msgspec.json.Decoder[list[_Record[Hashable]]]:
-    """A decoder of lines with these names, of which each is one object; if there are none, with any names."""
+def _decoder(names: Sequence[str], *, nested: bool) -> msgspec.json.Decoder[list[_Record[Hashable]]]:
+    """A decoder of lines with these names, of which each is one object; if there are none, with any names.
+
+    Unless `nested`, a form with another form in it, such as a map of strings, is refused.
+    """
     name: Any = Literal[tuple(names)] if names else str  # type: ignore[valid-type]
     leaf: Any = Annotated[int, Meta(ge=-_BITS, le=_BITS)] | name | None
-    value = leaf
+    value = inner = leaf
     for _ in range(_DEPTH):
-        value = leaf | tuple[value, ...] | _Form[value]
+        value = leaf | tuple[value, ...] | _Form[value if nested else inner]
+        inner = leaf | tuple[inner, ...]
     return msgspec.json.Decoder(list[_Record[value]])
 
 
@@ -96,7 +100,8 @@ class SimpleLines:
 
     def __init__(self) -> None:
         self._words: list[tuple[bytes, bytes]] = []  # runs of words with their separators, and the same as JSON
-        self._decoder = _decoder(("",))
+        self._nested = False  # forms are inside of forms
+        self._decoder = _decoder(("",), nested=False)
         self._chars = _LINES_CHARS_MAX  # how much to try at once: half as much after each failure, twice after each success
         self._keys: dict[Keys, Keys] = {}  # the keys of a map, none of them twice
 
@@ -127,6 +132,10 @@ class SimpleLines:
             found = self._decoded(text, parts[1::2])
             if found is None and self._learn(text):
                 found = self._decoded(text, parts[1::2])
+            if found is None and not self._nested:
+                self._nested = True
+                self._prepare()
+                found = self._decoded(text, parts[1::2])
             return None if found is None else [self._fields(items) for items in found]
         except _NotSimple:
             return None
@@ -146,7 +155,9 @@ class SimpleLines:
             return None
         if len(found) != size:
             return None
-        return [_settled(record.items) for record in found] if forms or strings else [record.items for record in found]
+        if forms or strings:
+            return [_settled(record.items, nested=self._nested) for record in found]
+        return [record.items for record in found]
 
     def _with_words(self, text: bytes) -> bytes:
         if len(self._words) > _WORDS_MAX:
@@ -164,9 +175,12 @@ class SimpleLines:
         new = {words: json for words, json in new.items() if _NO_JSON not in json}
         # A longer run first, for it may contain a shorter one.
         self._words = sorted([*self._words, *new.items()], key=lambda pair: len(pair[0]), reverse=True)
-        names = {word[1:].decode() for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
-        self._decoder = _decoder(("", *sorted(names)) if len(self._words) <= _WORDS_MAX else ())
+        self._prepare()
         return bool(new)
+
+    def _prepare(self) -> None:
+        names = {word[1:].decode() for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
+        self._decoder = _decoder(("", *sorted(names)) if len(self._words) <= _WORDS_MAX else (), nested=self._nested)
 
     def _fields(self, items: tuple[Hashable, ...]) -> Fields:
         keys = items[::2]
@@ -220,12 +234,22 @@ def _with_strings(text: bytes, strings: list[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def _settled(items: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+def _settled(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
     """The items with their forms as values."""
-    return tuple([_value(one) if type(one) is _Form else _settled(one) if type(one) is tuple else one for one in items])
+    return tuple(
+        [
+            _value(one, nested=nested)
+            if type(one) is _Form
+            else _settled(one, nested=nested)
+            if type(one) is tuple and one
+            else one
+            for one in items
+        ]
+    )
 
 
-def _value(form: _Form[Hashable]) -> Hashable:
+def _value(form: _Form[Hashable], *, nested: bool) -> Hashable:
+    items = _settled(form.items, nested=True) if nested else form.items
     match form.begin, form.end:
         case "string", "":
             return Atom("string", form.text)
@@ -234,12 +258,12 @@ def _value(form: _Form[Hashable]) -> Hashable:
         case "false", "":
             return FALSE
         case "(", ")":
-            return _settled(form.items)
+            return items
         case "#{", "}":
-            return frozenset(_settled(form.items))
+            return frozenset(items)
         case "{", "}":
             try:
-                return pairs_of(_settled(form.items))
+                return pairs_of(items)
             except ValueError as error:
                 raise _NotSimple from error
         case _:
