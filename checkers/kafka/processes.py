@@ -58,6 +58,8 @@ def _by_key(records: Sequence[Record]) -> _ByKey:
 
 def _own(op: Op) -> Iterator[Found]:
     # Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each.
+    if not op.sends or not op.polls:
+        return
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:

@@ -189,9 +189,9 @@ class KeyValue:
         if call.f not in ("get", "put", "append"):
             return f"{call.f} is not a function of a map of strings"
         value = call.result if call.f == "get" else call.argument
-        return (
-            None if value is UNKNOWN or text_of(value) is not None else f"the value of {call.f} must be a string, not {shown(value)}"
-        )
+        if value is UNKNOWN or text_of(value) is not None:
+            return None
+        return f"the value of {call.f} must be a string, not {shown(value)}"
 
     def says_nothing(self, call: Call) -> bool:
         """False: the empty string is a value."""

@@ -76,11 +76,12 @@ def _decoder(names: Sequence[str], *, nested: bool) -> msgspec.json.Decoder[list
     """
     name: Any = Literal[tuple(names)] if names else str  # type: ignore[valid-type]
     leaf: Any = Annotated[int, Meta(ge=-_BITS, le=_BITS)] | name | None
-    value = inner = leaf
+    value: Any = leaf
+    inner: Any = leaf
     for _ in range(_DEPTH):
-        value = leaf | tuple[value, ...] | _Form[value if nested else inner]
-        inner = leaf | tuple[inner, ...]
-    return msgspec.json.Decoder(list[_Record[value]])
+        value = leaf | tuple[value, ...] | _Form[value if nested else inner]  # type: ignore[valid-type,misc]  # made at run time
+        inner = leaf | tuple[inner, ...]  # type: ignore[valid-type]
+    return msgspec.json.Decoder(list[_Record[value]])  # type: ignore[valid-type]
 
 
 _FORMS = (
@@ -92,6 +93,7 @@ _FORMS = (
     (_TRUE, b'{"begin":"true"}'),
     (_FALSE, b'{"begin":"false"}'),
 )
+_FORM = re.compile(rb"[{(\x02-\x05]")
 _KNOWN = {b"": b"", b"nil": b"null", b"true": _TRUE, b"false": _FALSE}
 
 
@@ -141,8 +143,8 @@ class SimpleLines:
             return None
 
     def _decoded(self, text: bytes, strings: list[bytes]) -> list[tuple[Hashable, ...]] | None:
-        size = text.count(_RECORD) + 1
         text = self._with_words(text)
+        lines = text.split(_RECORD)
         forms = [(sign, json) for sign, json in _FORMS if sign in text]
         for sign, json in forms:
             text = text.replace(sign, json)
@@ -153,11 +155,14 @@ class SimpleLines:
             found = self._decoder.decode(text)
         except msgspec.DecodeError:
             return None
-        if len(found) != size:
+        if len(found) != len(lines):
             return None
-        if forms or strings:
-            return [_settled(record.items, nested=self._nested) for record in found]
-        return [record.items for record in found]
+        if not forms and not strings:
+            return [record.items for record in found]
+        return [
+            _settled(record.items, nested=self._nested) if _FORM.search(line) else record.items
+            for record, line in zip(found, lines, strict=True)
+        ]
 
     def _with_words(self, text: bytes) -> bytes:
         if len(self._words) > _WORDS_MAX:

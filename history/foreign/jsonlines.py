@@ -1,7 +1,7 @@
 """A reader of JSON histories: an array of objects, or objects one after another, in bounded memory.
 
-Arrays become tuples, objects inside values become `Pairs`, booleans become atoms. Numbers are int or float, so 1 and 1.0 are equal:
-JSON has one kind of number, and writers of JSON drop or add the fraction as they like. Text is text, be it a name or a string.
+Arrays become tuples, objects inside values become `Pairs`, booleans become atoms. Text is text, be it a name or a string. Numbers
+are int or float, so 1 and 1.0 are equal: JSON has one kind of number, and programs that write JSON drop or add the fraction.
 """
 
 import json

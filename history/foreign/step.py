@@ -1,8 +1,8 @@
 """A foreign history in one neutral form: a `Step` for each line, and a `Call` for each invocation with its completion.
 
 The models of `checkers.linearizability` and `checkers.elle` see nothing else. Values are plain and hashable: whole numbers, names
-as text, tuples, frozen sets, `Pairs` for maps, None for nil, and `Atom` for everything else. The order of steps is the real-time order: Jepsen writes
-steps in the order in which they happened, while its clock readings may differ by microseconds.
+as text, tuples, frozen sets, `Pairs` for maps, None for nil, and `Atom` for everything else. The order of steps is the real-time
+order: Jepsen writes steps in the order in which they happened, while its clock readings may differ by microseconds.
 """
 
 import re

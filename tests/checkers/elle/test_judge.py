@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from checkers.elle import judge as elle_judge
 from checkers.elle.judge import judge
 from checkers.verdict import Validity
-from history.foreign.edn import records
+from history.foreign.edn import rows
 from history.foreign.jepsen import steps
 from history.foreign.pairing import Paired, pair
 from history.foreign.read import history_of

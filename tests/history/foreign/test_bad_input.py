@@ -135,7 +135,9 @@ def test_edn_value_given_as_an_option_is_read(text: str, value: object) -> None:
     assert edn.value(text) == value
 
 
-@pytest.mark.parametrize("text", ["", ":a :b", "; ", "#_", "#a", "1e99999999999999999999M", '"x', "}", "1} {:value 2", "1/0", "'x", "\udcff"])
+@pytest.mark.parametrize(
+    "text", ["", ":a :b", "; ", "#_", "#a", "1e99999999999999999999M", '"x', "}", "1} {:value 2", "1/0", "'x", "\udcff"]
+)
 def test_text_that_is_not_one_edn_value_is_refused(text: str) -> None:
     with pytest.raises(HistoryError, match="is not one EDN value"):
         edn.value(text)

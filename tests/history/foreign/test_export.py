@@ -16,7 +16,7 @@ from history import jsonl, store
 from history.errors import HistoryError
 from history.foreign import edn, export, jepsen, ours
 from history.foreign.read import steps
-from history.foreign.step import FALSE, TRUE, Atom, Pairs, Step, pairs_of
+from history.foreign.step import FALSE, TRUE, Atom, Step, pairs_of
 from history.history import History
 from history.op import Operation, OpType
 from proof.manifests import manifest, promise

@@ -71,7 +71,9 @@ _HISTORIES = {
     "fifo-queue": _history((":enqueue", "WRITTEN", "WRITTEN"), (":dequeue", "nil", "SEEN")),
     "partition-log": _history((":append", "WRITTEN", "0"), (":read", "0", "SEEN")),
     "versioned-node": _history((":create", "WRITTEN", ":ok"), (":read", "nil", "[SEEN 0]")),
-    "kafka": _history((":send", "[[:send 0 WRITTEN]]", "[[:send 0 [0 WRITTEN]]]"), (":poll", "[[:poll]]", "[[:poll {0 [[0 SEEN]]}]]")),
+    "kafka": _history(
+        (":send", "[[:send 0 WRITTEN]]", "[[:send 0 [0 WRITTEN]]]"), (":poll", "[[:poll]]", "[[:poll {0 [[0 SEEN]]}]]")
+    ),
 }
 
 
