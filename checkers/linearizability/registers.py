@@ -223,7 +223,8 @@ class VersionedNode:
     def step(self, state: State, call: Call) -> State | Illegal:
         """Change or read the znode, and answer, as ZooKeeper's data tree does."""
         right, after = self._right(state, call)
-        return after if call.result is UNKNOWN or call.result == right else ILLEGAL
+        answer = text_of(call.result) if isinstance(right, str) else call.result
+        return after if call.result is UNKNOWN or answer == right else ILLEGAL
 
     def _right(self, state: State, call: Call) -> tuple[Hashable, State]:
         if call.f == "create":
@@ -241,7 +242,7 @@ class VersionedNode:
 
     def observes(self, call: Call) -> bool:
         """True for reads of the znode and for calls that were answered with an error."""
-        return call.f == "read" or call.result in ("no-node", "node-exists", "bad-version")
+        return call.f == "read" or text_of(call.result) in ("no-node", "node-exists", "bad-version")
 
     def key(self, call: Call) -> Hashable:
         """The path: the call's own key."""

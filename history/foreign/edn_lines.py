@@ -74,14 +74,14 @@ def _decoder(names: Sequence[str], *, nested: bool) -> msgspec.json.Decoder[list
 
     Unless `nested`, a form with another form in it, such as a map of strings, is refused.
     """
-    name: Any = Literal[tuple(names)] if names else str  # type: ignore[valid-type]
+    name: Any = Literal[tuple(names)] if names else str
     leaf: Any = Annotated[int, Meta(ge=-_BITS, le=_BITS)] | name | None
     value: Any = leaf
     inner: Any = leaf
     for _ in range(_DEPTH):
-        value = leaf | tuple[value, ...] | _Form[value if nested else inner]  # type: ignore[valid-type,misc]  # made at run time
-        inner = leaf | tuple[inner, ...]  # type: ignore[valid-type]
-    return msgspec.json.Decoder(list[_Record[value]])  # type: ignore[valid-type]
+        value = leaf | tuple[value, ...] | _Form[value if nested else inner]  # type: ignore[misc]
+        inner = leaf | tuple[inner, ...]
+    return msgspec.json.Decoder(list[_Record[value]])
 
 
 _FORMS = (
@@ -102,8 +102,8 @@ class SimpleLines:
 
     def __init__(self) -> None:
         self._words: list[tuple[bytes, bytes]] = []  # runs of words with their separators, and the same as JSON
-        self._nested = False  # forms are inside of forms
-        self._decoder = _decoder(("",), nested=False)
+        self._decoders: dict[bool, msgspec.json.Decoder[list[_Record[Hashable]]]] = {}
+        self._nested = False  # the lines before had forms inside of forms
         self._chars = _LINES_CHARS_MAX  # how much to try at once: half as much after each failure, twice after each success
         self._keys: dict[Keys, Keys] = {}  # the keys of a map, none of them twice
 
@@ -134,10 +134,6 @@ class SimpleLines:
             found = self._decoded(text, parts[1::2])
             if found is None and self._learn(text):
                 found = self._decoded(text, parts[1::2])
-            if found is None and not self._nested:
-                self._nested = True
-                self._prepare()
-                found = self._decoded(text, parts[1::2])
             return None if found is None else [self._fields(items) for items in found]
         except _NotSimple:
             return None
@@ -151,18 +147,29 @@ class SimpleLines:
         text = b'[{"items":[' + text.replace(_RECORD, b']},{"items":[') + b"]}]"
         if strings:
             text = _with_strings(text, strings)
-        try:
-            found = self._decoder.decode(text)
-        except msgspec.DecodeError:
-            return None
-        if len(found) != len(lines):
-            return None
         if not forms and not strings:
-            return [record.items for record in found]
+            found = self._decode(text, nested=False)
+            return None if found is None or len(found) != len(lines) else [record.items for record in found]
+        found = self._decode(text, nested=self._nested)
+        if found is None:
+            found = self._decode(text, nested=not self._nested)
+            self._nested = self._nested is (found is None)
+        if found is None or len(found) != len(lines):
+            return None
         return [
             _settled(record.items, nested=self._nested) if _FORM.search(line) else record.items
             for record, line in zip(found, lines, strict=True)
         ]
+
+    def _decode(self, text: bytes, *, nested: bool) -> list[_Record[Hashable]] | None:
+        if nested not in self._decoders:
+            known = {word for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
+            names = ["", *sorted(word[1:].decode() for word in known)] if len(self._words) <= _WORDS_MAX else []
+            self._decoders[nested] = _decoder(names, nested=nested)
+        try:
+            return self._decoders[nested].decode(text)
+        except msgspec.DecodeError:
+            return None
 
     def _with_words(self, text: bytes) -> bytes:
         if len(self._words) > _WORDS_MAX:
@@ -180,12 +187,9 @@ class SimpleLines:
         new = {words: json for words, json in new.items() if _NO_JSON not in json}
         # A longer run first, for it may contain a shorter one.
         self._words = sorted([*self._words, *new.items()], key=lambda pair: len(pair[0]), reverse=True)
-        self._prepare()
+        if new:
+            self._decoders.clear()
         return bool(new)
-
-    def _prepare(self) -> None:
-        names = {word[1:].decode() for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
-        self._decoder = _decoder(("", *sorted(names)) if len(self._words) <= _WORDS_MAX else (), nested=self._nested)
 
     def _fields(self, items: tuple[Hashable, ...]) -> Fields:
         keys = items[::2]
