@@ -41,6 +41,7 @@ _RECORD, _STRING, _SET, _TRUE, _FALSE = b"\x01", b"\x02", b"\x03", b"\x04", b"\x
 _SEPARATORS = bytes.maketrans(b" \t\r", b",,,")
 _WORDS_MAX = 48  # runs of words that are replaced by a pass over the text each; if there are more, each is looked up
 _WORDS_CACHED = 4096
+_KEYS_MAX = 1024  # different sets of keys that are remembered
 _NO_JSON = b"\x06"
 _LINES_CHARS_MAX = 1 << 16
 _BITS = 1 << 62
@@ -153,7 +154,8 @@ class SimpleLines:
         found = self._decode(text, nested=self._nested)
         if found is None:
             found = self._decode(text, nested=not self._nested)
-            self._nested = self._nested is (found is None)
+            if found is not None:
+                self._nested = not self._nested
         if found is None or len(found) != len(lines):
             return None
         return [
@@ -197,6 +199,8 @@ class SimpleLines:
         if known is None:
             if len(items) % 2 or len(set(keys)) < len(keys):
                 raise _NotSimple
+            if len(self._keys) == _KEYS_MAX:
+                self._keys.clear()
             known = self._keys.setdefault(keys, keys)
         return known, items[1::2]
 

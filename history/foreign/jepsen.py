@@ -5,7 +5,7 @@ as in Elle's examples. Steps without a function have the function "txn".
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import cache
+from functools import lru_cache
 from operator import itemgetter
 
 from history.errors import HistoryError
@@ -15,6 +15,7 @@ from history.op import OpType
 _NEMESIS = "nemesis"
 _TYPES: dict[Hashable, OpType] = {str(type): type for type in OpType}
 _FIELDS = ("type", "process", "f", "value", "key", "time", "index", "rebalance-log", "seek-to-beginning?")
+_KEYS_MAX = 1024  # different sets of keys that are remembered
 _ABSENT = (None, "txn")  # what stands for an absent field; the second for an absent function
 
 _Values = tuple[Hashable, ...]
@@ -53,7 +54,7 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
         raise HistoryError("the file has no invocation or completion of a client")
 
 
-@cache
+@lru_cache(maxsize=_KEYS_MAX)
 def _fields(keys: _Values) -> Callable[[_Values], _Values]:
     """Pick the fields of a step from the values for these keys, which `_ABSENT` follows."""
     place = {key: number for number, key in enumerate(keys)}

@@ -15,8 +15,8 @@ from tests.checkers.corpus import ROOT
 _ATOMS = (
     "1", "0", "-5", "007", "-0", "+3", "1N", "0x1F", "1_000", "9" * 19, "9" * 40, "1.5", "1e5", "-", "0b1", "0o7",
     "nil", "null", "true", "false", ":a", ":ok", ":type", ":append", ":r", ":x1", ":a:b", "::a", ":", ":true", "a", "nilx",
-    ":nil", "true1", "##NaN", "\\a", '""', '"a"', '"a b, [1 2] {:c 1}"', '"é"', '"\\n"', '"\\""', '"', "'a", "^a", "#_", "#inst", ";c",
-    "\u00a0", "é", ":é", "\x0b", "\x01", ":begin", ":items", ":end", '"begin":"{"', "a#", "#{", "?", "L",
+    ":nil", "true1", "##NaN", "\\a", '""', '"a"', '"a b, [1 2] {:c 1}"', '"é"', '"\\n"', '"\\""', '"', "'a", "^a", "#_", "#inst",
+    ";c", "\u00a0", "é", ":é", "\x0b", "\x01", ":begin", ":items", ":end", '"begin":"{"', "a#", "#{", "?", "L",
 )  # fmt: skip
 _GAPS = ("", " ", ", ", ",", "  ", "\t", " ,,", "\n", "\r\n", "\r")
 _LINE = "{:index 3, :time 99, :process 0, :type :ok, :f :txn, :value [[:append 1 2] [:r 3 nil] [:r 4 [1 2 -3]]]}"
