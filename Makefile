@@ -59,6 +59,7 @@ bench-docker: images
 
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.checkers
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.reading
 
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
 bench-spark: $(READY)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from history import parquet, schema, store
 from history.foreign.pairing import Paired
-from history.foreign.step import UNKNOWN, Call, Named
+from history.foreign.step import UNKNOWN, Call
 from history.manifest import RunManifest
 from history.promise import Promise, TopicPromise
 
@@ -33,7 +33,7 @@ _FAILED_PERCENT = 1
 _PROCESSES = 16  # in a history of calls
 _APPENDS = 0.4  # share of the calls of a log
 _KEYS = 10  # keys in use by transactions at the same time
-_READ, _APPEND = Named("r"), Named("append")
+_READ, _APPEND = "r", "append"
 INVOKE, OK, FAIL, INFO = range(4)
 _TYPES = ("invoke", "ok", "fail", "info")
 

@@ -6,7 +6,7 @@ If there are many rows, partitions that a screen passes (`checkers.screens`) are
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from typing import cast
 
 import polars as pl
@@ -24,7 +24,12 @@ SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
 
 _Keep = Callable[[pl.DataFrame], pl.DataFrame]
 _Key = PartitionKey
-_NO_OPERATIONS = schema.to_frame(schema.arrow_schema("operations").empty_table())
+
+
+@cache
+def _no_operations() -> pl.DataFrame:
+    # Not a constant: making a table imports pandas if that is installed, which takes a quarter of a second.
+    return schema.to_frame(schema.arrow_schema("operations").empty_table())
 
 
 @contextmanager
@@ -84,7 +89,7 @@ class Rows:
     def of_events(self) -> dict[_Key, Group]:
         """The groups of partitions that events name, without their operations."""
         grouped, _ = divided(self.events, PARTITION, ("index",))
-        return {cast(_Key, key): Group(_NO_OPERATIONS, events) for key, events in grouped.items()}
+        return {cast(_Key, key): Group(_no_operations(), events) for key, events in grouped.items()}
 
     @cached_property
     def shared(self) -> pl.DataFrame:

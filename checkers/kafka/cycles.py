@@ -6,7 +6,7 @@ with or without real time, shows that a consumer saw an uncommitted record; it i
 uses ww edges at all. The graph decides exactly, so no search is given up and every component with a cycle is reported.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,52 +32,55 @@ def anomalies(logs: Logs) -> Iterator[Found]:
     """Find one dependency cycle of each kind. A cycle that needs a ww edge is only noted, because Kafka allows it."""
     nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
     number = {op.number: node for node, op in enumerate(nodes)}
-    wr, ww = _edges(_read(logs), number, WR), _edges(_followed(logs), number, WW)
+    wr, ww = _edges(_read(logs, number), WR), _edges(_followed(logs, number), WW)
     times = _Times(
         start=np.array([op.start for op in nodes], np.int64),
         end=np.array([NEVER if op.end is None else op.end for op in nodes], np.int64),
     )
     in_time, count = real_time(times, len(nodes))
     told: set[str] = set()
-    for parts, allowed in (((wr, in_time), ""), ((wr, ww, in_time), _WRITES)):
-        for kind, cycle in cycles(joined(parts), count, frozenset(KINDS)):
+    by_all = list(cycles(joined((wr, ww, in_time)), count, frozenset(KINDS)))
+    # Without a cycle of all edges there is none of some of them.
+    by_reads = list(cycles(joined((wr, in_time)), count, frozenset(KINDS))) if by_all else []
+    for found, allowed in ((by_reads, ""), (by_all, _WRITES)):
+        for kind, cycle in found:
             if kind not in told:
                 told.add(kind)
                 words = "; ".join(_said(nodes, step) for step in cycle) + ": a contradiction"
                 yield Found(kind, "", tuple(nodes[step.source].line for step in cycle), words, allowed)
 
 
-def _edges(pairs: Sequence[tuple[Op, Op]], number: dict[int, int], kind: int) -> Edges:
-    source = np.array([number[op.number] for op, _ in pairs], np.int64)
-    target = np.array([number[op.number] for _, op in pairs], np.int64)
-    return edges(source, target, kind)
+def _edges(pairs: Iterable[tuple[int, int]], kind: int) -> Edges:
+    # An operation may read hundreds of records of another; one edge says the same.
+    columns = np.array(list(dict.fromkeys(pairs)), np.int64).reshape(-1, 2)
+    return edges(columns[:, 0], columns[:, 1], kind)
 
 
-def _read(logs: Logs) -> list[tuple[Op, Op]]:
-    found: list[tuple[Op, Op]] = []
+def _read(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
     for log in logs.keys.values():
         for value, readers in log.readers.items():
             writer = log.writer(value)
-            if writer is not None and logs.committed(writer):
-                found.extend((writer, reader) for reader in readers if logs.committed(reader))
-    return found
+            if writer is not None and writer.number in number:
+                source = number[writer.number]
+                for reader in readers:
+                    target = number.get(reader.number)
+                    if target is not None:
+                        yield source, target
 
 
-def _followed(logs: Logs) -> list[tuple[Op, Op]]:
+def _followed(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
     # Pairs of operations that wrote neighbouring values of a log.
     #
     # Values at several offsets, and offsets with several values, give no order.
-    found: list[tuple[Op, Op]] = []
     for log in logs.keys.values():
         before: Op | None = None
         for offset in log.order:
             writer = _sole_writer(log, offset)
-            if writer is None or not logs.committed(writer):
+            if writer is None or writer.number not in number:
                 continue
             if before is not None:
-                found.append((before, writer))
+                yield number[before.number], number[writer.number]
             before = writer
-    return found
 
 
 def _sole_writer(log: Log, offset: int) -> Op | None:

@@ -9,7 +9,7 @@ index is unknown accuse no operation.
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 
-from checkers.kafka.transactions import Op
+from checkers.kafka.transactions import Op, Record
 from history.op import OpType
 
 
@@ -48,6 +48,11 @@ class Log:
         places = self.places.get(value, ())
         return places[0] if len(places) == 1 else None
 
+    def has_in_a_row(self, polled: Sequence[Record]) -> bool:
+        """True if each of these records of one poll certainly is right behind the one before. All were polled with an offset."""
+        first = self.index.get(polled[0][1], 0)  # type: ignore[arg-type]  # None is no offset
+        return [self.index.get(offset) for _, offset, _ in polled] == list(range(first, first + len(polled)))  # type: ignore[arg-type]
+
     def between(self, first: int, last: int) -> list[Hashable]:
         """Return the values of the log between two indices, excluding both."""
         return [value for index in range(first + 1, last) for value in self.offsets[self.order[index]]]
@@ -68,14 +73,22 @@ class Logs:
             for key, _, value in op.sends:
                 self._log(key).writers.setdefault(value, []).append(op)
             for key, _, value in op.polls:
-                readers = self._log(key).readers.setdefault(value, [])
-                if not readers or readers[-1] is not op:
+                all_readers = (self.keys.get(key) or self._log(key)).readers
+                readers = all_readers.get(value)
+                if readers is None:
+                    all_readers[value] = [op]
+                elif readers[-1] is not op:
                     readers.append(op)
         self._committed = {op.number for op in ops if op.type is OpType.OK or self._was_read(op)}
         for op in ops:
             for key, offset, value in (*op.polls, *(op.sends if op.number in self._committed else ())):
                 if offset is not None:
-                    self.keys[key].offsets.setdefault(offset, {}).setdefault(value, op)
+                    offsets = self.keys[key].offsets
+                    said = offsets.get(offset)
+                    if said is None:
+                        offsets[offset] = {value: op}
+                    elif value not in said:
+                        said[value] = op
 
     def committed(self, op: Op) -> bool:
         """True if the operation succeeded, or its outcome is unknown and a successful operation read one of its values."""

@@ -58,6 +58,8 @@ def _by_key(records: Sequence[Record]) -> _ByKey:
 
 def _own(op: Op) -> Iterator[Found]:
     # Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each.
+    if not op.sends or not op.polls:
+        return
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:
@@ -68,7 +70,7 @@ def _own(op: Op) -> Iterator[Found]:
 
 def _inside(logs: Logs, op: Op, polls: _ByKey, sends: _ByKey) -> Iterator[Found]:
     for key, records in polls.items():
-        if key not in op.rebalanced:
+        if key not in op.rebalanced and not logs.keys[key].has_in_a_row(records):
             for first, then in pairwise(records):
                 yield from _pair(logs.keys[key], "int-", "poll", (op, first), (op, then))
     for key, records in sends.items():

@@ -129,22 +129,24 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
 
 
 def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    # Yield the records of a poll. A map inside a value is stored as a tuple of pairs (`history.foreign.edn`).
+    # Yield the records of a poll: those of a map of keys, which may be written as a list of pairs.
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):
         records = pair_[1] if isinstance(pair_, tuple) and len(pair_) == 2 else None
         if not isinstance(records, tuple):
             raise HistoryError(f"line {step.line}: the answer to a poll must be {{key [[offset value] …]}}, not {shown(found)}")
+        key = key_of(pair_[0])
         for record in records:
-            if not (isinstance(record, tuple) and len(record) == 2 and _may_be_offset(record[0])):
+            if type(record) is not tuple or len(record) != 2 or not _may_be_offset(record[0]):
                 raise HistoryError(f"line {step.line}: a record must be [offset value], not {shown(record)}")
-            if record[1] is not None:
-                yield key_of(pair_[0]), record[0], record[1]
+            offset, value = record
+            if value is not None:
+                yield key, offset, value
 
 
 def _may_be_offset(value: Hashable) -> bool:
-    return value is None or (isinstance(value, int) and value >= 0)
+    return value >= 0 if type(value) is int else value is None
 
 
 def key_of(key: Hashable) -> Hashable:

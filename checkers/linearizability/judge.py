@@ -25,7 +25,7 @@ from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Unde
 from checkers.linearizability.witness import of_search
 from checkers.verdict import Anomaly, Validity
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call, shown
+from history.foreign.step import UNKNOWN, Call, shown, text_of
 
 CHECKER = "linearizability"
 _FIRST_ROUND = 2_000
@@ -157,7 +157,8 @@ def _short(value: Hashable) -> str:
 
 
 def _name(key: Hashable) -> str:
-    return "" if key is None else str(key) if isinstance(key, str) else shown(key)
+    text = "" if key is None else text_of(key)
+    return shown(key) if text is None else text
 
 
 def _about(key: Hashable) -> str:

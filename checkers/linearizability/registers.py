@@ -6,9 +6,9 @@ register, cas-register, multi-register, map of strings with append, ZooKeeper's 
 from collections.abc import Hashable
 
 from checkers.linearizability.model import ILLEGAL, Illegal, State
-from history.foreign.step import UNKNOWN, Call, Pairs, shown
+from history.foreign.step import FALSE, UNKNOWN, Call, Pairs, shown, text_of
 
-_YES = frozenset({"true", "ok"})
+_REFUSED = (FALSE, "false")
 
 
 class Register:
@@ -74,13 +74,13 @@ class CasRegister(Register):
             return super().step(state, call)
         assert isinstance(call.argument, tuple), call.argument  # `refusal` ensures it
         old, new = call.argument
-        if call.result == "false":
+        if call.result in _REFUSED:
             return state if state != old else ILLEGAL
         return new if state == old else (state if call.result is UNKNOWN else ILLEGAL)
 
     def observes(self, call: Call) -> bool:
         """True for reads, and for a cas that answered "false"."""
-        return call.f == "read" or (call.f == "cas" and call.result == "false")
+        return call.f == "read" or (call.f == "cas" and call.result in _REFUSED)
 
     def helps(self, other: Call, call: Call) -> bool:
         """True for a write or a cas to the value that was read."""
@@ -162,7 +162,7 @@ class KeyValue:
     claim = "a map of strings with get, put and append"
 
     def __init__(self, initial: Hashable = "") -> None:
-        self._initial = initial
+        self._initial = text_of(initial)
 
     def initial(self) -> State:
         """The initial string of every key."""
@@ -171,10 +171,10 @@ class KeyValue:
     def step(self, state: State, call: Call) -> State | Illegal:
         """A get must return the whole string of its key."""
         if call.f == "put":
-            return call.argument
+            return text_of(call.argument)
         if call.f == "append":
-            return str(state) + str(call.argument)
-        return state if call.result is UNKNOWN or call.result == state else ILLEGAL
+            return f"{state}{call.argument}"
+        return state if call.result is UNKNOWN or text_of(call.result) == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
         """True for gets."""
@@ -189,9 +189,9 @@ class KeyValue:
         if call.f not in ("get", "put", "append"):
             return f"{call.f} is not a function of a map of strings"
         value = call.result if call.f == "get" else call.argument
-        return (
-            None if value is UNKNOWN or isinstance(value, str) else f"the value of {call.f} must be a string, not {shown(value)}"
-        )
+        if value is UNKNOWN or text_of(value) is not None:
+            return None
+        return f"the value of {call.f} must be a string, not {shown(value)}"
 
     def says_nothing(self, call: Call) -> bool:
         """False: the empty string is a value."""
@@ -223,7 +223,8 @@ class VersionedNode:
     def step(self, state: State, call: Call) -> State | Illegal:
         """Change or read the znode, and answer, as ZooKeeper's data tree does."""
         right, after = self._right(state, call)
-        return after if call.result is UNKNOWN or call.result == right else ILLEGAL
+        answer = text_of(call.result) if isinstance(right, str) else call.result
+        return after if call.result is UNKNOWN or answer == right else ILLEGAL
 
     def _right(self, state: State, call: Call) -> tuple[Hashable, State]:
         if call.f == "create":
@@ -241,7 +242,7 @@ class VersionedNode:
 
     def observes(self, call: Call) -> bool:
         """True for reads of the znode and for calls that were answered with an error."""
-        return call.f == "read" or call.result in ("no-node", "node-exists", "bad-version")
+        return call.f == "read" or text_of(call.result) in ("no-node", "node-exists", "bad-version")
 
     def key(self, call: Call) -> Hashable:
         """The path: the call's own key."""

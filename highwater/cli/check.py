@@ -18,7 +18,6 @@ from highwater.cli.run import headline
 from highwater.exit_codes import of_verdict
 from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
 from highwater.runs.memory import peak_mib
-from highwater.runs.run import judge
 from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.foreign.read import Form, form_of
@@ -46,6 +45,9 @@ def check(
 
 
 def _check_ours(file: Path, began: float, *, json: bool) -> int:
+    # Imported here because it imports every backend, which takes longer than judging a small history of another system.
+    from highwater.runs.run import judge
+
     history = store.load(file)
     verdict = judge(history)
     measured = {"operations": history.operation_count, **_measured(began)}

@@ -12,24 +12,8 @@ from typing import Annotated
 
 import typer
 
-from highwater.cli.campaign import campaign
-from highwater.cli.catalogue import faults, protocol, protocols
-from highwater.cli.chaos import chaos
 from highwater.cli.check import check
-from highwater.cli.clean import clean
-from highwater.cli.describe import describe
-from highwater.cli.diff import diff
-from highwater.cli.explore import explore
-from highwater.cli.export import export
-from highwater.cli.judge import judge
 from highwater.cli.output import complain, say
-from highwater.cli.query import query, triage
-from highwater.cli.reassign import reassign
-from highwater.cli.replay import replay
-from highwater.cli.report import report
-from highwater.cli.run import run
-from highwater.cli.store import compact, ingest, verify
-from highwater.cli.watch import watch
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from history.errors import HistoryError
@@ -37,36 +21,18 @@ from pipeline.errors import PipelineError
 
 _TYPER_INTERRUPTED = 130  # Typer returns it on KeyboardInterrupt; no command returns it
 
-# In the order of `highwater --help`.
-COMMANDS: tuple[Callable[..., int], ...] = (
-    run,
-    replay,
-    campaign,
-    watch,
-    chaos,
-    explore,
-    describe,
-    check,
-    export,
-    judge,
-    report,
-    query,
-    diff,
-    triage,
-    protocols,
-    protocol,
-    faults,
-    clean,
-)
-# Commands below one word, `highwater admin reassign`: the word, its help, the commands.
-GROUPS: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = (
-    ("admin", "Administration of a cluster through ZooKeeper.", (reassign,)),
-    ("store", "A dataset of runs as Parquet, for Spark, Polars and DuckDB.", (ingest, compact, verify)),
-)
 
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """Make the Typer application with the commands of `highwater` that these arguments may ask for.
 
-def build() -> typer.Typer:
-    """Make the Typer application with all commands of `highwater`."""
+    `check` judges a history in less time than all other commands take to be imported, so it does without them.
+    """
+    commands: tuple[Callable[..., int], ...] = (check,)
+    groups: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = ()
+    if list(arguments[:1]) != [check.__name__]:
+        from highwater.cli.commands import COMMANDS, GROUPS
+
+        commands, groups = COMMANDS, GROUPS
     app = typer.Typer(
         name="highwater",
         help="Test an ISR-replicated log (Kafka's replication protocol) under faults, and judge the recorded history.",
@@ -76,11 +42,11 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for command in COMMANDS:
+    for command in commands:
         app.command()(command)
-    for name, words, commands in GROUPS:
+    for name, words, members in groups:
         group = typer.Typer(rich_markup_mode=None)
-        for command in commands:
+        for command in members:
             group.command()(command)
         app.add_typer(group, name=name, help=words)
     return app
@@ -107,7 +73,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
         return ExitCode.USAGE
     try:
-        result = build()(args=list(arguments), prog_name="highwater", standalone_mode=False)
+        result = build(arguments)(args=list(arguments), prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
         complain(f"{error.format_message()} (highwater --help)")
         return ExitCode.USAGE

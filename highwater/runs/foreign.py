@@ -18,6 +18,7 @@ from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
+from checkers.screening import without_collector
 from checkers.verdict import Validity
 from highwater.errors import UsageError
 from history import store
@@ -25,7 +26,7 @@ from history.errors import HistoryError
 from history.foreign import edn, export, ours
 from history.foreign.pairing import Paired
 from history.foreign.read import Form, calls, form_of, steps
-from history.foreign.step import Pairs, Step
+from history.foreign.step import Pairs, Step, as_json, text_of
 from history.history import History
 
 LOG = "log"
@@ -66,7 +67,7 @@ def _given(asked: Asked) -> Hashable:
         first = edn.value(asked.initial)
     except HistoryError as error:
         raise UsageError(f"--initial: {error}") from error
-    if asked.model == "kv" and not isinstance(first, str):
+    if asked.model == "kv" and text_of(first) is None:
         raise UsageError(f"--initial: the value of model kv must be a string, such as '\"\"', not {asked.initial}")
     if asked.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
         raise UsageError(
@@ -80,18 +81,22 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
 
     HistoryError with file and line if the file is no history of the model.
     """
-    form = form_of(file)
     try:
-        if asked.model == KAFKA:
-            return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
-        history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
-        if asked.model in TRANSACTIONS:
-            found = judge_transactions(asked.model, history, asked.consistency)
-        else:
-            found = _linearizable(history, form, asked)
+        with without_collector():
+            return _judged(file, form_of(file), asked)
     except HistoryError as error:
         said = str(error)
         raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
+
+
+def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
+    if asked.model == KAFKA:
+        return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
+    history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+    if asked.model in TRANSACTIONS:
+        found = judge_transactions(asked.model, history, asked.consistency)
+    else:
+        found = _linearizable(history, form, asked)
     notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))
     return replace(found, notes=notes)
 
@@ -106,6 +111,8 @@ def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
     # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if asked.model == LOG else asked.model
     first = _given(asked) if asked.initial else _implied(form, name)
+    if form is not Form.EDN:
+        first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
     # value is nil, a read of nil is an observation.
     nil_is_a_value = form is Form.ETCD_LOG or first is None
@@ -123,8 +130,9 @@ def _implied(form: Form, model: str) -> Hashable:
 
 def exported(file: Path) -> Iterable[str]:
     """Convert a history file to the lines of Jepsen's EDN format. HistoryError with the line if the file is no history."""
-    if form_of(file) is not Form.OURS:
-        return export.lines(lambda: steps(file))
+    form = form_of(file)
+    if form is not Form.OURS:
+        return export.lines(lambda: steps(file), names=form is Form.EDN)
     history = store.load(file)
     if not ours.holds_records(history):
         return export.lines(lambda: ours.steps(history))

@@ -1,20 +1,24 @@
 """A reader of Jepsen's EDN histories: it yields the maps of a file one after another, in bounded memory.
 
-A file is a vector or a list of maps, or maps one after another. Keywords, symbols and booleans become `Named`. Vectors and lists
-become tuples, sets become frozen sets. Maps become dicts at the top level and tuples of pairs inside. Tags are dropped and their
-form is kept (`#jepsen.history.Op{…}`, `#inst "…"`). `#_` drops the next form. Ratios become fractions. docs/decisions/0008-edn.md
-says why this is not a library.
+A file is a vector or a list of maps, or maps one after another. Values are as `history.foreign.step` says: two are equal if they
+are equal by `=` of Clojure. Keywords become text, whole numbers (`1`, `1N`, `0x1F`) int, vectors and lists tuples, sets frozen
+sets, maps `Pairs` and at the top level dicts; strings, floats, decimals, ratios, characters, symbols, booleans and tagged
+literals (`#inst "…"`) become atoms. The tag of a map, list or set is dropped (`#jepsen.history.Op{…}`). `#_` drops the next form.
+docs/decisions/0008-edn.md says why this is not a library.
 """
 
 import io
 import math
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from history.errors import HistoryError
-from history.foreign.step import Named, Pairs
+from history.foreign.edn_lines import Keys, SimpleLines
+from history.foreign.step import Atom, map_of, pairs_of, shown
 from history.foreign.text import DEPTH_MAX, DIGITS_MAX, RECORD_CHARS_MAX, Text
 
 _TOKEN = re.compile(
@@ -35,50 +39,67 @@ _INTEGER = re.compile(r"[+-]?[0-9]+N?\Z")
 _HEX = re.compile(r"[+-]?0[xX][0-9a-fA-F]+N?\Z")
 _RATIO = re.compile(r"[+-]?[0-9]+/[0-9]+\Z")
 _FLOAT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?\Z")
+_KINDS = {"true": "boolean", "false": "boolean", "##Inf": "float", "##-Inf": "float"}
 _NO_NAME = frozenset("^'@`~")  # Clojure forms that are not EDN begin with these: metadata, quotes
-_SPECIAL = {"##Inf": math.inf, "##-Inf": -math.inf}  # ##NaN stays a name: as a number it would not equal itself
+_CHARACTERS = {"newline": "\n", "space": " ", "tab": "\t", "return": "\r", "backspace": "\b", "formfeed": "\f"}
+_UNICODE = re.compile(r"u[0-9a-fA-F]{4}\Z")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CLOSES = {"[": "]", "(": ")", "{": "}", "#{": "}"}
-_DISCARD = object()  # stands in a form for a `#_` whose form was not read yet
 _OPEN_ENDED = ("atom", "char", "tag", "open", "discard")
 _CACHE_MAX = 100_000
 _SHORT = 19  # a number with fewer digits is converted at once
+_LINE_CHARS_MIN = 1 << 16  # wait for the end of a line that is shorter than this
 
-Record = tuple[int, dict[Hashable, Hashable]]
+Row = tuple[int, Keys, tuple[Hashable, ...]]  # the line of a map, its keys and its values
+_Map = TypeVar("_Map")
 
 
-def records(file: BinaryIO) -> Iterator[Record]:
-    """Yield the line number and the content of each map of an EDN history."""
-    return _Reader(Text(file)).records()
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """Stands in a form before the value that it applies to: `#_`, or a tag such as `#inst`."""
+
+    text: str
+
+
+_DISCARD = _Prefix("#_")
+
+
+def rows(file: BinaryIO, *, exact: bool = False) -> Iterator[Row]:
+    """Yield the line number, the keys and the values of each map of an EDN history.
+
+    Simple lines are read many at a time by `history.foreign.edn_lines`; `exact` reads all token by token. Both give the same.
+    """
+    return _Reader(Text(file), None if exact else SimpleLines()).rows()
 
 
 def value(text: str) -> Hashable:
     """Parse the text of one EDN value that a user wrote, for instance an initial value. Raises HistoryError."""
     refusal = f"{text!r} is not one EDN value"
     try:
-        found = list(records(io.BytesIO(b"{:value " + text.encode() + b"\n}")))
+        found = list(rows(io.BytesIO(b"{:value " + text.encode() + b"\n}"), exact=True))
     except (HistoryError, UnicodeEncodeError) as error:
         raise HistoryError(refusal) from error
-    if len(found) != 1 or len(found[0][1]) != 1:
+    if len(found) != 1 or found[0][1] != ("value",):
         raise HistoryError(refusal)
-    return found[0][1][Named("value")]
+    return found[0][2][0]
 
 
 class _Reader:
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, lines: SimpleLines | None) -> None:
         self._text = text
-        self._open: list[tuple[str, list[object], int]] = []  # bracket, items so far, line
+        self._lines = lines
+        self._open: list[tuple[str, list[Hashable], int]] = []  # bracket, items so far, line
         self._atoms: dict[str, Hashable] = {"nil": None}
         self._outer: str | None = None  # the bracket around all records
         self._seen = False
         self._dropping = False  # a `#_` was read between records
         self._closed = False
 
-    def records(self) -> Iterator[Record]:
+    def rows(self) -> Iterator[Row]:
         """Yield the maps of the file. Raises HistoryError with the line where the file is cut or not EDN."""
         while self._text.more():
-            yield from self._tokens()
+            yield from self._piece()
         left = self._text.rest.lstrip(" \t\r\n,")
         if left and not left.startswith(";"):
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut inside {left[:20]!r}")
@@ -87,13 +108,44 @@ class _Reader:
         if self._outer is not None and not self._closed:
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut: no {_CLOSES[self._outer]} at its end")
 
-    def _tokens(self) -> Iterator[Record]:
+    def _piece(self) -> Iterator[Row]:
+        at = 0
+        while True:
+            if self._lines is not None and not (self._open or self._dropping or self._closed):
+                at = yield from self._simple(self._lines, at)
+                if self._may_wait(at):
+                    break
+            record, at = self._exact(at)
+            if record is None:
+                break
+            yield record
+        self._text.keep_from(at)
+
+    def _simple(self, lines: SimpleLines, at: int) -> Generator[Row, None, int]:
+        """Yield the records of the simple lines from this position on, and return the position after them."""
+        text = self._text
+        for first, end, found in lines.read(text.rest, at):
+            self._seen = True
+            line = text.line_at(first)
+            for keys, values in found:
+                yield line, keys, values
+                line += 1
+            at = end
+        return at
+
+    def _may_wait(self, at: int) -> bool:
+        # The rest of the piece is the beginning of one line, whose end is in the next piece.
+        text = self._text
+        return not text.whole and len(text.rest) - at < _LINE_CHARS_MIN and text.rest.find("\n", at) < 0
+
+    def _exact(self, at: int) -> tuple[Row | None, int]:
+        """Read tokens up to the end of a record. Return it, or None at the end of the piece, and the position reached."""
         text, atoms = self._text, self._atoms
         whole, size = text.whole, len(text.rest)
         items = self._open[-1][1] if self._open else None
-        for match in _TOKEN.finditer(text.rest):
+        for match in _TOKEN.finditer(text.rest, at):
             # Fast path: most tokens are known names or short numbers inside a form.
-            if items is not None and match.end() < size and not (items and items[-1] is _DISCARD):
+            if items is not None and match.end() < size and not (items and type(items[-1]) is _Prefix):
                 token = match.group()
                 known = atoms.get(token, _DISCARD)
                 if known is _DISCARD and len(token) < _SHORT and token.isdecimal() and token.isascii():
@@ -103,28 +155,32 @@ class _Reader:
                     continue
             kind = match.lastgroup
             # A token that touches the end of the buffer may continue in the next piece.
-            if kind == "cut" or (
-                match.end() == len(text.rest) and not whole and kind in ("atom", "char", "tag", "open", "discard")
-            ):
-                if len(text.rest) - match.start() > RECORD_CHARS_MAX:
+            if kind == "cut" or (match.end() == size and not whole and kind in _OPEN_ENDED):
+                if size - match.start() > RECORD_CHARS_MAX:
                     raise HistoryError(f"line {text.line_at(match.start())}: no end of {match.group()!r}")
-                text.keep_from(match.start())
-                return
-            if kind == "open":
-                self._begin(match.group(), match.start())
-            elif kind == "close":
-                record = self._end(match.group(), match.start())
-                if record is not None:
-                    yield record
-            elif kind == "discard":
-                if self._open:
-                    self._open[-1][1].append(_DISCARD)
-                else:
-                    self._dropping = True
-            elif kind not in ("comment", "tag"):
-                self._add(self._value(kind, match.group(), match.start()), match.start())
+                return None, match.start()
+            record = self._take(kind, match.group(), match.start())
+            if record is not None:
+                return record, match.end()
             items = self._open[-1][1] if self._open else None
-        text.keep_from(len(text.rest))
+        return None, size
+
+    def _take(self, kind: str | None, token: str, at: int) -> Row | None:
+        match kind:
+            case "open":
+                self._begin(token, at)
+            case "close":
+                return self._end(token, at)
+            case "discard" | "tag":
+                if self._open:
+                    self._open[-1][1].append(_DISCARD if kind == "discard" else _Prefix(token))
+                elif kind == "discard":
+                    self._dropping = True
+            case "comment":
+                pass
+            case _:
+                self._add(self._value(kind, token, at), at)
+        return None
 
     def _begin(self, bracket: str, at: int) -> None:
         if self._closed:
@@ -136,7 +192,7 @@ class _Reader:
             raise HistoryError(f"line {self._text.line_at(at)}: forms are nested deeper than {DEPTH_MAX}")
         self._open.append((bracket, [], self._text.line_at(at) if not self._open else 0))
 
-    def _end(self, bracket: str, at: int) -> Record | None:
+    def _end(self, bracket: str, at: int) -> Row | None:
         if not self._open:
             if self._outer is None or self._closed or _CLOSES[self._outer] != bracket:
                 raise HistoryError(f"line {self._text.line_at(at)}: {bracket} without an opening bracket")
@@ -145,8 +201,10 @@ class _Reader:
         opened, items, line = self._open.pop()
         if _CLOSES[opened] != bracket:
             raise HistoryError(f"line {self._text.line_at(at)}: {bracket} closes {opened}")
-        if _DISCARD in items:
-            raise HistoryError(f"line {self._text.line_at(at)}: #_ (leave out the next form) without a form after it")
+        if items and isinstance(items[-1], _Prefix):
+            prefix = items[-1].text
+            what = "#_ (leave out the next form)" if prefix == _DISCARD.text else f"the tag {prefix}"
+            raise HistoryError(f"line {self._text.line_at(at)}: {what} without a form after it")
         if self._open:
             self._add(self._form(opened, items, at), at)
             return None
@@ -156,38 +214,41 @@ class _Reader:
             return None
         if opened != "{":
             raise HistoryError(f"line {line}: a step must be a map, not {opened}…{bracket}")
-        return line, self._map(items, at)
+        found = self._map(map_of, items, at)
+        return line, tuple(found), tuple(found.values())
 
-    def _form(self, opened: str, items: list[object], at: int) -> Hashable:
+    def _form(self, opened: str, items: list[Hashable], at: int) -> Hashable:
         if opened == "{":
-            return Pairs(sorted(self._map(items, at).items(), key=repr))
+            return self._map(pairs_of, items, at)
         return frozenset(items) if opened == "#{" else tuple(items)
 
-    def _map(self, items: list[object], at: int) -> dict[Hashable, Hashable]:
-        if len(items) % 2:
-            raise HistoryError(f"line {self._text.line_at(at)}: a map has a key without a value")
-        found: dict[Hashable, Hashable] = dict(zip(items[::2], items[1::2], strict=True))
-        if len(found) * 2 != len(items):
-            raise HistoryError(f"line {self._text.line_at(at)}: a map has one key twice")
-        return found
+    def _map(self, make: Callable[[Sequence[Hashable]], _Map], items: list[Hashable], at: int) -> _Map:
+        try:
+            return make(items)
+        except ValueError as error:
+            raise HistoryError(f"line {self._text.line_at(at)}: a map has {error}") from error
 
     def _add(self, value: Hashable, at: int) -> None:
         if not self._open:
             if self._dropping:
                 self._dropping = False
                 return
-            raise HistoryError(f"line {self._text.line_at(at)}: not a step: {repr(value)[:60]}")
+            raise HistoryError(f"line {self._text.line_at(at)}: not a step: {shown(value)[:60]}")
         items = self._open[-1][1]
-        if items and items[-1] is _DISCARD:
-            items.pop()
-        else:
-            items.append(value)
+        while items and isinstance(items[-1], _Prefix):
+            prefix = items.pop()
+            if prefix is _DISCARD:
+                return
+            if not isinstance(value, tuple | frozenset):  # the tag of a record or an ordered set is dropped
+                assert isinstance(prefix, _Prefix)
+                value = Atom(prefix.text, f":{value}" if isinstance(value, str) else shown(value))
+        items.append(value)
 
     def _value(self, kind: str | None, token: str, at: int) -> Hashable:
         if kind == "string":
-            return _text(token[1:-1]) if "\\" in token else token[1:-1]
+            return Atom("string", _text(token[1:-1]) if "\\" in token else token[1:-1])
         if kind == "char":
-            return token[1:]
+            return Atom("character", _character(token[1:]))
         if token in self._atoms:
             return self._atoms[token]
         value = self._atom(token, at)
@@ -205,16 +266,40 @@ class _Reader:
             return int(number, 16)
         if _RATIO.match(token) and int(token.partition("/")[2]):
             ratio = Fraction(token)
-            return int(ratio) if ratio.denominator == 1 else ratio
+            return int(ratio) if ratio.denominator == 1 else Atom("ratio", str(ratio))
         if _FLOAT.match(token):
-            return float(token.removesuffix("M"))
+            return self._decimal(token[:-1], line) if token.endswith("M") else _float(float(token))
         if token[0] in "0123456789":
             raise HistoryError(f"line {line}: {token!r} is not a number")
-        if token in _SPECIAL:
-            return _SPECIAL[token]
         if token[0] in _NO_NAME:
             raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
-        return Named(token[1:] if token[0] == ":" else token)
+        if token[0] == ":":
+            return token[1:]
+        return Atom(_KINDS.get(token, "symbol"), token)
+
+    def _decimal(self, token: str, line: int) -> Atom:
+        try:
+            return Atom("decimal", _shortest(Decimal(token)))
+        except InvalidOperation as error:
+            raise HistoryError(f"line {line}: '{token}M' has too large an exponent") from error
+
+
+def _float(number: float) -> Atom:
+    if math.isinf(number):
+        return Atom("float", "##Inf" if number > 0 else "##-Inf")
+    return Atom("float", repr(number or 0.0))  # -0.0 equals 0.0
+
+
+def _shortest(number: Decimal) -> str:
+    """A decimal without the zeros at its end, whatever the precision of Python's decimals is."""
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int), number
+    kept = max((place + 1 for place, digit in enumerate(digits) if digit), default=0)
+    return str(Decimal((sign, digits[:kept], exponent + len(digits) - kept))) if kept else "0"
+
+
+def _character(name: str) -> str:
+    return chr(int(name[1:], 16)) if _UNICODE.match(name) else _CHARACTERS.get(name, name)
 
 
 def _text(escaped: str) -> str:

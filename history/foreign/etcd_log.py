@@ -10,14 +10,13 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign.step import Named, Step, shown
+from history.foreign.step import FALSE, Step, shown
 from history.foreign.text import DIGITS_MAX
 from history.op import OpType
 
 _LINE = re.compile(r"INFO\s+jepsen\.util - (\S+)\s+:(invoke|ok|fail|info)\s+:(read|write|cas)(?:\s+(.*?))?\s*\Z")
 _NUMBER = re.compile(rf"-?\d{{1,{DIGITS_MAX}}}\Z", re.ASCII)
 _PAIR = re.compile(rf"\[(-?\d{{1,{DIGITS_MAX}}}) (-?\d{{1,{DIGITS_MAX}}})\]\Z", re.ASCII)
-_REFUSED = Named("false")
 
 
 def steps(file: BinaryIO) -> Iterator[Step]:
@@ -43,7 +42,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
             continue
         value = _value(words, number)
         if kind == "fail" and f == "cas" and words != ":timed-out":
-            yield Step(number, _process(process, number), OpType.OK, f, _REFUSED)
+            yield Step(number, _process(process, number), OpType.OK, f, FALSE)
         else:
             yield Step(number, _process(process, number), OpType(kind), f, value)
     if not told:

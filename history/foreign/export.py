@@ -2,27 +2,23 @@
 
 * A process is not used again after a call that ended in `info`: its next call has a new process number, as in Jepsen.
 * A compare-and-set answered with "false" becomes a `fail`, as in Jepsen. The fact that it saw another value is lost.
-* Names (`:read`, `:append`) become keywords, also in the micro-operations of JSON histories, where they were strings.
+* Text of a JSON history becomes a string, except the names of micro-operations (`:read`, `:append`). A number of JSON is written
+  without a fraction that is 0, because EDN tells 1 from 1.0 and JSON does not.
 * Indices are assigned anew, from 0.
 """
 
-import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from fractions import Fraction
 
 from msgspec.structs import replace
 
 from history.errors import HistoryError
-from history.foreign.step import Named, Pairs, Step
+from history.foreign.step import FALSE, Atom, Pairs, Step
 from history.op import OpType
 
 _MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+*!?<>=-]*")
-_WORDS = frozenset({"true", "false"})
-_REFUSED = "false"
-_HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair: JSON can hold it, UTF-8 cannot
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
+_REFUSED = (FALSE, "false")
 
 
 def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
@@ -36,68 +32,64 @@ def renewed(steps: Callable[[], Iterable[Step]]) -> Iterator[Step]:
             fresh += 1
 
 
-def lines(steps: Callable[[], Iterable[Step]]) -> Iterator[str]:
-    """Yield a history as EDN, one line for each step. Calls `steps` twice."""
+def lines(steps: Callable[[], Iterable[Step]], *, names: bool = False) -> Iterator[str]:
+    """Yield a history as EDN, one line for each step. Calls `steps` twice. `names`: text stands for names, as it does in EDN."""
     asked: dict[Hashable, Step] = {}
     for index, step in enumerate(renewed(steps)):
         if step.type is OpType.INVOKE:
             asked[step.process] = step
-        yield _line(index, step, asked.get(step.process, step))
+        yield _line(index, step, asked.get(step.process, step), names=names)
 
 
-def _line(index: int, step: Step, asked: Step) -> str:
+def _line(index: int, step: Step, asked: Step, *, names: bool) -> str:
     kind, value = step.type, step.value
-    if step.f == "cas" and kind is OpType.OK and value == _REFUSED:
+    if step.f == "cas" and kind is OpType.OK and value in _REFUSED:
         kind, value = OpType.FAIL, asked.value
     parts = [f":index {index}"]
     if step.time is not None:
         parts.append(f":time {step.time}")
     if step.process is not None:
-        parts.append(f":process {edn(step.process)}")
+        parts.append(f":process {edn(step.process, names=names)}")
     if not _NAME.fullmatch(step.f):
         raise HistoryError(f"line {step.line}: {step.f!r} is not a function name that EDN can hold")
     parts += [f":type :{kind}", f":f :{step.f}"]
     if step.key is not None:
-        parts.append(f":key {edn(step.key)}")
-    parts.append(f":value {_value(value)}")
+        parts.append(f":key {edn(step.key, names=names)}")
+    parts.append(f":value {_value(value, names=names)}")
     if step.rebalanced:
-        parts.append(f":rebalance-log [{{:keys {edn(step.rebalanced)}}}]")
+        parts.append(f":rebalance-log [{{:keys {edn(step.rebalanced, names=names)}}}]")
     if step.rewinds:
         parts.append(":seek-to-beginning? true")
     return "{" + ", ".join(parts) + "}\n"
 
 
-def _value(value: Hashable) -> str:
+def _value(value: Hashable, *, names: bool) -> str:
     """The EDN of one operation's value. In a transaction the names of its micro-operations become keywords."""
-    if type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
-        return edn(tuple((Named(str(one[0])), *one[1:]) for one in value if isinstance(one, tuple)))
-    return edn(value)
+    if not names and type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
+        return "[" + " ".join(_micro(one) for one in value if isinstance(one, tuple)) + "]"
+    return edn(value, names=names)
 
 
-def edn(value: Hashable) -> str:
-    """Format a value as EDN text."""
+def _micro(micro: tuple[Hashable, ...]) -> str:
+    return "[" + " ".join([f":{micro[0]}", *(edn(one) for one in micro[1:])]) + "]"
+
+
+def edn(value: Hashable, *, names: bool = False) -> str:
+    """Format a value as EDN text. `names`: text stands for names and becomes keywords; otherwise it becomes strings."""
     match value:
         case None:
             return "nil"
-        case Named():
-            return value[:] if value in _WORDS or value.startswith("##") else f":{value}"
         case str():
-            return f'"{_HALF.sub(_escaped, value.translate(_ESCAPES))}"'
-        case float() if not math.isfinite(value):
-            return "##NaN" if math.isnan(value) else "##Inf" if value > 0 else "##-Inf"
+            return f":{value}" if names else repr(Atom("string", value))
+        case float() if value.is_integer():
+            return str(int(value))
         case Pairs():
-            return "{" + ", ".join(f"{edn(key)} {edn(inner)}" for key, inner in value) + "}"
+            return "{" + ", ".join(f"{edn(key, names=names)} {edn(inner, names=names)}" for key, inner in value) + "}"
         case tuple():
-            return "[" + " ".join(map(edn, value)) + "]"
+            return "[" + " ".join(edn(one, names=names) for one in value) + "]"
         case frozenset():
-            return "#{" + " ".join(sorted(map(edn, value))) + "}"
-        case Fraction():
-            return str(value)
-        case int() | float():
+            return "#{" + " ".join(sorted(edn(one, names=names) for one in value)) + "}"
+        case Atom() | int() | float():
             return repr(value)
         case _:
             raise AssertionError(f"not a value of a history: {value!r}")
-
-
-def _escaped(half: re.Match[str]) -> str:
-    return f"\\u{ord(half.group()):04x}"

@@ -4,46 +4,66 @@ Only client processes are read, and these have numbers; `:nemesis` is skipped. S
 as in Elle's examples. Steps without a function have the function "txn".
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
+from operator import itemgetter
 
 from history.errors import HistoryError
-from history.foreign.step import Step, shown
+from history.foreign.step import TRUE, Step, shown
 from history.op import OpType
 
 _NEMESIS = "nemesis"
-_TYPES = {str(type): type for type in OpType}
+_TYPES: dict[Hashable, OpType] = {str(type): type for type in OpType}
+_FIELDS = ("type", "process", "f", "value", "key", "time", "index", "rebalance-log", "seek-to-beginning?")
+_KEYS_MAX = 1024  # different sets of keys that are remembered
+_ABSENT = (None, "txn")  # what stands for an absent field; the second for an absent function
+
+_Values = tuple[Hashable, ...]
 
 
 def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[Step]:
     """Yield the invocations and completions of clients in a Jepsen history, in its order. HistoryError if it has none."""
+    return of_rows((line, tuple(record), tuple(record.values())) for line, record in records)
+
+
+def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
+    """The same for records that are given as line, keys and values. Most rows of a history have the same keys."""
     line = 0
-    for line, record in records:
-        kind = record.get("type")
-        if not isinstance(kind, str) or kind not in _TYPES:
-            raise HistoryError(f"line {line}: :type must be one of {', '.join(_TYPES)}, not {shown(kind)}")
-        process = record.get("process")
-        if process == _NEMESIS:
-            continue
-        # Any other name must be refused: skipping the process like the nemesis would leave its operations unjudged.
-        if process is not None and not isinstance(process, int):
+    known: _Values = ()
+    fields = _fields(known)
+    for line, keys, values in rows:
+        if keys is not known:
+            known, fields = keys, _fields(keys)
+        kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
+        type_ = _TYPES.get(kind)
+        if type_ is None:
+            raise HistoryError(f"line {line}: :type must be one of {', '.join(map(str, OpType))}, not {shown(kind)}")
+        # Any name but the nemesis must be refused: skipping its process, too, would leave its operations unjudged.
+        if type(process) is not int and process is not None:
+            if process == _NEMESIS:
+                continue
             raise HistoryError(f"line {line}: :process must be a number or :{_NEMESIS}, not {shown(process)}")
-        f = record.get("f", "txn")
         if not isinstance(f, str):
             raise HistoryError(f"line {line}: :f must be a name, not {shown(f)}")
-        yield Step(
-            line, process, _TYPES[kind], str(f), record.get("value"), record.get("key"),
-            _number(record, "time", line), _number(record, "index", line),
-            _rebalanced(record, line), record.get("seek-to-beginning?") == "true",
-        )  # fmt: skip
+        if not (time is None or type(time) is int) or not (index is None or type(index) is int):
+            name, number = ("index", index) if time is None or type(time) is int else ("time", time)
+            raise HistoryError(f"line {line}: :{name} must be a whole number, not {shown(number)}")
+        keys_moved = () if log is None else _rebalanced(log, line)
+        yield Step(line, process, type_, f, value, key, time, index, keys_moved, rewinds == TRUE)
     if not line:
         raise HistoryError("the file has no invocation or completion of a client")
 
 
-def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, ...]:
+@lru_cache(maxsize=_KEYS_MAX)
+def _fields(keys: _Values) -> Callable[[_Values], _Values]:
+    """Pick the fields of a step from the values for these keys, which `_ABSENT` follows."""
+    place = {key: number for number, key in enumerate(keys)}
+    absent = {name: len(keys) + (name == "f") for name in _FIELDS}
+    return itemgetter(*(place.get(name, absent[name]) for name in _FIELDS))
+
+
+def _rebalanced(log: Hashable, line: int) -> tuple[Hashable, ...]:
     """The keys of `:rebalance-log [{:keys [...]} ...]`, which consumer operations may carry."""
-    log = record.get("rebalance-log")
-    if log is None:
-        return ()
     events = log if isinstance(log, tuple) else (None,)
     keys: list[Hashable] = []
     for event in events:
@@ -56,10 +76,3 @@ def _rebalanced(record: dict[Hashable, Hashable], line: int) -> tuple[Hashable, 
 
 def _is_pair(value: Hashable) -> bool:
     return isinstance(value, tuple) and len(value) == 2
-
-
-def _number(record: dict[Hashable, Hashable], name: str, line: int) -> int | None:
-    value = record.get(name)
-    if value is None or isinstance(value, int):
-        return value
-    raise HistoryError(f"line {line}: :{name} must be a whole number, not {shown(value)}")

@@ -1,7 +1,7 @@
 """A reader of JSON histories: an array of objects, or objects one after another, in bounded memory.
 
-Values are those of `history.foreign.edn`: arrays become tuples, booleans become `Named`, objects inside values become tuples of
-pairs.
+Arrays become tuples, objects inside values become `Pairs`, booleans become atoms. Text is text, be it a name or a string. Numbers
+are int or float, so 1 and 1.0 are equal: JSON has one kind of number, and programs that write JSON drop or add the fraction.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO, NoReturn
 
 from history.errors import HistoryError
-from history.foreign.step import Named, Pairs
+from history.foreign.step import FALSE, TRUE, Pairs
 from history.foreign.text import DEPTH_MAX, RECORD_CHARS_MAX, Text
 
 _SPACE = " \t\r\n"
@@ -96,7 +96,7 @@ def frozen(value: object, depth: int = 0) -> Hashable:
     if depth > DEPTH_MAX:
         raise RecursionError
     if isinstance(value, bool):
-        return Named("true" if value else "false")
+        return TRUE if value else FALSE
     if isinstance(value, list):
         return tuple(frozen(item, depth + 1) for item in value)
     if isinstance(value, dict):

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from history.errors import HistoryError
 from history.foreign.jsonlines import frozen
 from history.foreign.pairing import Paired, pair
-from history.foreign.step import UNKNOWN, Call, Named, Pairs, Step
+from history.foreign.step import UNKNOWN, Call, Pairs, Step
 from history.history import History, by_index
 from history.op import Operation, OpType
 
@@ -165,16 +165,16 @@ def _assigned(step: Step, key: int) -> Iterator[Step]:
 
 def _sent(step: Step, rows: _Rows, asked: _Rows, key: int) -> Hashable:
     if step.type is not OpType.OK:
-        return tuple((Named("send"), key, row.value) for row in asked)
+        return tuple(("send", key, row.value) for row in asked)
     offsets = [row.offset for row in rows] + [None] * len(asked)
-    return tuple((Named("send"), key, (offset, row.value)) for row, offset in zip(asked, offsets, strict=False))
+    return tuple(("send", key, (offset, row.value)) for row, offset in zip(asked, offsets, strict=False))
 
 
 def _polled(step: Step, rows: _Rows, key: int) -> Hashable:
     if step.type is not OpType.OK:
-        return ((Named("poll"),),)
+        return (("poll",),)
     read = tuple((row.offset, row.value) for row in rows if row.offset is not None and row.value is not None)
-    return ((Named("poll"), Pairs(((key, read),) if read else ())),)
+    return (("poll", Pairs(((key, read),) if read else ())),)
 
 
 def _step(step: Step, f: str, value: Hashable) -> Step:

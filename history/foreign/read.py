@@ -91,13 +91,13 @@ def calls(path: Path | str) -> Paired:
 
 def history_of(text: str) -> Paired:
     """Read the calls of a history given as Jepsen's EDN text, as in tests and examples."""
-    return pair(jepsen.steps(edn.records(BytesIO(text.encode()))))
+    return pair(jepsen.of_rows(edn.rows(BytesIO(text.encode()))))
 
 
 def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
     match form:
         case Form.EDN:
-            return jepsen.steps(edn.records(file))
+            return jepsen.of_rows(edn.rows(file))
         case Form.JSON:
             return jepsen.steps(jsonlines.records(file))
         case Form.ETCD_LOG:

@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 from history.errors import HistoryError
 
-_PIECE_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 16
 DIGITS_MAX = 1000  # of a number; Python refuses to convert much longer ones
 DEPTH_MAX = 100  # of nested forms; Python fails to compare much deeper ones
 RECORD_CHARS_MAX = 1 << 24  # a longer record is an error

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.backends.sim.world import World
-from highwater.cli.main import COMMANDS, run_command_line
+from highwater.cli.commands import COMMANDS
+from highwater.cli.main import run_command_line
 from highwater.cli.options import seed_of, seeds_of
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode

@@ -1,7 +1,6 @@
 """Each anomaly of transactions in the fewest of them, and the models that forbid it."""
 
 import doctest
-import io
 from collections.abc import Hashable
 
 import pytest
@@ -10,9 +9,7 @@ from msgspec.structs import replace
 from checkers.elle import judge as elle_judge
 from checkers.elle.judge import judge
 from checkers.verdict import Validity
-from history.foreign.edn import records
-from history.foreign.jepsen import steps
-from history.foreign.pairing import Paired, pair
+from history.foreign.pairing import Paired
 from history.foreign.read import history_of
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng, Seed
@@ -46,7 +43,7 @@ def history(*transactions: tuple[str, str], together: bool) -> Paired:
     invokes = [f"{{:process {n}, :type :invoke, :f :txn, :value {value}}}" for n, (_, value) in enumerate(transactions)]
     returns = [f"{{:process {n}, :type :{how}, :f :txn, :value {value}}}" for n, (how, value) in enumerate(transactions)]
     lines = [*invokes, *returns] if together else [line for both in zip(invokes, returns, strict=True) for line in both]
-    return pair(steps(records(io.BytesIO("\n".join(lines).encode()))))
+    return history_of("\n".join(lines))
 
 
 @pytest.mark.parametrize("kind", sorted(_BAD))
@@ -209,7 +206,7 @@ def test_process_order_counts_only_for_session_isolation_levels(model: str, writ
             f"{{:process 0 :type :ok :value [[{write} 1 1]]}}",
         ]
     )
-    twice = pair(steps(records(io.BytesIO(text.encode()))))
+    twice = history_of(text)
 
     assert judge(model, twice, ("serializable",)).validity is Validity.VALID
     assert _kinds(model, twice, "strong-session-serializable") == ["G-single-process"]

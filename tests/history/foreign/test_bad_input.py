@@ -1,8 +1,6 @@
 """Bad foreign histories are refused with their line and never misread."""
 
-import math
 import os
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from history.errors import HistoryError
 from history.foreign import edn
 from history.foreign.read import calls, history_of, steps
+from history.foreign.step import TRUE, Atom, Pairs
 from history.foreign.text import DEPTH_MAX
 
 _INVOKE = "{:process 0, :type :invoke, :f :write, :value 1}"
@@ -108,19 +107,37 @@ def test_clojure_syntax_in_unjudged_fields_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("6/4", Fraction(3, 2)),
+        (":a", "a"),
+        ("6/4", Atom("ratio", "3/2")),
         ("-4/2", -2),
         ("0x1F", 31),
-        ("##-Inf", -math.inf),
-        ("##NaN", "##NaN"),
-        ('"\\ud83d\\ude00"', "\U0001f600"),
+        ("1N", 1),
+        ("-0.0", Atom("float", "0.0")),
+        ("1e2", Atom("float", "100.0")),
+        ("##-Inf", Atom("float", "##-Inf")),
+        ("##NaN", Atom("symbol", "##NaN")),
+        ("1.50M", Atom("decimal", "1.5")),
+        ("100M", Atom("decimal", "1E+2")),
+        ("0.00M", Atom("decimal", "0")),
+        ("true", TRUE),
+        ("a/b", Atom("symbol", "a/b")),
+        ("\\u0041", Atom("character", "A")),
+        ("\\newline", Atom("character", "\n")),
+        ('#inst "2020"', Atom("#inst", '"2020"')),
+        ("#a #_ :b 1", Atom("#a", "1")),
+        ("#_ #a :b 1", 1),
+        ("#ordered/set (1 2)", (1, 2)),
+        ("{:b 1, :a 2}", Pairs((("a", 2), ("b", 1)))),
+        ('"\\ud83d\\ude00"', Atom("string", "\U0001f600")),
     ],
 )
 def test_edn_value_given_as_an_option_is_read(text: str, value: object) -> None:
     assert edn.value(text) == value
 
 
-@pytest.mark.parametrize("text", ["", ":a :b", "; ", "#_", '"x', "}", "1} {:value 2", "1/0", "'x", "\udcff"])
+@pytest.mark.parametrize(
+    "text", ["", ":a :b", "; ", "#_", "#a", "1e99999999999999999999M", '"x', "}", "1} {:value 2", "1/0", "'x", "\udcff"]
+)
 def test_text_that_is_not_one_edn_value_is_refused(text: str) -> None:
     with pytest.raises(HistoryError, match="is not one EDN value"):
         edn.value(text)

@@ -16,7 +16,7 @@ from history import jsonl, store
 from history.errors import HistoryError
 from history.foreign import edn, export, jepsen, ours
 from history.foreign.read import steps
-from history.foreign.step import Named, Pairs, Step
+from history.foreign.step import FALSE, TRUE, Atom, Step, pairs_of
 from history.history import History
 from history.op import Operation, OpType
 from proof.manifests import manifest, promise
@@ -25,17 +25,22 @@ from tests.checkers.corpus import history as stored
 from tests.checkers.story import Story
 from workloads.client import RequestF
 
-_words = st.text(max_size=6)
-_names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True).filter(lambda name: name != "nil").map(Named)
-# The reader makes an integer of a whole ratio, and a map is ordered by what is read.
-_ratios = st.fractions().filter(lambda ratio: ratio.denominator > 1)
-_plain = st.none() | st.integers() | st.floats(allow_nan=False) | _ratios | st.just(Named("##NaN")) | _words | _names
+_strings = st.text(max_size=6).map(lambda text: Atom("string", text))
+_names = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True)
+_symbols = _names.filter(lambda name: name not in ("nil", "true", "false")).map(lambda name: Atom("symbol", name))
+# The reader makes an integer of a whole ratio, and 0.0 of -0.0.
+_ratios = st.fractions().filter(lambda ratio: ratio.denominator > 1).map(lambda ratio: Atom("ratio", str(ratio)))
+_floats = st.floats(allow_nan=False, allow_infinity=False).map(lambda number: Atom("float", repr(number or 0.0)))
+_others = st.sampled_from(
+    [TRUE, FALSE, Atom("symbol", "##NaN"), Atom("float", "##-Inf"), Atom("character", "\n"), Atom("decimal", "1.5")]
+)
+_plain = st.none() | st.integers() | _names | _strings | _symbols | _ratios | _floats | _others
 values = st.recursive(
     _plain,
     lambda inner: (
         st.lists(inner, max_size=3).map(tuple)
         | st.frozensets(_plain, max_size=3)
-        | st.dictionaries(_plain, inner, max_size=3).map(lambda d: Pairs(sorted(d.items(), key=repr)))
+        | st.dictionaries(_plain, inner, max_size=3).map(lambda d: pairs_of([x for pair in d.items() for x in pair]))
     ),
     max_leaves=8,
 )
@@ -43,16 +48,16 @@ values = st.recursive(
 
 @given(values)
 def test_exported_edn_value_is_read_back(value: object) -> None:
-    text = "{:value " + export.edn(value) + "}\n"
+    text = "{:value " + export.edn(value, names=True) + "}\n"
 
-    ((_, found),) = edn.records(io.BytesIO(text.encode()))
+    ((_, _, (found,)),) = edn.rows(io.BytesIO(text.encode()))
 
-    assert found[Named("value")] == value
-    assert export.edn(found[Named("value")]) == export.edn(value)  # tells 1 from 1.0, and a map from its pairs
+    assert found == value
+    assert export.edn(found, names=True) == export.edn(value, names=True)
 
 
 def _read(lines: list[str]) -> list[Step]:
-    return list(jepsen.steps(edn.records(io.BytesIO("".join(lines).encode()))))
+    return list(jepsen.of_rows(edn.rows(io.BytesIO("".join(lines).encode()))))
 
 
 def _step(process: int, kind: OpType, f: str, value: object = None) -> Step:
@@ -61,13 +66,13 @@ def _step(process: int, kind: OpType, f: str, value: object = None) -> Step:
 
 def test_exported_edn_operations_are_read_back() -> None:
     told = [
-        _step(0, OpType.INVOKE, "txn", ((Named("append"), 1, 2), (Named("r"), 1, None))),
-        _step(0, OpType.OK, "txn", ((Named("append"), 1, 2), (Named("r"), 1, (1, 2)))),
-        _step(1, OpType.INVOKE, "write", 'a "quoted" \\ line\n'),
-        _step(1, OpType.FAIL, "write", 'a "quoted" \\ line\n'),
+        _step(0, OpType.INVOKE, "txn", (("append", 1, 2), ("r", 1, None))),
+        _step(0, OpType.OK, "txn", (("append", 1, 2), ("r", 1, (1, 2)))),
+        _step(1, OpType.INVOKE, "write", Atom("string", 'a "quoted" \\ line\n')),
+        _step(1, OpType.FAIL, "write", Atom("string", 'a "quoted" \\ line\n')),
     ]
 
-    found = _read(list(export.lines(lambda: told)))
+    found = _read(list(export.lines(lambda: told, names=True)))
 
     assert [(s.process, s.type, s.f, s.value) for s in found] == [(s.process, s.type, s.f, s.value) for s in told]
     assert [s.index for s in found] == [0, 1, 2, 3]
@@ -88,7 +93,7 @@ def test_json_micro_operation_names_become_keywords() -> None:
 
 
 def test_exported_compare_and_set_that_was_refused_fails() -> None:
-    told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", Named("false"))]
+    told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", FALSE)]
 
     assert [(s.type, s.value) for s in _read(list(export.lines(lambda: told)))] == [
         (OpType.INVOKE, (1, 2)),

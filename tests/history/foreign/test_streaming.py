@@ -9,8 +9,8 @@ import pytest
 
 from history.foreign import edn, jsonlines
 
-_LINES = {
-    "edn": ("{:index %d, :time %d, :process 3, :type :ok, :f :txn, :value [[:r 1 [1 2 3]] [:append 2 %d]]}\n", edn.records),
+_LINES: dict[str, tuple[str, Callable[[BinaryIO], Iterator[object]]]] = {
+    "edn": ("{:index %d, :time %d, :process 3, :type :ok, :f :txn, :value [[:r 1 [1 2 3]] [:append 2 %d]]}\n", edn.rows),
     "json": ('{"index": %d, "time": %d, "type": "ok", "value": [["r", 1, [1, 2, 3]], ["append", 2, %d]]}\n', jsonlines.records),
 }
 

@@ -1,0 +1,283 @@
+"""Reads simple lines of an EDN history many at a time: they are translated to JSON, which a decoder in C reads.
+
+A simple line is one record, `{:type :ok, :process 3, :value [[:append 1 2] [:r 2 [1 2]]]}`: names, whole numbers, nil, booleans
+and strings without escapes, in vectors, lists, sets and maps. `history.foreign.edn` reads every other line token by token, and
+defines what a line means: this module may leave any line to it, but must read what it reads.
+
+The translation works on many lines at once, by operations on bytes that take no step of Python for a token. It need not recognise
+what it cannot translate: every text that it gets wrong becomes text that is not JSON, or JSON of another shape. The reasons:
+
+* a pattern lets through only lines of `{…}` in ASCII (but for the insides of strings), without comments, tags and escapes;
+* record, map, list and set become JSON objects whose ends name the bracket, so the decoder sees each bracket that does not fit,
+  and as many objects as lines;
+* a word is replaced with the separators around it. If that hits the middle of another word, two JSON values stand side by side
+  without a comma;
+* numbers stay as they are, and the decoder takes whole numbers only, of at most 62 bits and without a zero in front.
+"""
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from history.foreign.step import FALSE, TRUE, Atom, pairs_of
+
+_LINES = re.compile(
+    r"""(?:
+        [ \t,]* (?:\#jepsen\.history\.Op)? \{
+        (?: [\t !$-:<-\[\]-~]+ | "[^\x00-\x1f"\\]*" | (?<=[\t\ ,(\[{])\#(?=\{) )*+
+        \r?\n
+    )*+""",
+    re.VERBOSE,
+)
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+_MARGIN = re.compile(rb"[ \t\r,]*\n[ \t,]*(?:#jepsen\.history\.Op)?(?=[{\n]|\Z)")
+_WORDS = re.compile(rb"(?:,*[^-0-9,\[\](){}\x01-\x05][^,\[\](){}\x01-\x05]*)+,*")
+# These stand during the translation for `}\n{`, a string, `#{`, true and false.
+_RECORD, _STRING, _SET, _TRUE, _FALSE = b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"
+_SEPARATORS = bytes.maketrans(b" \t\r", b",,,")
+_WORDS_MAX = 48  # runs of words that are replaced by a pass over the text each; if there are more, each is looked up
+_WORDS_CACHED = 4096
+_KEYS_MAX = 1024  # different sets of keys that are remembered
+_NO_JSON = b"\x06"
+_LINES_CHARS_MAX = 1 << 16
+_BITS = 1 << 62
+_DEPTH = 8  # of nested forms in a line
+_Item = TypeVar("_Item")
+Keys = tuple[Hashable, ...]
+Fields = tuple[Keys, tuple[Hashable, ...]]  # of a map: its keys (equal ones are one object) and its values
+
+
+class _NotSimple(Exception):  # noqa: N818 - no error: the exact reader decides then
+    """Raised for lines that this module leaves to the exact reader."""
+
+
+class _Form(Struct, Generic[_Item], forbid_unknown_fields=True):
+    """What JSON has no form for: a string, a boolean, a map, a list in parentheses, a set."""
+
+    begin: str
+    items: tuple[_Item, ...] = ()
+    text: str = ""
+    end: str = ""
+
+
+class _Record(Struct, Generic[_Item], forbid_unknown_fields=True):
+    """One line: keys and values in turn."""
+
+    items: tuple[_Item, ...]
+
+
+def _decoder(names: Sequence[str], *, nested: bool) -> msgspec.json.Decoder[list[_Record[Hashable]]]:
+    """A decoder of lines with these names, of which each is one object; if there are none, with any names.
+
+    Unless `nested`, a form with another form in it, such as a map of strings, is refused.
+    """
+    name: Any = Literal[tuple(names)] if names else str
+    leaf: Any = Annotated[int, Meta(ge=-_BITS, le=_BITS)] | name | None
+    value: Any = leaf
+    inner: Any = leaf
+    for _ in range(_DEPTH):
+        value = leaf | tuple[value, ...] | _Form[value if nested else inner]  # type: ignore[misc]
+        inner = leaf | tuple[inner, ...]
+    return msgspec.json.Decoder(list[_Record[value]])
+
+
+_FORMS = (
+    (b"{", b'{"begin":"{","items":['),
+    (b"}", b'],"end":"}"}'),
+    (b"(", b'{"begin":"(","items":['),
+    (b")", b'],"end":")"}'),
+    (_SET, b'{"begin":"#{","items":['),
+    (_TRUE, b'{"begin":"true"}'),
+    (_FALSE, b'{"begin":"false"}'),
+)
+_FORM = re.compile(rb"[{(\x02-\x05]")
+_KNOWN = {b"": b"", b"nil": b"null", b"true": _TRUE, b"false": _FALSE}
+
+
+class SimpleLines:
+    """Reads runs of simple lines. It remembers the words of the lines before."""
+
+    def __init__(self) -> None:
+        self._words: list[tuple[bytes, bytes]] = []  # runs of words with their separators, and the same as JSON
+        self._decoders: dict[bool, msgspec.json.Decoder[list[_Record[Hashable]]]] = {}
+        self._nested = False  # the lines before had forms inside of forms
+        self._chars = _LINES_CHARS_MAX  # how much to try at once: half as much after each failure, twice after each success
+        self._keys: dict[Keys, Keys] = {}  # the keys of a map, none of them twice
+
+    def read(self, text: str, at: int) -> Iterator[tuple[int, int, list[Fields]]]:
+        """Yield the beginning, the end and the maps of runs of simple lines, one a line, from a place between records.
+
+        Ends at the first line that is not simple.
+        """
+        at = _after(_BETWEEN, text, at)
+        end = _after(_LINES, text, at)
+        while at < end:
+            stop = text.rfind("\n", at, min(end, at + self._chars)) + 1 or text.index("\n", at) + 1
+            found = self._read(text[at:stop])
+            if found is not None:
+                yield at, stop, found
+                at, self._chars = stop, min(2 * self._chars, _LINES_CHARS_MAX)
+            elif text.index("\n", at) + 1 == stop:
+                return
+            else:
+                self._chars = (stop - at) // 2
+
+    def _read(self, lines: str) -> list[Fields] | None:
+        parts = lines.encode().split(b'"')
+        text = _one_line(_STRING.join(parts[::2]))
+        if text is None:
+            return None
+        try:
+            found = self._decoded(text, parts[1::2])
+            if found is None and self._learn(text):
+                found = self._decoded(text, parts[1::2])
+            return None if found is None else [self._fields(items) for items in found]
+        except _NotSimple:
+            return None
+
+    def _decoded(self, text: bytes, strings: list[bytes]) -> list[tuple[Hashable, ...]] | None:
+        text = self._with_words(text)
+        lines = text.split(_RECORD)
+        forms = [(sign, json) for sign, json in _FORMS if sign in text]
+        for sign, json in forms:
+            text = text.replace(sign, json)
+        text = b'[{"items":[' + text.replace(_RECORD, b']},{"items":[') + b"]}]"
+        if strings:
+            text = _with_strings(text, strings)
+        if not forms and not strings:
+            found = self._decode(text, nested=False)
+            return None if found is None or len(found) != len(lines) else [record.items for record in found]
+        found = self._decode(text, nested=self._nested)
+        if found is None:
+            found = self._decode(text, nested=not self._nested)
+            if found is not None:
+                self._nested = not self._nested
+        if found is None or len(found) != len(lines):
+            return None
+        return [
+            _settled(record.items, nested=self._nested) if _FORM.search(line) else record.items
+            for record, line in zip(found, lines, strict=True)
+        ]
+
+    def _decode(self, text: bytes, *, nested: bool) -> list[_Record[Hashable]] | None:
+        if nested not in self._decoders:
+            known = {word for words, _ in self._words for word in words.split(b",") if word[:1] == b":"}
+            names = ["", *sorted(word[1:].decode() for word in known)] if len(self._words) <= _WORDS_MAX else []
+            self._decoders[nested] = _decoder(names, nested=nested)
+        try:
+            return self._decoders[nested].decode(text)
+        except msgspec.DecodeError:
+            return None
+
+    def _with_words(self, text: bytes) -> bytes:
+        if len(self._words) > _WORDS_MAX:
+            return _WORDS.sub(_replaced, text)
+        for words, json in self._words:
+            text = text.replace(words, json)
+        return text
+
+    def _learn(self, text: bytes) -> bool:
+        """Remember the words of these lines. False if all were known."""
+        if len(self._words) > _WORDS_MAX:
+            return False
+        known = {words for words, _ in self._words}
+        new = {words: _as_json(words) for words in set(_WORDS.findall(text)) - known}
+        new = {words: json for words, json in new.items() if _NO_JSON not in json}
+        # A longer run first, for it may contain a shorter one.
+        self._words = sorted([*self._words, *new.items()], key=lambda pair: len(pair[0]), reverse=True)
+        if new:
+            self._decoders.clear()
+        return bool(new)
+
+    def _fields(self, items: tuple[Hashable, ...]) -> Fields:
+        keys = items[::2]
+        known = self._keys.get(keys)
+        if known is None:
+            if len(items) % 2 or len(set(keys)) < len(keys):
+                raise _NotSimple
+            if len(self._keys) == _KEYS_MAX:
+                self._keys.clear()
+            known = self._keys.setdefault(keys, keys)
+        return known, items[1::2]
+
+
+def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    assert found is not None, pattern  # every part of it may be absent
+    return found.end()
+
+
+def _one_line(text: bytes) -> bytes | None:
+    """The lines as one, without the outer braces, separators being single commas; None if not every line is `{…}`."""
+    count = text.count(b"\n")
+    if text.count(b"}\n{") != count - 1 or text[:1] != b"{" or text[-2:] != b"}\n":
+        text = _MARGIN.sub(b"\n", b"\n" + text)[1:]
+        if text.count(b"}\n{") != count - 1 or text[:1] != b"{" or text[-2:] != b"}\n":
+            return None
+    if b"null" in text:  # a symbol to EDN
+        return None
+    text = text[1:-2].replace(b"}\n{", _RECORD).replace(b"#{", _SET)
+    text = text.translate(_SEPARATORS, b"," if text.count(b",") == text.count(b", ") else b"")
+    while b",," in text:
+        text = text.replace(b",,", b",")
+    return text
+
+
+@lru_cache(maxsize=_WORDS_CACHED)
+def _as_json(words: bytes) -> bytes:
+    return b",".join(_KNOWN.get(word) or _name(word) for word in words.split(b","))
+
+
+def _name(word: bytes) -> bytes:
+    return b'"' + word[1:] + b'"' if word[:1] == b":" and len(word) > 1 else word and _NO_JSON
+
+
+def _replaced(match: re.Match[bytes]) -> bytes:
+    return _as_json(match.group())
+
+
+def _with_strings(text: bytes, strings: list[bytes]) -> bytes:
+    pieces = [b""] * (2 * len(strings) + 1)
+    pieces[::2] = text.split(_STRING)
+    pieces[1::2] = [b'{"begin":"string","text":"' + string + b'"}' for string in strings]
+    return b"".join(pieces)
+
+
+def _settled(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
+    """The items with their forms as values."""
+    return tuple(
+        [
+            _value(one, nested=nested)
+            if type(one) is _Form
+            else _settled(one, nested=nested)
+            if type(one) is tuple and one
+            else one
+            for one in items
+        ]
+    )
+
+
+def _value(form: _Form[Hashable], *, nested: bool) -> Hashable:
+    items = _settled(form.items, nested=True) if nested else form.items
+    match form.begin, form.end:
+        case "string", "":
+            return Atom("string", form.text)
+        case "true", "":
+            return TRUE
+        case "false", "":
+            return FALSE
+        case "(", ")":
+            return items
+        case "#{", "}":
+            return frozenset(items)
+        case "{", "}":
+            try:
+                return pairs_of(items)
+            except ValueError as error:
+                raise _NotSimple from error
+        case _:
+            raise _NotSimple

@@ -1,0 +1,23 @@
+"""The histories of the reading benchmark are valid, and as long as it says."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.reading import SUBJECTS, list_append, sends_and_polls, write
+from checkers.verdict import Validity
+from highwater.runs.foreign import Asked, judge_file
+
+
+@pytest.mark.parametrize(("model", "told"), [("list-append", list_append(300)), ("kafka", sends_and_polls(300))])
+def test_history_of_the_reading_benchmark_is_valid(model: str, told: list[object], tmp_path: Path) -> None:
+    write(tmp_path / "history.edn", told)  # type: ignore[arg-type]  # steps
+
+    found = judge_file(tmp_path / "history.edn", Asked(model=model))
+
+    assert (found.validity, found.unchecked, found.notes) == (Validity.VALID, (), ())
+    assert found.operations >= 150
+
+
+def test_reading_benchmark_measures_the_transaction_models() -> None:
+    assert [subject.model for subject in SUBJECTS] == ["list-append", "kafka"]
