@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from highwater.campaigns.goals import Reached, table
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
-from highwater.plans.derive import MIXED, PLAIN, derive
+from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
@@ -52,7 +52,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def command(self, seed: int) -> str:
         """The command line that repeats the run of one seed."""
-        parts = [f"highwater run --seed {seed}"]
+        parts = [f"highwater run --seed {seed} --derivation {DERIVATION}"]
         parts += [f"--protocol {self.protocol}"] if self.protocol != "safe" else []
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
         parts += [f"--profile {self.profile}"] if self.profile != "within" else []
@@ -208,7 +208,8 @@ def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: Ba
     """The summary of a finished item. An item that has no result is a run in which the harness failed."""
     if row.state == "done":
         return msgspec.json.decode(row.result, type=Summary)
-    return of_failure(plan, seed=seed, protocol=protocol, backend=backend, failure=f"{plan}: {row.words}", repeat=repeat)
+    failed = of_failure(plan, seed=seed, protocol=protocol, backend=backend, failure=f"{plan}: {row.words}", repeat=repeat)
+    return replace(failed, wall_seconds=row.seconds)
 
 
 def perform_until(

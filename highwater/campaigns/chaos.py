@@ -27,7 +27,7 @@ from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request,
 from highwater.campaigns.corpus import SAFE, Case, Expectation
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
-from highwater.plans.derive import PLAIN
+from highwater.plans.derive import DERIVATION, PLAIN
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName
@@ -278,7 +278,8 @@ def repeat_elsewhere(seed: int) -> Part:
     name = f"seed {seed} twice"
     if one == other:
         return Part(name="determinism", checks=(Check(name=name),), code=ExitCode.VALID)
-    complaint = f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2; repeat: highwater replay {seed}"
+    repeat = f"highwater replay {seed} --derivation {DERIVATION}"
+    complaint = f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2; repeat: {repeat}"
     check = Check(name=name, code=ExitCode.NOT_DETERMINISTIC, complaint=complaint)
     return Part(name="determinism", checks=(check,), code=check.code)
 

@@ -4,7 +4,7 @@ An entry is a file `corpus/seeds/<name>.yaml`:
 
     name: kip101-scenario-1
     story: Why the entry exists.
-    plan: ../plans/kip101-scenario-1.yaml     # relative to the entry; or `seed: 17`
+    plan: ../plans/kip101-scenario-1.yaml     # relative to the entry; or `seed: 17` and its `derivation: 1`
     expect:
       - {protocol: truncate-to-hw, verdict: INVALID, kinds: [lost-write]}
       - {protocol: safe, verdict: VALID}
@@ -14,6 +14,7 @@ each expectation; its own protocol is ignored.
 """
 
 from collections.abc import Iterator, Sequence
+from os.path import normpath
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.derive import PLAIN, derive
+from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
 from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build
@@ -49,6 +50,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     story: str
     plan: str | None = None
     seed: int | None = None
+    derivation: int | None = None  # of the seed
     faults: tuple[str, ...] = ()
     seconds: int | None = None
     found_at: str = ""  # the commit at which it was found
@@ -83,6 +85,10 @@ def load_entry(path: Path) -> tuple[Case, ...]:
         entry = document.convert(Entry, document.value)
         if (entry.plan is None) == (entry.seed is None):
             raise document.error((), "a corpus entry must have exactly one of plan and seed")
+        if (entry.seed is None) != (entry.derivation is None):
+            raise document.error((), "a corpus entry with a seed must have its derivation, and no other may")
+        if entry.derivation is not None:
+            check_derivation(entry.derivation)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except TextError as error:
@@ -119,11 +125,11 @@ def _cases(entry: Entry, path: Path) -> Iterator[Case]:
     for expectation in entry.expect:
         protocol = expectation.protocol
         if entry.plan is not None:
-            yield _planned(entry.name, expectation, path.parent / entry.plan)
+            yield _planned(entry.name, expectation, Path(normpath(path.parent / entry.plan)))
         else:
             assert entry.seed is not None
             plan = derive(entry.seed, protocol=protocol, faults=entry.faults, seconds=entry.seconds)
-            repeat = f"highwater run --seed {entry.seed} --workload {PLAIN} --protocol {protocol}"
+            repeat = f"highwater run --seed {entry.seed} --derivation {DERIVATION} --workload {PLAIN} --protocol {protocol}"
             repeat += f" --faults {','.join(entry.faults)}" if entry.faults else ""
             repeat += f" --seconds {entry.seconds}" if entry.seconds is not None else ""
             yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)

@@ -19,6 +19,7 @@ from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
+from highwater.plans.derive import DERIVATION
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import Keep
 from history.seed import format_seed
@@ -45,6 +46,7 @@ def chaos(
     *,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for `safe`.")] = 200,
     first: Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given.")] = None,
+    derivation: options.Derivation = None,
     parts: Annotated[str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty.")] = "",
     corpus: Annotated[Path, typer.Option(help="Folder with the entries of the regression corpus.")] = Path("corpus/seeds"),
     plans: Annotated[Path, typer.Option(help="Folder with the stored plans.")] = Path("corpus/plans"),
@@ -64,6 +66,7 @@ def chaos(
     json: options.AsJson = False,
 ) -> int:
     """Run the corpus, stored plans and seeds on `safe`; catch the known-bad protocols; write HTML and JUnit."""
+    options.check_seeds(derivation)
     build = present_build()
     low = options.seed_of(first) if first is not None else _first_of(build)
     phases = _phases(parts)
@@ -74,7 +77,8 @@ def chaos(
         seeds=range(low, low + seeds),
         unknown_allowed=unknown_allowed,
     )
-    repeat = f"highwater chaos --first {low} --seeds {seeds}" + (f" --parts {','.join(phases)}" if parts else "")
+    repeat = f"highwater chaos --first {low} --seeds {seeds} --derivation {DERIVATION}"
+    repeat += f" --parts {','.join(phases)}" if parts else ""
     if not json:
         say(f"seed {format_seed(low)}  seeds {low} to {low + seeds - 1}")
         say(f"again   {repeat}")

@@ -25,6 +25,7 @@ from history.seed import format_seed
 def run(
     *,
     seed: Annotated[str | None, typer.Option(help="Seed: decimal, 0x…, or 16 hex digits.")] = None,
+    derivation: options.Derivation = None,
     plan: Annotated[Path | None, typer.Option(help="Plan file (YAML) instead of a seed.")] = None,
     protocol: Annotated[
         str | None, typer.Option(help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.")
@@ -48,6 +49,9 @@ def run(
         workload=workload,
         backend=backend,
     )
+    if derivation is not None and seed is None:
+        raise UsageError("--derivation needs --seed")
+    options.check_seeds(derivation)
     chosen, repeat = _chosen(seed, plan, protocol, request)
     keep = Keep(store=None if no_store else options.folder_of(store), report=report)
     if not json:
@@ -85,6 +89,7 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
 def headline(of: Plan | RunManifest) -> str:
     """The line that names a run and its verdict; every output about one run starts with it."""
     seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
+    seed += f"  derivation {of.derivation}" if of.derivation else ""
     return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  protocol {of.protocol}"
 
 

@@ -2,7 +2,7 @@
 
 import traceback
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +33,7 @@ def perform(task: Task) -> Summary:
 
 def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
-    start = process_time()
+    start, cpu = perf_counter(), process_time()
     try:
         judged = carry_out(task.plan, backend_named(task.backend), build=task.build, repeat=task.repeat, keep=task.keep)
     except HarnessError as error:
@@ -46,8 +46,9 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
             repeat=task.repeat,
             crash=crash_of(error),
         )
-        return replace(failed, cpu_seconds=_since(start)), None
-    return replace(judged.summary, cpu_seconds=_since(start)), judged
+        failed = replace(failed, wall_seconds=round(perf_counter() - start, 3))
+        return replace(failed, cpu_seconds=round(process_time() - cpu, 3)), None
+    return replace(judged.summary, cpu_seconds=round(process_time() - cpu, 3)), judged
 
 
 def crash_of(error: HarnessError) -> str | None:
@@ -62,10 +63,6 @@ def crash_of(error: HarnessError) -> str | None:
             where = f"{root.name}/{path.relative_to(root).as_posix()}:{frame.lineno}"
             return f"{where} in {frame.name}: {type(cause).__name__}: {cause}"
     return None
-
-
-def _since(start: float) -> float:
-    return round(process_time() - start, 3)
 
 
 def encode_task(task: Task) -> bytes:
