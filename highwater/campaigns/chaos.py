@@ -79,12 +79,19 @@ IN_CONTAINERS: tuple[tuple[str, str], ...] = (
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One condition that a part of the chaos job checks; `complaint` says how it is violated, empty if it holds."""
+    """One condition that a part of the chaos job checks; `complaint` says how it is violated, empty if it holds.
+
+    `met` is None for a run that is UNKNOWN where some may be.
+    """
 
     name: str
+    met: bool | None = True
     code: ExitCode = ExitCode.VALID
     complaint: str = ""
     wall_seconds: float = 0.0
+    run: int | None = None  # number of its run among those of the part; None: it is about several runs
+    plan: str = ""  # file
+    repeat: str = ""
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -93,6 +100,7 @@ class Part(Struct, frozen=True, kw_only=True):
     name: str
     checks: tuple[Check, ...]
     summaries: tuple[Summary, ...] = ()
+    expected: tuple[bool | None, ...] = ()  # for each run: whether it went as it had to; None: it had to be VALID and live
     stopped: str | None = None  # why runs are missing
     code: ExitCode
 
@@ -116,6 +124,8 @@ class RunLine(Struct, frozen=True, kw_only=True):
     crash: str | None  # of the protocol
     failure: str | None  # of the harness; also given for a run that crashed or met its deadline
     digest: str
+    plan_digest: str
+    acked: int
     seed: int | None
     cpu_seconds: float
     wall_seconds: float
@@ -191,25 +201,36 @@ def perform_cases(
 
     def judge(summary: Summary) -> str | None:
         case = next(waiting)
-        checks.append(_check(case, summary))
-        code = checks[-1].code
-        red = code is not ExitCode.VALID and not (code is ExitCode.UNKNOWN and unknown_allowed)
-        means.seen(_line(name, case.entry, summary, expected=case.expectation.verdict, red=red))
-        return RED if red and means.fail_fast else None
+        check = _check(case, summary, number=len(checks), tolerant=unknown_allowed > 0)
+        checks.append(check)
+        means.seen(_line(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
+        return RED if check.met is False and means.fail_fast else None
 
     tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend)
     deadline_s = means.deadline_s if backend == "sim" else None
     found = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
     code = _code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
-    return Part(name=name, checks=tuple(checks), summaries=tuple(found.summaries), stopped=found.stopped, code=code)
+    return Part(
+        name=name,
+        checks=tuple(checks),
+        summaries=tuple(found.summaries),
+        expected=tuple(check.met for check in checks),
+        stopped=found.stopped,
+        code=code,
+    )
 
 
-def _check(case: Case, summary: Summary) -> Check:
+def _check(case: Case, summary: Summary, *, number: int, tolerant: bool) -> Check:
+    code = corpus.exit_code(case, summary)
     return Check(
         name=f"{case.entry} on {case.expectation.protocol}",
-        code=corpus.exit_code(case, summary),
-        complaint=_with_repeat(corpus.complaint(case, summary), summary),
+        met=None if tolerant and code is ExitCode.UNKNOWN else code is ExitCode.VALID,
+        code=code,
+        complaint=corpus.complaint(case, summary) or "",
         wall_seconds=summary.wall_seconds,
+        run=number,
+        plan=str(case.file or ""),
+        repeat=summary.repeat,
     )
 
 
@@ -226,6 +247,8 @@ def _line(part: str, name: str, summary: Summary, *, expected: ValidityName | No
         crash=summary.crash,
         failure=summary.failure,
         digest=summary.digest,
+        plan_digest=summary.plan_digest,
+        acked=summary.acked,
         seed=summary.seed,
         cpu_seconds=summary.cpu_seconds,
         wall_seconds=summary.wall_seconds,
@@ -252,7 +275,7 @@ def in_containers(cases: Sequence[Case], means: Means) -> Part:
         return perform_cases("containers", wanted, means, backend="docker")
     if os.environ.get("CI") != "true":
         return Part(name="containers", checks=(), stopped=f"not performed: {reason}", code=ExitCode.VALID)
-    check = Check(name="a Docker engine", code=ExitCode.LABORATORY_FAILED, complaint=reason)
+    check = Check(name="a Docker engine", met=False, code=ExitCode.LABORATORY_FAILED, complaint=reason)
     return Part(name="containers", checks=(check,), code=check.code)
 
 
@@ -278,9 +301,13 @@ def repeat_elsewhere(seed: int) -> Part:
     name = f"seed {seed} twice"
     if one == other:
         return Part(name="determinism", checks=(Check(name=name),), code=ExitCode.VALID)
-    repeat = f"highwater replay {seed} --derivation {DERIVATION}"
-    complaint = f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2; repeat: {repeat}"
-    check = Check(name=name, code=ExitCode.NOT_DETERMINISTIC, complaint=complaint)
+    check = Check(
+        name=name,
+        met=False,
+        code=ExitCode.NOT_DETERMINISTIC,
+        complaint=f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2",
+        repeat=f"highwater replay {seed} --derivation {DERIVATION}",
+    )
     return Part(name="determinism", checks=(check,), code=check.code)
 
 
@@ -300,21 +327,20 @@ def catch(bad: KnownBad, first: int, means: Means) -> Part:
     complaint = "" if caught else f"no {bad.anomaly} of {bad.protocol} in {len(found.summaries)} seeds from {first}"
     check = Check(
         name=f"{bad.protocol} is caught by {bad.anomaly}",
+        met=caught,
         code=ExitCode.VALID if caught else _of_escape(found),
         complaint=complaint,
         wall_seconds=found.wall_seconds,
     )
     stopped = None if caught and found.stopped != INTERRUPTED else found.stopped
-    return Part(name=bad.protocol, checks=(check,), summaries=tuple(found.summaries), stopped=stopped, code=check.code)
+    runs = tuple(found.summaries)
+    expected = (True,) * len(runs)
+    return Part(name=bad.protocol, checks=(check,), summaries=runs, expected=expected, stopped=stopped, code=check.code)
 
 
 def _of_escape(found: Campaign) -> ExitCode:
     """An interrupted search is UNKNOWN; a complete one without the anomaly is a failure of the harness."""
     return ExitCode.UNKNOWN if found.stopped == INTERRUPTED else ExitCode.LABORATORY_FAILED
-
-
-def _with_repeat(complaint: str | None, summary: Summary) -> str:
-    return "" if complaint is None else f"{complaint}; repeat: {summary.repeat}"
 
 
 def _digest_elsewhere(seed: int, hash_seed: str) -> str:

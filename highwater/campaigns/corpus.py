@@ -64,7 +64,7 @@ class Case(Struct, frozen=True, kw_only=True):
     expectation: Expectation
     plan: Plan
     repeat: str
-    file: Path | None = None  # of the plan
+    file: Path | None = None  # of the plan; None: derived from a seed
 
 
 def load_corpus(folder: Path) -> tuple[Case, ...]:
@@ -102,7 +102,7 @@ def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
     `safe` must be VALID and live on each, also on plans written to break a known-bad protocol: no mistake may hide behind them.
     UsageError with file and line if a plan is malformed.
     """
-    known = {case.file for case in entries if case.expectation.protocol == SAFE}
+    known = {case.file.resolve() for case in entries if case.file is not None and case.expectation.protocol == SAFE}
     paths = sorted(folder.rglob("*.yaml"))
     if not paths:
         raise UsageError(f"{folder}: no plan (*.yaml); run this in a checkout of highwater, or name its corpus/plans")
@@ -118,7 +118,7 @@ def _planned(entry: str, expectation: Expectation, path: Path) -> Case:
     protocol = expectation.protocol
     plan = checked(replace(load_plan(path), protocol=protocol, variant=None))
     repeat = f"highwater run --plan {path} --protocol {protocol}"
-    return Case(entry=entry, expectation=expectation, plan=plan, repeat=repeat, file=path.resolve())
+    return Case(entry=entry, expectation=expectation, plan=plan, repeat=repeat, file=path)
 
 
 def _cases(entry: Entry, path: Path) -> Iterator[Case]:
@@ -147,13 +147,20 @@ def complaint(case: Case, summary: Summary) -> str | None:
     wanted = case.expectation
     where = f"{case.entry} on {wanted.protocol}"
     if summary.verdict != wanted.verdict:
-        return f"{where}: {summary.verdict} instead of {wanted.verdict}"
+        return f"{where}: {summary.verdict} instead of {wanted.verdict}{_because(summary)}"
     missing = sorted(set(wanted.kinds) - {a.kind for a in summary.anomalies})
     if missing:
         return f"{where}: no {', '.join(missing)} was found"
     if wanted.live is not None and summary.live is not wanted.live:
-        return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}"
+        return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}{_because(summary)}"
     return None
+
+
+def _because(summary: Summary) -> str:
+    """The worst reason in a sentence, and the kinds of the other anomalies."""
+    kinds = list(dict.fromkeys(anomaly.kind for anomaly in summary.anomalies))
+    others = kinds if summary.crash is not None else kinds[1:]
+    return f": {summary.reasons[0] if summary.reasons else ''}" + (f"; also {', '.join(others)}" if others else "")
 
 
 def exit_code(case: Case, summary: Summary) -> ExitCode:

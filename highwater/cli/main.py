@@ -31,7 +31,7 @@ from highwater.cli.run import run
 from highwater.cli.store import compact, ingest, verify
 from highwater.cli.watch import watch
 from highwater.errors import HighwaterError
-from highwater.exit_codes import ExitCode
+from highwater.exit_codes import ExitCode, for_bisect
 from history.errors import HistoryError
 from pipeline.errors import PipelineError
 
@@ -103,6 +103,11 @@ def _options(
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; errors are printed as one line, without a traceback."""
+    code = _exit_code(arguments)
+    return for_bisect(ExitCode(code)) if "--bisect" in arguments else code
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
     if sys.flags.optimize:
         complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
         return ExitCode.USAGE

@@ -39,6 +39,9 @@ SparkConf = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/spark.md); may be repeated."),
 ]
+Bisect = Annotated[
+    bool, typer.Option("--bisect", help="Exit as `git bisect run` wants it: 0 good, 1 bad, 125 not to be judged at this commit.")
+]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
 
 

@@ -31,6 +31,7 @@ def replay(
         str | None, typer.Option(help="Protocol variant for a seed, see `highwater protocols`; `safe` if not given.")
     ] = None,
     derivation: options.Derivation = None,
+    bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
     """Perform a stored run again, or a plan or seed twice, and check that both histories have the same digest."""

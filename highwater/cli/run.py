@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Request
 from highwater.cli import options
-from highwater.cli.output import by_kind, first_of, say, say_json
+from highwater.cli.output import first_of, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import MIXED
@@ -17,7 +17,7 @@ from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out
-from highwater.runs.summary import Summary
+from highwater.runs.summary import Summary, by_kind
 from history.manifest import RunManifest
 from history.seed import format_seed
 
@@ -38,6 +38,7 @@ def run(
     store: options.Store = Path("store"),
     no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report page.")] = True,
+    bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""

@@ -1,15 +1,12 @@
 """Perform and judge one run as an item of work (`pipeline.work`)."""
 
-import traceback
-from pathlib import Path
 from time import perf_counter, process_time
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-import reference
-from highwater.errors import HarnessError
+from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
@@ -44,25 +41,11 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
             backend=task.backend,
             failure=str(error),
             repeat=task.repeat,
-            crash=crash_of(error),
+            crash=error.where if isinstance(error, CrashError) else None,
         )
         failed = replace(failed, wall_seconds=round(perf_counter() - start, 3))
         return replace(failed, cpu_seconds=round(process_time() - cpu, 3)), None
     return replace(judged.summary, cpu_seconds=round(process_time() - cpu, 3)), judged
-
-
-def crash_of(error: HarnessError) -> str | None:
-    """The exception that caused this error and the line of `reference/` that it passed last; None if it passed none."""
-    cause = error.__cause__
-    if cause is None:
-        return None
-    root = Path(reference.__file__).parent
-    for frame in reversed(traceback.extract_tb(cause.__traceback__)):
-        path = Path(frame.filename)
-        if path.is_relative_to(root):
-            where = f"{root.name}/{path.relative_to(root).as_posix()}:{frame.lineno}"
-            return f"{where} in {frame.name}: {type(cause).__name__}: {cause}"
-    return None
 
 
 def encode_task(task: Task) -> bytes:

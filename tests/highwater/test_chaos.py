@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from highwater.campaigns.chaos import (
     KNOWN_BAD,
     MIXES,
     RED,
+    Check,
     KnownBad,
     Means,
     Part,
@@ -25,7 +27,9 @@ from highwater.campaigns.chaos import (
     perform_cases,
     repeat_elsewhere,
 )
-from highwater.campaigns.corpus import load_corpus, load_entry, load_plans, tasks_of
+from highwater.campaigns.corpus import complaint, load_corpus, load_entry, load_plans, tasks_of
+from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
+from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
@@ -207,7 +211,7 @@ def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("highwater.campaigns.chaos.KNOWN_BAD", (BAD,))
     _performed_by(monkeypatch, _lossy)
     (tmp_path / "entry.yaml").write_text(
-        "{name: entry, story: s, seed: 3, expect: [{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
+        "{name: entry, story: s, seed: 3, derivation: 1, expect: [{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
     )
     store = tmp_path / "out"
     arguments = f"chaos --seeds 2 --first 1 --jobs 1 --corpus {tmp_path} --plans corpus/plans/log-dirs --store {store}"
@@ -242,3 +246,101 @@ def test_container_cases_are_in_the_corpus() -> None:
 
 def test_corpus_without_container_cases_needs_no_engine() -> None:
     assert in_containers((), MEANS).code is ExitCode.VALID
+
+
+LOSS = replace(LOST, key="t-1", words="also gone")
+TWICE = FoundAnomaly(kind="duplicate", checker="duplicates", key="t-0", words="twice")
+
+
+def _red(**changes: object) -> Red:
+    """The only red check of a corpus entry whose run on `safe` lost two records and has one twice."""
+    (case,) = (case for case in load_entry(Path("corpus/seeds/kip112-leader.yaml")) if case.expectation.protocol == "safe")
+    (task,) = tasks_of([case], build=MEANS.build, keep=MEANS.keep)
+    found = {"verdict": "INVALID", "anomalies": (LOST, LOSS, TWICE), "store": "p/r", "report": "p/r/report.html", **changes}
+    run = msgspec.structs.replace(_summary(task), **found)
+    check = Check(name="x", met=False, complaint=complaint(case, run) or "", run=0, plan=str(case.file), repeat=run.repeat)
+    (red,) = reds([Part(name="corpus", checks=(check,), summaries=(run,), code=ExitCode.INVALID)], Path("store"))
+    return red
+
+
+def test_red_check_names_loss_plan_page_and_command() -> None:
+    """One screen must tell what was lost, where, and how to repeat it."""
+    assert list(lines_of([_red()])) == [
+        "kip112-leader on safe: INVALID instead of VALID: lost-write t-0: gone (and 1 more); also duplicate",
+        "    duplicate t-0: twice",
+        "    plan    corpus/plans/log-dirs/leader.yaml",
+        "    page    store/p/r/report.html",
+        "    repeat  highwater run --plan corpus/plans/log-dirs/leader.yaml --protocol safe",
+    ]
+
+
+def test_red_check_of_a_crash_names_the_line_of_the_protocol() -> None:
+    crash = "reference/log/log.py:7 in append: KeyError: 3"
+    red = _red(verdict="UNKNOWN", anomalies=(), crash=crash, failure="performing x", outcome="harness-fault", store=None)
+
+    assert red.sentence == f"kip112-leader on safe: UNKNOWN instead of VALID: the protocol crashed at {crash}"
+
+
+def test_github_annotation_escapes_its_message() -> None:
+    red = msgspec.structs.replace(_red(), plan="", page="", name="a: b,c", sentence="100 %\nlost", repeat="again")
+
+    assert annotation(red) == "::error title=a%3A b%2Cc::100 %25%0Alost%0A%0Aagain"
+
+
+def test_github_step_summary_lists_parts_and_red_checks() -> None:
+    text = markdown([Part(name="corpus", checks=(), code=ExitCode.INVALID)], [_red()], repeat="highwater chaos")
+
+    assert "| corpus | invalid | 0 |" in text
+    assert "kip112-leader on safe: INVALID instead of VALID: lost-write t-0: gone" in text
+    assert "* page: `store/p/r/report.html`" in text
+
+
+def _job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: str) -> tuple[int, list[str]]:
+    """The exit code of a job whose seeds are INVALID, and the parts that were performed."""
+    monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: "same")
+    monkeypatch.setattr(chaos, "KNOWN_BAD", (BAD,))
+    _performed_by(monkeypatch, lambda task: replace(_summary(task), verdict="INVALID", anomalies=(LOST,)))
+    (tmp_path / "e.yaml").write_text("{name: e, story: s, seed: 3, derivation: 1, expect: [{protocol: v3, verdict: INVALID}]}")
+    runs = tmp_path / "runs.jsonl"
+    folders = f"--corpus {tmp_path} --plans corpus/plans/log-dirs --store {tmp_path / 'out'} --runs {runs}"
+
+    code = run_command_line(f"chaos --seeds 2 --first 1 --jobs 1 --parts seeds,known-bad {folders} {options}".split())
+
+    lines = [msgspec.json.decode(line, type=RunLine) for line in runs.read_bytes().splitlines()]
+    return code, list(dict.fromkeys(line.part for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "parts"),
+    [
+        ("", ExitCode.INVALID, ["seeds"]),
+        ("--keep-going", ExitCode.INVALID, ["seeds", "known-bad", "v3"]),
+        ("--bisect", 1, ["seeds"]),
+    ],
+)
+def test_red_phase_ends_the_job_unless_it_keeps_going(
+    options: str, code: int, parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _job(monkeypatch, tmp_path, options) == (code, parts)
+
+    said = capsys.readouterr().out
+    assert ("stopped after seeds; not performed: known-bad" in said) is ("--keep-going" not in options)
+
+
+def test_red_job_tells_github_where_its_variables_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    _job(monkeypatch, tmp_path, "")
+
+    assert "::error title=seed-1 on safe::seed-1 on safe: INVALID instead of VALID: lost-write" in capsys.readouterr().out
+    assert "### seed-1 on safe" in (tmp_path / "summary.md").read_text()
+
+
+def test_first_seed_follows_from_the_commit() -> None:
+    """Two engineers who gate one commit see the same runs."""
+    one, again, other = (first_of(Build(commit=commit, dirty=False, versions={})) for commit in ("a", "a", "b"))
+
+    assert one == again != other
