@@ -64,12 +64,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return ExitCode.UNKNOWN if self.lost or not self.runs else ExitCode.VALID
 
 
+def commit_of(revision: str) -> str:
+    """The full hash of a commit of highwater's repository. UsageError if there is none."""
+    return _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision).decode().strip()
+
+
 def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase]) -> Other:
     """Perform `highwater chaos` with these arguments on the protocol of another commit; of its runs only the lines are kept.
 
     UsageError if there is no such commit, or if its protocol does not fit this harness.
     """
-    commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision).decode().strip()
+    commit = commit_of(revision)
     arguments = (*arguments, "--parts", ",".join(phases), "--keep-going")
     with TemporaryDirectory(prefix="highwater-against-") as folder:
         _unpack(_git("archive", "--format=tar", commit, "reference", what=revision), Path(folder))

@@ -12,7 +12,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from highwater.campaigns.against import COMPARED, Comparison, compare, perform_on
+from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
 from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages, write_runs
@@ -87,6 +87,8 @@ def chaos(
     build = present_build()
     low = options.seed_of(first) if first is not None else first_of(build)
     phases = _phases(parts, PHASES if against is None else COMPARED)
+    if against is not None:
+        commit_of(against)
     entries = load_corpus(corpus)  # refuse bad input before writing anything
     inputs = Inputs(
         entries=entries,

@@ -83,6 +83,8 @@ BAD_INPUT = [
     ["chaos", "--corpus", "absent"],
     ["chaos", "--parts", "corpus,luck"],
     ["chaos", "--derivation", "9"],
+    ["chaos", "--against", "nowhere"],
+    ["chaos", "--against", "HEAD", "--parts", "known-bad"],
     ["run", "--seed", "1", "--derivation", "9"],
     ["run", "--plan", "good.yaml", "--derivation", "1"],
     ["replay", "1", "--derivation", "9"],
