@@ -22,6 +22,8 @@ class ExitCode(IntEnum):
     NOT_DETERMINISTIC = 14
 
 
+GOOD, BAD, SKIP = 0, 1, 125  # of `git bisect run`
+
 # Worst first.
 PRECEDENCE: tuple[ExitCode, ...] = (
     ExitCode.USAGE,
@@ -48,6 +50,17 @@ WORDS: dict[ExitCode, str] = {
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
     """The exit code of highest precedence; VALID if there are no codes."""
     return min(codes, key=PRECEDENCE.index, default=ExitCode.VALID)
+
+
+def for_bisect(code: ExitCode) -> int:
+    """The exit code that `git bisect run` wants: good, bad, or not to be judged at this commit."""
+    match code:
+        case ExitCode.VALID:
+            return GOOD
+        case ExitCode.INVALID | ExitCode.NOT_LIVE | ExitCode.NOT_DETERMINISTIC:
+            return BAD
+        case _:
+            return SKIP
 
 
 def of_verdict(validity: Validity, *, live: bool | None, laboratory_failed: bool = False) -> ExitCode:

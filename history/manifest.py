@@ -53,6 +53,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     run_id: str
     seed: int | None  # the seed that the plan was derived from; None for a plan written by hand
+    derivation: int | None = None  # version of the derivation that gave this plan for the seed
     draws: int
     plan_digest: str
     protocol: str

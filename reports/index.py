@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from checkers.severity import severity
 from checkers.verdict import Validity
 from history.manifest import FaultCount
 
@@ -35,6 +36,13 @@ class RunRow(Struct, frozen=True, kw_only=True):
     link: str = ""  # to its page, relative to the index
     repeat: str = ""  # the command that repeats it
     error: str = ""
+    # Whether the run went as it had to; then a known-bad protocol passes if it fails. None: it had to be VALID and live.
+    expected: bool | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run was VALID and not stuck."""
+        return self.validity is Validity.VALID and self.live is not False
 
 
 class GoalRow(Struct, frozen=True, kw_only=True):
@@ -64,7 +72,9 @@ class CampaignPage:
 
     title: str
     repeat: str
+    broken: tuple[RunRow, ...]  # checks of a job that are not as expected, with their complaint as `error`
     rows: tuple[RunRow, ...]
+    as_expected: tuple[RunRow, ...]  # runs that had to fail and did
     left_out: int  # valid and live runs that are not among the rows
     totals: tuple[tuple[str, str], ...]
     anomalies: tuple[tuple[str, int, int], ...]  # kind, runs, anomalies
@@ -82,24 +92,28 @@ class Shown:
     def of(self, rows: Iterable[RunRow]) -> Iterator[RunRow]:
         """The rows that are listed, in their order; the others are counted."""
         for row in rows:
-            self._passed += (passed := row.validity is Validity.VALID and row.live is not False)
-            if passed and self._passed > PASSED_SHOWN:
+            self._passed += row.passed
+            if row.passed and self._passed > PASSED_SHOWN:
                 self.left_out += 1
             else:
                 yield row
 
 
-def campaign_of(rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> CampaignPage:
+def campaign_of(
+    rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = (), broken: Sequence[RunRow] = ()
+) -> CampaignPage:
     """Make the index page of many runs, worst runs first. The rows are read once."""
     sums, shown = _Sums(), Shown()
     listed = sorted(shown.of(map(sums.add, rows)), key=_worst_first)
     return CampaignPage(
         title=title,
         repeat=repeat,
-        rows=tuple(listed),
+        broken=tuple(broken),
+        rows=tuple(row for row in listed if row.passed or not row.expected),
+        as_expected=tuple(row for row in listed if row.expected and not row.passed),
         left_out=shown.left_out,
         totals=sums.totals(),
-        anomalies=tuple((kind, sums.found_in[kind], sums.found[kind]) for kind in sorted(sums.found)),
+        anomalies=tuple((kind, sums.found_in[kind], sums.found[kind]) for kind in sorted(sums.found, key=severity)),
         faults=sums.faults(),
         goals=tuple(goals),
     )
@@ -125,6 +139,7 @@ class _Sums:
     def add(self, row: RunRow) -> RunRow:
         """Count a run; return it."""
         self._validity[row.validity] += 1
+        self._numbers["expected"] += bool(row.expected) and not row.passed
         self._numbers["not live"] += row.live is False
         self._numbers["excused losses"] += row.excused
         self._numbers["acknowledged"] += row.acked
@@ -149,6 +164,7 @@ class _Sums:
 
     def totals(self) -> tuple[tuple[str, str], ...]:
         """The numbers of the page's head, with their names."""
+        expected = self._numbers["expected"]
         names = ("not live", "excused losses", "acknowledged", "leader changes")
         return (
             ("runs", str(self._validity.total())),
@@ -156,6 +172,7 @@ class _Sums:
             ("invalid", str(self._validity[Validity.INVALID])),
             ("unknown", str(self._validity[Validity.UNKNOWN])),
             ("harness failed", str(self._validity[None])),
+            *((("failed as expected", str(expected)),) if expected else ()),
             *((name, str(self._numbers[name])) for name in names),
             ("total length of runs", f"{self._played:.0f} s"),
             ("run seconds per worker second", f"{self._played / self._wall:.1f} s" if self._wall else "none"),
@@ -171,7 +188,7 @@ class _Sums:
                 acted=counts["acted"],
                 runs_acted=counts["runs_acted"],
                 invalid=counts["invalid"],
-                anomalies=tuple(self._together[kind, anomaly] for anomaly in sorted(self.found)),
+                anomalies=tuple(self._together[kind, anomaly] for anomaly in sorted(self.found, key=severity)),
             )
             for kind, counts in sorted(self._faults.items())
         )

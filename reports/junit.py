@@ -1,7 +1,8 @@
 """JUnit XML of a campaign or of the corpus: one test case for each run, for any tool that shows test results.
 
-INVALID and not live are failures, UNKNOWN is skipped, a failure of the harness is an error. Each case has the words of the
-verdict and the command that repeats the run. Times are the wall seconds of the rows; no clock is read.
+INVALID and not live are failures, UNKNOWN is skipped, a failure of the harness is an error. Where a certain verdict had to come,
+every other one is a failure. The message has the kinds of anomalies and the first sentence; the text has the words of the
+verdict, the page and the command that repeats the run. Times are the wall seconds of the rows; no clock is read.
 """
 
 import re
@@ -31,7 +32,7 @@ def junit_xml(rows: Sequence[RunRow], *, suite: str, left_out: int = 0) -> str:
         if outcome is not None:
             tag, counted, message = outcome
             counts[counted] += 1
-            lines = [*row.words, *([f"repeat: {row.repeat}"] if row.repeat else [])]
+            lines = [*row.words, *([f"page: {row.link}"] if row.link else []), *([f"repeat: {row.repeat}"] if row.repeat else [])]
             SubElement(case, tag, message=_clean(message)).text = _clean("\n".join(lines))
     for name, count in counts.items():
         cases.set(name, str(count))
@@ -42,13 +43,18 @@ def junit_xml(rows: Sequence[RunRow], *, suite: str, left_out: int = 0) -> str:
 
 def _outcome(row: RunRow) -> tuple[str, str, str] | None:
     """The JUnit element (failure, error, skipped) and message for a judged run; None for a run that passed."""
+    first = f": {row.words[0]}" if row.words else ""
+    if row.expected:
+        return None
     if row.validity is None:
         return ("error", "errors", f"the harness failed: {row.error}")
+    if row.expected is False:
+        return ("failure", "failures", row.error)
     if row.validity is Validity.INVALID:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in row.anomalies)
-        return ("failure", "failures", f"INVALID: {kinds}")
+        return ("failure", "failures", f"INVALID: {kinds}{first}")
     if row.live is False:
-        return ("failure", "failures", f"not live after healing ({row.validity.name})")
+        return ("failure", "failures", f"not live after healing ({row.validity.name}){first}")
     if row.validity is Validity.UNKNOWN:
         return ("skipped", "skipped", "UNKNOWN: " + "; ".join(row.words))
     return None

@@ -29,9 +29,11 @@ def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> s
     return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
 
 
-def campaign_html(rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = ()) -> str:
-    """Render the index page of a campaign."""
-    return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals))
+def campaign_html(
+    rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = (), broken: Sequence[RunRow] = ()
+) -> str:
+    """Render the index page of a campaign, or of a job with checks that are not as expected (`broken`)."""
+    return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals, broken=broken))
 
 
 def render_run(page: RunPage) -> str:

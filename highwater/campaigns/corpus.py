@@ -4,7 +4,7 @@ An entry is a file `corpus/seeds/<name>.yaml`:
 
     name: kip101-scenario-1
     story: Why the entry exists.
-    plan: ../plans/kip101-scenario-1.yaml     # relative to the entry; or `seed: 17`
+    plan: ../plans/kip101-scenario-1.yaml     # relative to the entry; or `seed: 17` and its `derivation: 1`
     expect:
       - {protocol: truncate-to-hw, verdict: INVALID, kinds: [lost-write]}
       - {protocol: safe, verdict: VALID}
@@ -14,6 +14,7 @@ each expectation; its own protocol is ignored.
 """
 
 from collections.abc import Iterator, Sequence
+from os.path import normpath
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.derive import PLAIN, derive
+from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
 from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build
@@ -29,6 +30,8 @@ from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName
 from highwater.runs.workers import Task
 from nemesis.text import Document, TextError
+
+SAFE = "safe"
 
 
 class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +50,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     story: str
     plan: str | None = None
     seed: int | None = None
+    derivation: int | None = None  # of the seed
     faults: tuple[str, ...] = ()
     seconds: int | None = None
     found_at: str = ""  # the commit at which it was found
@@ -54,12 +58,13 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """A corpus plan under one protocol, with the verdict that it must get and the command that repeats it."""
+    """A plan under one protocol, with the verdict that it must get and the command that repeats it."""
 
     entry: str
     expectation: Expectation
     plan: Plan
     repeat: str
+    file: Path | None = None  # of the plan; None: derived from a seed
 
 
 def load_corpus(folder: Path) -> tuple[Case, ...]:
@@ -80,6 +85,10 @@ def load_entry(path: Path) -> tuple[Case, ...]:
         entry = document.convert(Entry, document.value)
         if (entry.plan is None) == (entry.seed is None):
             raise document.error((), "a corpus entry must have exactly one of plan and seed")
+        if (entry.seed is None) != (entry.derivation is None):
+            raise document.error((), "a corpus entry with a seed must have its derivation, and no other may")
+        if entry.derivation is not None:
+            check_derivation(entry.derivation)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except TextError as error:
@@ -87,20 +96,43 @@ def load_entry(path: Path) -> tuple[Case, ...]:
     return tuple(_cases(entry, path))
 
 
+def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
+    """The plans in a folder and its subfolders, on `safe`, without those that an entry performs on `safe`.
+
+    `safe` must be VALID and live on each, also on plans written to break a known-bad protocol: no mistake may hide behind them.
+    UsageError with file and line if a plan is malformed.
+    """
+    known = {case.file.resolve() for case in entries if case.file is not None and case.expectation.protocol == SAFE}
+    paths = sorted(folder.rglob("*.yaml"))
+    if not paths:
+        raise UsageError(f"{folder}: no plan (*.yaml); run this in a checkout of highwater, or name its corpus/plans")
+    expectation = Expectation(protocol=SAFE, verdict="VALID", live=True)
+    return tuple(
+        _planned(path.relative_to(folder).with_suffix("").as_posix(), expectation, path)
+        for path in paths
+        if path.resolve() not in known
+    )
+
+
+def _planned(entry: str, expectation: Expectation, path: Path) -> Case:
+    protocol = expectation.protocol
+    plan = checked(replace(load_plan(path), protocol=protocol, variant=None))
+    repeat = f"highwater run --plan {path} --protocol {protocol}"
+    return Case(entry=entry, expectation=expectation, plan=plan, repeat=repeat, file=path)
+
+
 def _cases(entry: Entry, path: Path) -> Iterator[Case]:
     for expectation in entry.expect:
         protocol = expectation.protocol
         if entry.plan is not None:
-            source = path.parent / entry.plan
-            plan = replace(load_plan(source), protocol=protocol, variant=None)
-            repeat = f"highwater run --plan {source} --protocol {protocol}"
+            yield _planned(entry.name, expectation, Path(normpath(path.parent / entry.plan)))
         else:
             assert entry.seed is not None
             plan = derive(entry.seed, protocol=protocol, faults=entry.faults, seconds=entry.seconds)
-            repeat = f"highwater run --seed {entry.seed} --workload {PLAIN} --protocol {protocol}"
+            repeat = f"highwater run --seed {entry.seed} --derivation {DERIVATION} --workload {PLAIN} --protocol {protocol}"
             repeat += f" --faults {','.join(entry.faults)}" if entry.faults else ""
             repeat += f" --seconds {entry.seconds}" if entry.seconds is not None else ""
-        yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
+            yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
 
 
 def tasks_of(cases: Sequence[Case], *, build: Build, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:
@@ -115,13 +147,20 @@ def complaint(case: Case, summary: Summary) -> str | None:
     wanted = case.expectation
     where = f"{case.entry} on {wanted.protocol}"
     if summary.verdict != wanted.verdict:
-        return f"{where}: {summary.verdict} instead of {wanted.verdict}"
+        return f"{where}: {summary.verdict} instead of {wanted.verdict}{_because(summary)}"
     missing = sorted(set(wanted.kinds) - {a.kind for a in summary.anomalies})
     if missing:
         return f"{where}: no {', '.join(missing)} was found"
     if wanted.live is not None and summary.live is not wanted.live:
-        return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}"
+        return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}{_because(summary)}"
     return None
+
+
+def _because(summary: Summary) -> str:
+    """The worst reason in a sentence, and the kinds of the other anomalies."""
+    kinds = list(dict.fromkeys(anomaly.kind for anomaly in summary.anomalies))
+    others = kinds if summary.crash is not None else kinds[1:]
+    return f": {summary.reasons[0] if summary.reasons else ''}" + (f"; also {', '.join(others)}" if others else "")
 
 
 def exit_code(case: Case, summary: Summary) -> ExitCode:

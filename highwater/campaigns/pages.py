@@ -3,6 +3,7 @@
 import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat as repeat_value
 from pathlib import Path
 
 import msgspec
@@ -30,12 +31,14 @@ def write_pages(
     title: str,
     repeat: str,
     cases: Sequence[RunRow] | None = None,
+    expected: Iterable[bool | None] = repeat_value(None),
     junit: Path | None = None,
     goals: Sequence[str] = (),
 ) -> None:
     """Write the index page and the JUnit file of these runs below a folder of the store; "" is its root.
 
-    `cases` replaces the runs as rows of the JUnit file; `junit` is its path outside of the store. `goals` are the names of the
+    `cases` replaces the runs as rows of the JUnit file; the index lists those that are not as expected. `expected` says of each
+    run whether it went as it had to. `junit` is the path of the JUnit file outside of the store. `goals` are the names of the
     goals that the runs together had to reach.
     """
     lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
@@ -47,7 +50,9 @@ def write_pages(
             storage.write(posixpath.join(under, JUNIT), xml)
         else:
             write_file(junit, xml)
-        page = campaign_html((row_of(run, under) for run in summaries), title=title, repeat=repeat, goals=lines)
+        rows = (row_of(run, under, expected=said) for run, said in zip(summaries, expected, strict=False))
+        broken = [case for case in cases or () if case.expected is False]
+        page = campaign_html(rows, title=title, repeat=repeat, goals=lines, broken=broken)
         storage.write(posixpath.join(under, INDEX), page.encode())
 
 
@@ -56,18 +61,18 @@ def write_runs(storage: Storage, under: str, summaries: Iterable[Summary]) -> No
     storage.write(posixpath.join(under, RUNS), b"".join(msgspec.json.encode(summary) + b"\n" for summary in summaries))
 
 
-def row_of(summary: Summary, under: str) -> RunRow:
+def row_of(summary: Summary, under: str, *, expected: bool | None = None) -> RunRow:
     """Make the row for one run on the index page; its links are relative to `under`, a folder of the store."""
-    failed = summary.outcome == "harness-fault" and summary.verdict != "INVALID"
-    words = [a.words for a in summary.anomalies] or [*summary.unchecked, *summary.not_live]
+    failed = summary.outcome == "harness-fault" and summary.verdict != "INVALID" and summary.crash is None
     return RunRow(
         name=f"{summary.plan} on {summary.protocol}",
         seed=summary.seed,
         protocol=summary.protocol,
-        validity=None if failed else Validity[summary.verdict],
+        validity=None if failed else Validity.INVALID if summary.crash else Validity[summary.verdict],
         live=summary.live,
-        anomalies=tuple(sorted(Counter(a.kind for a in summary.anomalies).items())),
-        words=tuple(words[:5]),
+        anomalies=tuple(Counter(a.kind for a in summary.anomalies).items()),
+        words=summary.reasons[:5],
+        expected=expected,
         excused=summary.excused,
         acked=summary.acked,
         leader_changes=summary.leader_changes,

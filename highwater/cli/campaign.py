@@ -81,6 +81,7 @@ _Goals = Annotated[
 def campaign(
     *,
     seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")],
+    derivation: options.Derivation = None,
     protocol: _Protocols = "safe",
     faults: _Mixes = None,
     profile: options.ProfileOption = "within",
@@ -101,6 +102,7 @@ def campaign(
     json: options.AsJson = False,
 ) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
+    options.check_seeds(derivation)
     wanted = options.seeds_of(seeds)
     order = Order(
         first=wanted[0],

@@ -1,40 +1,54 @@
 """`highwater chaos`: check that `safe` keeps the promise and known-bad protocols are caught (`make test-chaos`)."""
 
+import os
 import secrets
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import Struct
 
-from checkers.verdict import Validity
-from highwater.campaigns.chaos import (
-    KNOWN_BAD,
-    Check,
-    Means,
-    Part,
-    catch,
-    fresh_seeds,
-    in_containers,
-    repeat_elsewhere,
-    replay_corpus,
-)
-from highwater.campaigns.corpus import Case, load_corpus
+from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
+from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLine, parts_of
+from highwater.campaigns.corpus import load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages, write_runs
+from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, reds
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
+from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
-from highwater.runs.provenance import present_build
+from highwater.plans.derive import DERIVATION
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import Keep
 from history.seed import format_seed
 from pipeline.local import cores
 from pipeline.storage import storage_at
-from reports.index import RunRow
 
-_FRESH_BELOW = 1 << 40  # short enough to type
-_VALIDITY = {ExitCode.VALID: Validity.VALID, ExitCode.UNKNOWN: Validity.UNKNOWN, ExitCode.NOT_LIVE: Validity.VALID}
+_FIRST_BELOW = 1 << 40  # short enough to type
+_ANNOTATED = 10  # errors of a step that GitHub Actions shows
+_CHANGED = 20  # runs that a comparison lists
+
+
+_Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds for `safe`.")]
+_First = Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given.")]
+_Parts = Annotated[str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty.")]
+_Corpus = Annotated[Path, typer.Option(help="Folder with the entries of the regression corpus.")]
+_Plans = Annotated[Path, typer.Option(help="Folder with the stored plans.")]
+_UnknownAllowed = Annotated[
+    int, typer.Option(min=0, max=100, help="Percentage of the seeds that may be UNKNOWN without failing the job.")
+]
+_Deadline = Annotated[int, typer.Option(min=1, help="Seconds after which a simulated run is given up, as hung.")]
+_KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Perform all phases; else a failed phase is the last.")]
+_FailFast = Annotated[bool, typer.Option("--fail-fast", help="End at the first red run, not at the end of its phase.")]
+_Against = Annotated[
+    str | None,
+    typer.Option(metavar="REV", help="Perform corpus, plans and seeds on the protocol of this commit, too; tell what is worse."),
+]
+_Runs = Annotated[Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended.")]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -43,85 +57,178 @@ class Outcome(Struct, frozen=True, kw_only=True):
     first_seed: int
     exit: ExitCode
     stages: tuple[Part, ...]
+    not_performed: tuple[Phase, ...]  # because an earlier phase failed
+    against: Comparison | None = None
     index: str
     junit: str
 
 
 def chaos(
     *,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of fresh seeds for `safe`.")] = 200,
-    first: Annotated[str | None, typer.Option(help="First fresh seed; random if not given.")] = None,
-    corpus: Annotated[Path, typer.Option(help="Folder with the entries of the regression corpus.")] = Path("corpus/seeds"),
+    seeds: _Seeds = 200,
+    first: _First = None,
+    derivation: options.Derivation = None,
+    parts: _Parts = "",
+    corpus: _Corpus = Path("corpus/seeds"),
+    plans: _Plans = Path("corpus/plans"),
     jobs: options.Jobs = None,
     store: options.Store = Path("store/chaos"),
-    unknown_allowed: Annotated[
-        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the job.")
-    ] = 5,
+    unknown_allowed: _UnknownAllowed = 5,
+    deadline: _Deadline = 600,
+    keep_going: _KeepGoing = False,
+    fail_fast: _FailFast = False,
+    against: _Against = None,
+    runs: _Runs = None,
+    bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
-    """Replay the corpus, run fresh seeds on `safe` over every fault mix, catch the known-bad protocols; write HTML and JUnit."""
-    low = options.seed_of(first) if first is not None else secrets.randbelow(_FRESH_BELOW)
-    if not json:
-        say(f"seed {format_seed(low)}  fresh seeds {low} to {low + seeds - 1}")
-        say(f"again   highwater chaos --first {low} --seeds {seeds}")
+    """Run the corpus, stored plans and seeds on `safe`; catch the known-bad protocols; write HTML and JUnit."""
+    options.check_seeds(derivation)
+    build = present_build()
+    low = options.seed_of(first) if first is not None else first_of(build)
+    phases = _phases(parts, PHASES if against is None else COMPARED)
+    if against is not None:
+        commit_of(against)
     entries = load_corpus(corpus)  # refuse bad input before writing anything
-    parts: list[Part] = []
-    with progress(len(entries) + seeds, quiet=json) as ticker:
-        means = Means(
-            build=present_build(),
-            keep=Keep(store=options.folder_of(store), report=True, only_failures=True),
-            jobs=jobs or cores(),
-            seen=lambda summary: ticker.tick(f"{summary.protocol} {summary.plan}"),
-        )
-        for perform in _parts(entries, range(low, low + seeds), means, unknown_allowed):
-            parts.append(perform())
-            if not json:
-                _show(parts[-1])
-            if parts[-1].interrupted:
-                break
-    code = worst(part.code for part in parts)
-    runs = tuple(summary for part in parts for summary in part.summaries)
-    cases = [_case(part, check) for part in parts for check in part.checks]
-    repeat = f"highwater chaos --first {low} --seeds {seeds}"
-    storage = storage_at(store)
-    write_runs(storage, "", runs)  # first, so that it is kept if rendering a page fails
-    write_pages(storage, "", runs, title="test-chaos", repeat=repeat, cases=cases)
-    if json:
-        say_json(Outcome(first_seed=low, exit=code, stages=tuple(parts), index=str(store / INDEX), junit=str(store / JUNIT)))
-    else:
-        say(f"{len(runs)} runs: {WORDS[code]}; {store / INDEX}, {store / JUNIT}")
-    return code
-
-
-def _parts(entries: tuple[Case, ...], seeds: range, means: Means, unknown_allowed: int) -> list[Callable[[], Part]]:
-    """The parts of the `chaos` job (corpus, fresh seeds, known-bad protocols) in order, not yet started."""
-    return [
-        partial(replay_corpus, entries, means),
-        partial(repeat_elsewhere, seeds[0]),
-        partial(fresh_seeds, seeds, means, unknown_allowed_percent=unknown_allowed),
-        *(partial(catch, bad, seeds[0], means) for bad in KNOWN_BAD),
-        partial(in_containers, entries, means),
-    ]
-
-
-def _case(part: Part, check: Check) -> RunRow:
-    """One check of the `chaos` job as a test case of the JUnit file."""
-    failed = check.code is ExitCode.LABORATORY_FAILED
-    return RunRow(
-        name=check.name,
-        seed=None,
-        protocol=part.name,
-        validity=None if failed else _VALIDITY.get(check.code, Validity.INVALID),
-        live=check.code is not ExitCode.NOT_LIVE,
-        words=(check.complaint,) if check.complaint else (),
-        wall_seconds=check.wall_seconds,
-        error=check.complaint,
+    inputs = Inputs(
+        entries=entries,
+        plans=load_plans(plans, entries),
+        seeds=range(low, low + seeds),
+        unknown_allowed=unknown_allowed,
     )
+    keep = Keep(store=options.folder_of(store), report=True, only_failures=True)
+    repeat = f"highwater chaos --first {low} --seeds {seeds} --derivation {DERIVATION}"
+    repeat += f" --parts {','.join(phases)}" if parts else ""
+    if not json:
+        say(f"seed {format_seed(low)}  seeds {low} to {low + seeds - 1}")
+        say(f"again   {repeat}" + (f" --against {against}" if against else ""))
+    others = ("--jobs", str(jobs or cores()), "--corpus", str(corpus), "--plans", str(plans))
+    other = None if against is None else perform_on(against, (*repeat.split()[2:], *others), phases)
+    lines: list[RunLine] = []
+    with _lines_to(runs) as write, progress(len(entries) + len(inputs.plans) + seeds, quiet=json) as ticker:
+
+        def seen(line: RunLine) -> None:
+            lines.append(line)
+            write(line)
+            ticker.tick(f"{line.protocol} {line.name}")
+
+        means = Means(build=build, keep=keep, jobs=jobs or cores(), seen=seen, fail_fast=fail_fast, deadline_s=deadline)
+        going = (keep_going or other is not None) and not fail_fast
+        found, left = _perform(phases, inputs, means, keep_going=going, show=not json)
+    _tell(reds(found, store), found, repeat=repeat, show=not json)
+    _write(found, store, repeat=repeat)
+    compared = None if other is None else compare(other, lines)
+    outcome = Outcome(
+        first_seed=low,
+        exit=worst(part.code for part in found) if compared is None else compared.code,
+        stages=found,
+        not_performed=left,
+        against=compared,
+        index=str(store / INDEX),
+        junit=str(store / JUNIT),
+    )
+    say_json(outcome) if json else _conclude(outcome)
+    return outcome.exit
+
+
+def _write(found: Sequence[Part], store: Path, *, repeat: str) -> None:
+    """Write the summaries, the index page and the JUnit file of all runs."""
+    summaries = tuple(summary for part in found for summary in part.summaries)
+    expected = [as_expected for part in found for as_expected in part.expected]
+    storage = storage_at(store)
+    write_runs(storage, "", summaries)  # first, so that it is kept if rendering a page fails
+    write_pages(storage, "", summaries, title="test-chaos", repeat=repeat, cases=list(cases_of(found)), expected=expected)
+
+
+def _conclude(outcome: Outcome) -> None:
+    if outcome.against is not None:
+        _show_comparison(outcome.against)
+    runs = sum(len(part.summaries) for part in outcome.stages)
+    words = WORDS[outcome.exit] if outcome.against is None else "worse" if outcome.exit is ExitCode.INVALID else "not worse"
+    say(f"{runs} runs: {words}; {outcome.index}, {outcome.junit}")
+
+
+def first_of(build: Build) -> int:
+    """The first seed of a commit: the same for everybody who checks it. Random outside of a git repository."""
+    if not build.commit:
+        return secrets.randbelow(_FIRST_BELOW)
+    return int.from_bytes(blake2b(build.commit.encode(), digest_size=8).digest()) % _FIRST_BELOW
+
+
+def _phases(text: str, known: Sequence[Phase]) -> tuple[Phase, ...]:
+    names = options.names_of(text)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(f"unknown part {unknown[0]!r}; known: {', '.join(known)}")
+    return tuple(phase for phase in known if phase in names or not names)
+
+
+def _perform(
+    phases: Sequence[Phase], inputs: Inputs, means: Means, *, keep_going: bool, show: bool
+) -> tuple[tuple[Part, ...], tuple[Phase, ...]]:
+    """Perform the phases until one fails; the parts that were performed, and the phases that were not."""
+    found: list[Part] = []
+    for number, phase in enumerate(phases):
+        for perform in parts_of(phase, inputs, means):
+            found.append(perform())
+            if show:
+                _show(found[-1])
+            if found[-1].interrupted:
+                return tuple(found), tuple(phases[number + 1 :])
+        left = tuple(phases[number + 1 :])
+        if left and not keep_going and worst(part.code for part in found) is not ExitCode.VALID:
+            if show:
+                say(f"stopped after {phase}; not performed: {', '.join(left)} (--keep-going performs all)")
+            return tuple(found), left
+    return tuple(found), ()
+
+
+@contextmanager
+def _lines_to(path: Path | None) -> Iterator[Callable[[RunLine], None]]:
+    """A function that appends a line to a new file at once; it does nothing without a path."""
+    if path is None:
+        yield lambda line: None
+        return
+    with options.file_of(path).open("wb", buffering=0) as file:
+        yield lambda line: _append(file.write, line)
+
+
+def _append(write: Callable[[bytes], object], line: RunLine) -> None:
+    write(msgspec.json.encode(line) + b"\n")
+
+
+def _tell(found: Sequence[Red], parts: Sequence[Part], *, repeat: str, show: bool) -> None:
+    """Tell what is not as expected: on the terminal, and to GitHub Actions where its variables are set."""
+    if show:
+        for line in lines_of(found):
+            say(line)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            for red in found[:_ANNOTATED]:
+                say(annotation(red))
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
+    if place:
+        with Path(place).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(markdown(parts, found, repeat=repeat))
+
+
+def _show_comparison(found: Comparison) -> None:
+    """The runs that differ, worse ones first, and the numbers of both protocols."""
+    say(f"against {found.revision} {found.commit[:12]}  {found.runs} runs of each, {found.other_histories} with another history")
+    width = max((len(run.name) for run in found.changed), default=0)
+    for run in found.changed[:_CHANGED]:
+        say(f"    {'worse' if run.worse else 'better':<6}  {run.name:<{width}}  {run.before} -> {run.now}  {run.repeat}")
+    if len(found.changed) > _CHANGED:
+        say(f"    and {len(found.changed) - _CHANGED} more; --json lists all")
+    if not found.changed:
+        say("    no run became better or worse")
+    say(f"    acknowledged produces: {found.acked[0]} before, {found.acked[1]} now")
+    if found.lost:
+        say(f"    {found.lost} runs cannot be compared: they ended on one side only, or had another plan")
 
 
 def _show(part: Part) -> None:
     verdicts = [s.verdict for s in part.summaries]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("VALID", "UNKNOWN", "INVALID") if v in verdicts)
     say(f"{part.name:<22} {WORDS[part.code] if part.code else 'ok':<12} {counts}".rstrip())
-    for complaint in (*(check.complaint for check in part.checks if check.complaint), *filter(None, [part.stopped])):
-        say(f"    {complaint}")
+    if part.stopped:
+        say(f"    {part.stopped}")

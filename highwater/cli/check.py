@@ -13,12 +13,12 @@ import typer
 from checkers.linearizability.judge import Judgement
 from checkers.verdict import Validity, Verdict
 from highwater.cli import options
-from highwater.cli.output import by_kind, first_of, say, say_json
+from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.exit_codes import of_verdict
 from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
 from highwater.runs.memory import peak_mib
-from highwater.runs.summary import VALIDITY_NAMES
+from highwater.runs.summary import VALIDITY_NAMES, by_kind
 from history import store
 from history.foreign.read import Form, form_of
 

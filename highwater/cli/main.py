@@ -15,7 +15,7 @@ import typer
 from highwater.cli.check import check
 from highwater.cli.output import complain, say
 from highwater.errors import HighwaterError
-from highwater.exit_codes import ExitCode
+from highwater.exit_codes import ExitCode, for_bisect
 from history.errors import HistoryError
 from pipeline.errors import PipelineError
 
@@ -69,6 +69,11 @@ def _options(
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; errors are printed as one line, without a traceback."""
+    code = _exit_code(arguments)
+    return for_bisect(ExitCode(code)) if "--bisect" in arguments else code
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
     if sys.flags.optimize:
         complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
         return ExitCode.USAGE

@@ -9,12 +9,17 @@ from typing import Annotated
 import typer
 
 from highwater.errors import UsageError
+from highwater.plans.derive import check_derivation
 from highwater.plans.plan import DRAWS_END
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
 from pipeline.session import full_master, parse_conf
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+Derivation = Annotated[
+    int | None,
+    typer.Option(min=1, help="Version of the derivation that the seeds are of, as repeat lines name it; another one is refused."),
+]
 Protocol = Annotated[str, typer.Option(help="Protocol variant, see `highwater protocols`.")]
 Faults = Annotated[
     str,
@@ -33,6 +38,9 @@ Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark
 SparkConf = Annotated[
     list[str] | None,
     typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/spark.md); may be repeated."),
+]
+Bisect = Annotated[
+    bool, typer.Option("--bisect", help="Exit as `git bisect run` wants it: 0 good, 1 bad, 125 not to be judged at this commit.")
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
 
@@ -56,6 +64,12 @@ def seed_of(text: str) -> int:
     if not 0 <= seed < DRAWS_END:
         raise UsageError(f"seed must be from 0 to 2^64-1, not {text}")
     return seed
+
+
+def check_seeds(derivation: int | None) -> None:
+    """Refuse seeds of another version of the derivation; None means the present one. PlanError says how to repeat them."""
+    if derivation is not None:
+        check_derivation(derivation)
 
 
 def seed_not_file(text: str, *, files: str) -> int:

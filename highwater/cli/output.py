@@ -13,9 +13,6 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from checkers.verdict import Anomaly
-from highwater.runs.summary import FoundAnomaly
-
 _LINES_SHOWN = 10
 
 
@@ -43,17 +40,6 @@ def complain(line: str) -> None:
 def _printable(line: str) -> str:
     """Escape lone surrogates, which file names and keys of histories may contain and UTF-8 cannot encode."""
     return line.encode(errors="backslashreplace").decode()
-
-
-def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> list[str]:
-    """Summarize anomalies in one line for each kind: its first anomaly and the number of further ones."""
-    kinds: dict[str, list[Anomaly | FoundAnomaly]] = {}
-    for anomaly in anomalies:
-        kinds.setdefault(anomaly.kind, []).append(anomaly)
-    return [
-        f"{f'{kind} {found[0].key}'.rstrip()}: {found[0].words}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
-        for kind, found in sorted(kinds.items())
-    ]
 
 
 def first_of(lines: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.cli.run import headline, show
 from highwater.errors import Nondeterminism, UsageError
+from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build, present_build
@@ -29,6 +30,8 @@ def replay(
     protocol: Annotated[
         str | None, typer.Option(help="Protocol variant for a seed, see `highwater protocols`; `safe` if not given.")
     ] = None,
+    derivation: options.Derivation = None,
+    bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
     """Perform a stored run again, or a plan or seed twice, and check that both histories have the same digest."""
@@ -37,6 +40,9 @@ def replay(
     repeat = f"highwater replay {what}"
     if protocol is not None and path.exists():
         raise UsageError(f"--protocol needs a seed; {what} is a file or folder that names its own protocol")
+    if derivation is not None and path.exists():
+        raise UsageError(f"--derivation needs a seed; {what} is a file or folder with a plan")
+    options.check_seeds(derivation)
     if path.is_dir():
         manifest = store.load_manifest(path)
         plan = _stored_plan(path, manifest)
@@ -47,6 +53,7 @@ def replay(
             plan = load_plan(path)
         else:
             plan = Request(protocol=protocol or "safe").plan(options.seed_not_file(what, files="run folder or plan file"))
+            repeat += f" --derivation {DERIVATION}"
             repeat += f" --protocol {protocol}" if protocol is not None else ""
     if not json:
         say(headline(plan))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Request
 from highwater.cli import options
-from highwater.cli.output import by_kind, first_of, say, say_json
+from highwater.cli.output import first_of, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import MIXED
@@ -17,7 +17,7 @@ from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out
-from highwater.runs.summary import Summary
+from highwater.runs.summary import Summary, by_kind
 from history.manifest import RunManifest
 from history.seed import format_seed
 
@@ -25,6 +25,7 @@ from history.seed import format_seed
 def run(
     *,
     seed: Annotated[str | None, typer.Option(help="Seed: decimal, 0x…, or 16 hex digits.")] = None,
+    derivation: options.Derivation = None,
     plan: Annotated[Path | None, typer.Option(help="Plan file (YAML) instead of a seed.")] = None,
     protocol: Annotated[
         str | None, typer.Option(help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.")
@@ -37,6 +38,7 @@ def run(
     store: options.Store = Path("store"),
     no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report page.")] = True,
+    bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""
@@ -48,6 +50,9 @@ def run(
         workload=workload,
         backend=backend,
     )
+    if derivation is not None and seed is None:
+        raise UsageError("--derivation needs --seed")
+    options.check_seeds(derivation)
     chosen, repeat = _chosen(seed, plan, protocol, request)
     keep = Keep(store=None if no_store else options.folder_of(store), report=report)
     if not json:
@@ -85,6 +90,7 @@ def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: 
 def headline(of: Plan | RunManifest) -> str:
     """The line that names a run and its verdict; every output about one run starts with it."""
     seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
+    seed += f"  derivation {of.derivation}" if of.derivation else ""
     return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  protocol {of.protocol}"
 
 

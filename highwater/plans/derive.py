@@ -2,6 +2,12 @@
 
 Each part has a random stream of its own name, so a new draw in one part does not change the other parts of old seeds. A value
 that the caller gives (faults, brokers, seconds) replaces a draw without shifting the others.
+
+A seed means something only together with the version of its derivation, DERIVATION. It stands in each plan, manifest and repeat
+line, and a seed of another version is refused. After a change of what is drawn:
+
+    raise DERIVATION, enter the last commit of the earlier version in LAST_COMMITS
+    python -m tests.tidy.derivation --rewrite
 """
 
 from collections.abc import Sequence
@@ -28,6 +34,9 @@ from nemesis.profiles import PROFILES, Profile, ProfileName, default_kinds
 from nemesis.schedule import Window
 from reference.config import VARIANTS, TopicSpec
 from workloads.registry import WORKLOADS
+
+DERIVATION = 1
+LAST_COMMITS: dict[int, str] = {}  # the last commit of each earlier version
 
 PLAIN = "produce-consume"
 MIXED = "mixed"  # each seed draws a workload
@@ -94,6 +103,7 @@ def derive(
         protocol=protocol,
         draws=rng.fork("draws").bits() >> 1,  # 63 bits fit the integers of text formats
         seed=seed,
+        derivation=DERIVATION,
         cluster=cluster,
         network=_network(rng.fork("network")),
         workload=clients,
@@ -106,6 +116,20 @@ def derive(
     kinds = chosen if faults else default_kinds(profile, shape)
     schedule = generate(rng.fork("schedule"), Profile(name=profile, kinds=kinds), shape)
     return checked(replace(plan, schedule=schedule, required_marks=_marks(schedule)))
+
+
+def check_derivation(version: int) -> None:
+    """Raise PlanError, with the way to repeat a run, if seeds of this version of the derivation give other plans here."""
+    if version == DERIVATION:
+        return
+    if version > DERIVATION:
+        remedy = "update highwater"
+    elif version in LAST_COMMITS:
+        remedy = f"check out commit {LAST_COMMITS[version]}"
+    else:
+        raise PlanError(f"derivation must be from 1 to {DERIVATION}, not {version}")
+    stored = "perform the stored plan: highwater run --plan STORE/<plan>/<run>/plan.yaml"
+    raise PlanError(f"a seed of derivation {version} gives another plan here (derivation {DERIVATION}); {remedy}, or {stored}")
 
 
 def standard_bench_plan() -> Plan:

@@ -9,7 +9,8 @@ from hashlib import blake2b
 from typing import get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.plans.actions import AnyAction
@@ -79,6 +80,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variant: Variant | None = None
     draws: int
     seed: int | None = None  # the seed it was derived from; for information only
+    derivation: int | UnsetType = UNSET  # version of `derive` that gave this plan for the seed; for information only
     cluster: ClusterShape
     network: NetworkShape = NetworkShape()
     workload: WorkloadSpec = WorkloadSpec()
@@ -108,8 +110,11 @@ class Complaint(Struct, frozen=True, kw_only=True):
 
 
 def plan_digest(plan: Plan) -> str:
-    """The digest of a plan: 32 hex digits over its canonical encoding; equal plans have equal digests."""
-    return blake2b(msgspec.json.encode(plan, order="deterministic"), digest_size=16).hexdigest()
+    """The digest of a plan: 32 hex digits over its canonical encoding; equal plans have equal digests.
+
+    The version of the derivation does not count: a plan that two versions derive alike is the same plan.
+    """
+    return blake2b(msgspec.json.encode(replace(plan, derivation=UNSET), order="deterministic"), digest_size=16).hexdigest()
 
 
 def shape_of(plan: Plan) -> Shape:

@@ -1,5 +1,7 @@
 """What every backend derives from a plan: replica assignments, broker settings, client processes, the manifest."""
 
+from msgspec import UNSET
+
 from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
@@ -91,6 +93,7 @@ def manifest(
     return RunManifest(
         run_id=provenance.run_id,
         seed=plan.seed,
+        derivation=None if plan.derivation is UNSET else plan.derivation,
         draws=plan.draws,
         plan_digest=provenance.plan_digest,
         protocol=plan.protocol,

@@ -6,6 +6,7 @@ The recorded history is stored before it is judged, also if the run ended early.
 failure of the harness becomes a `HarnessError` that says what was attempted and how to repeat it.
 """
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -17,9 +18,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+import reference
 from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
-from highwater.errors import HarnessError, HighwaterError, UsageError
+from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.backend import ExploreBackend
 from highwater.plans.plan import Plan, plan_digest
@@ -154,13 +156,30 @@ def encode_verdict(verdict: Verdict) -> bytes:
 
 @contextmanager
 def attempting(what: str, repeat: str) -> Iterator[None]:
-    """Turn any unexpected exception into a HarnessError with the command that repeats it; nothing else catches `Exception`."""
+    """Turn any unexpected exception into a HarnessError with the command that repeats it; nothing else catches `Exception`.
+
+    It is a CrashError if the exception came out of the protocol.
+    """
     try:
         yield
     except (HighwaterError, HistoryError):
         raise
     except Exception as error:
+        where = crash_of(error)
+        if where is not None:
+            raise CrashError(f"{what}: the protocol crashed at {where}; repeat: {repeat}", where) from error
         raise HarnessError(f"{what}: {type(error).__name__}: {error}; repeat: {repeat}") from error
+
+
+def crash_of(error: Exception) -> str | None:
+    """The last line of `reference/` that an exception passed, with the exception; None if it passed none."""
+    root = Path(reference.__file__).parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root):
+            where = f"{root.name}/{path.relative_to(root).as_posix()}:{frame.lineno}"
+            return f"{where} in {frame.name}: {type(error).__name__}: {error}"
+    return None
 
 
 def backend_named(name: BackendName) -> Backend:

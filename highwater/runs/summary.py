@@ -1,15 +1,17 @@
 """The summary of one run: `run --json` prints it, a campaign counts it, an index page lists it.
 
-It follows from the plan, the history and the verdict; only the wall seconds differ when a simulated run is repeated.
+It follows from the plan, the history and the verdict; only the measured seconds differ when a simulated run is repeated.
 """
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import polars as pl
 from msgspec import Struct
 
+from checkers.severity import severity
 from checkers.steps import leader_changes
-from checkers.verdict import Validity, Verdict
+from checkers.verdict import Anomaly, Validity, Verdict
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan
 from history.history import History
@@ -50,7 +52,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     verdict: ValidityName
     live: bool | None
     excused: int = 0  # lost records that a wound excuses
-    anomalies: tuple[FoundAnomaly, ...] = ()
+    anomalies: tuple[FoundAnomaly, ...] = ()  # worst first
     unchecked: tuple[str, ...] = ()
     not_live: tuple[str, ...] = ()
     digest: str = ""
@@ -68,6 +70,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     events: int = 0  # handled by the backend, not rows
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0  # of performing and judging
+    cpu_seconds: float = 0.0  # of performing, judging and storing, in the worker's process
     store: str | None = None  # the run's folder, relative to the store
     report: str | None = None  # its page, relative to the store
     plan: str
@@ -75,11 +78,14 @@ class Summary(Struct, frozen=True, kw_only=True):
     backend: str
     outcome: Outcome
     failure: str | None = None  # of the harness, in words
+    crash: str | None = None  # an exception of the protocol that ended the run: where in `reference/`, and its words
     repeat: str  # the command that repeats it
 
     @property
     def exit_code(self) -> ExitCode:
         """The exit code for this run alone."""
+        if self.crash is not None:
+            return ExitCode.INVALID
         validity = Validity[self.verdict]
         return of_verdict(validity, live=self.live, laboratory_failed=self.outcome == "harness-fault")
 
@@ -87,8 +93,27 @@ class Summary(Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The result of a run in words: verdict, liveness and failure of the harness, for example `VALID, live`."""
         live = {True: "live", False: "not live", None: "liveness not judged"}[self.live]
+        if self.crash is not None:
+            return f"{self.verdict}, the protocol crashed"
         failed = f", {WORDS[ExitCode.LABORATORY_FAILED]}" if self.outcome == "harness-fault" else ""
         return f"{self.verdict}, {live}{failed}"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the run is not VALID and live, worst first: a crash, the first anomaly of each kind, what was missing."""
+        crash = () if self.crash is None else (f"the protocol crashed at {self.crash}",)
+        return (*crash, *by_kind(self.anomalies), *self.not_live, *(() if self.crash else self.unchecked))
+
+
+def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> tuple[str, ...]:
+    """Summarize anomalies in one line for each kind, worst first: its first anomaly and the number of further ones."""
+    kinds: dict[str, list[Anomaly | FoundAnomaly]] = {}
+    for anomaly in sorted(anomalies, key=lambda a: severity(a.kind)):
+        kinds.setdefault(anomaly.kind, []).append(anomaly)
+    return tuple(
+        f"{f'{kind} {found[0].key}'.rstrip()}: {found[0].words}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+        for kind, found in kinds.items()
+    )
 
 
 def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:
@@ -102,7 +127,10 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         verdict=VALIDITY_NAMES[verdict.validity],
         live=verdict.live,
         excused=len(verdict.excused),
-        anomalies=tuple(FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words) for a in verdict.anomalies),
+        anomalies=tuple(
+            FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words)
+            for a in sorted(verdict.anomalies, key=lambda a: severity(a.kind))
+        ),
         unchecked=verdict.unchecked,
         not_live=verdict.not_live,
         digest=manifest.digest,
@@ -139,8 +167,10 @@ def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
     return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
 
 
-def of_failure(plan: str, *, seed: int | None, protocol: str, backend: str, failure: str, repeat: str) -> Summary:
-    """The summary of a run without a history because the harness failed: UNKNOWN. `plan` is the plan's name."""
+def of_failure(
+    plan: str, *, seed: int | None, protocol: str, backend: str, failure: str, repeat: str, crash: str | None = None
+) -> Summary:
+    """The summary of a run without a history because the harness or the protocol failed: UNKNOWN. `plan` is the plan's name."""
     return Summary(
         seed=seed,
         protocol=protocol,
@@ -152,5 +182,6 @@ def of_failure(plan: str, *, seed: int | None, protocol: str, backend: str, fail
         backend=backend,
         outcome="harness-fault",
         failure=failure,
+        crash=crash,
         repeat=repeat,
     )

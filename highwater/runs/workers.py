@@ -1,9 +1,12 @@
 """Perform and judge one run as an item of work (`pipeline.work`)."""
 
+from time import perf_counter, process_time
+
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from highwater.errors import HarnessError
+from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
@@ -27,6 +30,7 @@ def perform(task: Task) -> Summary:
 
 def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
+    start, cpu = perf_counter(), process_time()
     try:
         judged = carry_out(task.plan, backend_named(task.backend), build=task.build, repeat=task.repeat, keep=task.keep)
     except HarnessError as error:
@@ -37,9 +41,11 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
             backend=task.backend,
             failure=str(error),
             repeat=task.repeat,
+            crash=error.where if isinstance(error, CrashError) else None,
         )
-        return failed, None
-    return judged.summary, judged
+        failed = replace(failed, wall_seconds=round(perf_counter() - start, 3))
+        return replace(failed, cpu_seconds=round(process_time() - cpu, 3)), None
+    return replace(judged.summary, cpu_seconds=round(process_time() - cpu, 3)), judged
 
 
 def encode_task(task: Task) -> bytes:

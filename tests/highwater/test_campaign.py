@@ -132,10 +132,10 @@ def test_campaign_stops_at_its_limit_of_invalid_runs(monkeypatch: pytest.MonkeyP
 
 
 def test_repeat_command_has_only_non_default_options() -> None:
-    assert Request().command(7) == "highwater run --seed 7"
+    assert Request().command(7) == "highwater run --seed 7 --derivation 1"
     assert (
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
-        == "highwater run --seed 7 --protocol v3 --faults pause,clock --profile beyond --seconds 9"
+        == "highwater run --seed 7 --derivation 1 --protocol v3 --faults pause,clock --profile beyond --seconds 9"
     )
 
 

@@ -200,4 +200,4 @@ def test_run_that_meets_its_deadline_fails_the_harness(tmp_path: Path) -> None:
 
     assert late.exit_code is ExitCode.LABORATORY_FAILED
     assert late.failure == "seed-0: not ready after 0.001 s"
-    assert late.repeat == "highwater run --seed 0 --protocol v3 --seconds 2"
+    assert late.repeat == "highwater run --seed 0 --derivation 1 --protocol v3 --seconds 2"

@@ -1,9 +1,11 @@
 """The `chaos` job: the result of each part."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -13,23 +15,31 @@ from highwater.campaigns.chaos import (
     IN_CONTAINERS,
     KNOWN_BAD,
     MIXES,
+    RED,
+    Check,
     KnownBad,
     Means,
+    Part,
+    RunLine,
+    cases_of,
     catch,
-    fresh_seeds,
     in_containers,
+    perform_cases,
     repeat_elsewhere,
 )
-from highwater.campaigns.corpus import load_corpus
+from highwater.campaigns.corpus import complaint, load_corpus, load_entry, load_plans, tasks_of
+from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
+from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
-from highwater.runs.workers import Task
+from highwater.runs.workers import Task, perform
 from reference.config import VARIANTS
+from reference.sealed import in_the_clear
 
-MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda summary: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda line: None)
 BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
 LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
 
@@ -90,12 +100,88 @@ def test_interrupted_bad_protocol_check_is_unknown(monkeypatch: pytest.MonkeyPat
     assert (part.code, part.interrupted) == (ExitCode.UNKNOWN, True)
 
 
-def test_fresh_seeds_use_every_fault_mix_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    _performed_by(monkeypatch, _summary)
+def _seeds(
+    monkeypatch: pytest.MonkeyPatch, perform: Callable[[Task], Summary], means: Means = MEANS
+) -> tuple[Part, list[RunLine]]:
+    """Seeds 20 to 26, one of each fault mix, of which 20 per cent may be UNKNOWN."""
+    lines: list[RunLine] = []
+    _performed_by(monkeypatch, perform)
+    part = perform_cases("seeds", cases_of(range(20, 27)), replace(means, seen=lines.append), unknown_allowed=20)
+    return part, lines
 
-    part = fresh_seeds(range(20, 20 + len(MIXES)), MEANS, unknown_allowed_percent=5)
+
+def test_seeds_use_every_fault_mix_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    part, _ = _seeds(monkeypatch, _summary)
 
     assert [s.repeat for s in part.summaries] == [Request(faults=mix).command(20 + n) for n, mix in enumerate(MIXES)]
+
+
+def test_first_red_run_ends_its_part_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant that dies early must not cost the whole gate."""
+
+    def perform(task: Task) -> Summary:
+        return replace(_summary(task), verdict="INVALID", anomalies=(LOST, LOST)) if task.plan.seed == 22 else _summary(task)
+
+    part, lines = _seeds(monkeypatch, perform, replace(MEANS, fail_fast=True))
+
+    assert [(line.seed, line.red, line.kinds) for line in lines] == [
+        (20, False, ()),
+        (21, False, ()),
+        (22, True, ("lost-write",)),
+    ]
+    assert (part.code, part.stopped) == (ExitCode.INVALID, RED)
+
+
+@pytest.mark.parametrize(("unknown", "code"), [((21,), ExitCode.VALID), ((21, 23), ExitCode.UNKNOWN)])
+def test_seeds_tolerate_some_unknown_runs(unknown: tuple[int, ...], code: ExitCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, lines = _seeds(
+        monkeypatch, lambda task: replace(_summary(task), verdict="UNKNOWN") if task.plan.seed in unknown else _summary(task)
+    )
+
+    assert (part.code, [line.red for line in lines]) == (code, [False] * 7)
+
+
+def test_stored_plan_must_be_valid_and_live_on_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan against one mistake is a regression test for all others."""
+    _performed_by(monkeypatch, lambda task: replace(_summary(task), live=task.plan.name != "kip-966"))
+    plans = load_plans(Path("corpus/plans/mutants"), ())
+
+    part = perform_cases("plans", plans, MEANS)
+
+    assert part.code is ExitCode.NOT_LIVE
+    assert [check.name for check in part.checks if check.complaint] == ["kip-966 on safe"]
+
+
+def test_stored_plans_leave_out_those_of_corpus_entries() -> None:
+    entries = load_entry(Path("corpus/seeds/kip112-leader.yaml"))
+
+    names = [case.entry for case in load_plans(Path("corpus/plans/log-dirs"), entries)]
+
+    assert names == ["bootstrap", "follower", "slow-disk"]
+
+
+def test_hung_run_becomes_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A protocol that loops for ever at one virtual time must not hang the gate."""
+
+    def perform(task: Task) -> Summary:
+        while task.plan.seed == 20:
+            pass
+        return _summary(task)
+
+    part, lines = _seeds(monkeypatch, perform, replace(MEANS, deadline_s=0.1))
+
+    assert (lines[0].red, lines[0].failure) == (True, "seed-20: not ready after 0.1 s")
+    assert (part.code, len(lines)) == (ExitCode.LABORATORY_FAILED, 7)
+
+
+def test_crash_of_the_protocol_names_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception of the protocol is its own fault, not one of the harness."""
+    monkeypatch.setattr("highwater.runs.run.perform", lambda *arguments, **options: in_the_clear(b""))
+
+    summary = perform(next(tasks_of(cases_of([1]), build=MEANS.build, keep=MEANS.keep)))
+
+    assert summary.crash is not None
+    assert re.fullmatch(r"reference/sealed\.py:\d+ in in_the_clear: TypeError: expected values as text.*", summary.crash)
 
 
 def test_digest_that_depends_on_hash_seed_exits_14(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,20 +208,20 @@ def test_chaos_job_names_existing_bad_protocols() -> None:
 def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of known-bad protocols are INVALID as expected."""
     monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: "same")
-    monkeypatch.setattr("highwater.cli.chaos.KNOWN_BAD", (BAD,))
+    monkeypatch.setattr("highwater.campaigns.chaos.KNOWN_BAD", (BAD,))
     _performed_by(monkeypatch, _lossy)
     (tmp_path / "entry.yaml").write_text(
-        "{name: entry, story: s, seed: 3, expect: [{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
+        "{name: entry, story: s, seed: 3, derivation: 1, expect: [{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
     )
     store = tmp_path / "out"
-    arguments = f"chaos --seeds 2 --first 1 --jobs 1 --corpus {tmp_path} --store {store}"
+    arguments = f"chaos --seeds 2 --first 1 --jobs 1 --corpus {tmp_path} --plans corpus/plans/log-dirs --store {store}"
 
     code = run_command_line(arguments.split())
 
     suite = ElementTree.parse(store / "junit.xml").getroot()[0]
     assert code == ExitCode.VALID
     assert [case.get("name") for case in suite if len(case)] == []
-    assert suite.get("tests") == "5"
+    assert suite.get("tests") == "9"
     assert (store / "index.html").exists()
 
 
@@ -160,3 +246,101 @@ def test_container_cases_are_in_the_corpus() -> None:
 
 def test_corpus_without_container_cases_needs_no_engine() -> None:
     assert in_containers((), MEANS).code is ExitCode.VALID
+
+
+LOSS = replace(LOST, key="t-1", words="also gone")
+TWICE = FoundAnomaly(kind="duplicate", checker="duplicates", key="t-0", words="twice")
+
+
+def _red(**changes: object) -> Red:
+    """The only red check of a corpus entry whose run on `safe` lost two records and has one twice."""
+    (case,) = (case for case in load_entry(Path("corpus/seeds/kip112-leader.yaml")) if case.expectation.protocol == "safe")
+    (task,) = tasks_of([case], build=MEANS.build, keep=MEANS.keep)
+    found = {"verdict": "INVALID", "anomalies": (LOST, LOSS, TWICE), "store": "p/r", "report": "p/r/report.html", **changes}
+    run = msgspec.structs.replace(_summary(task), **found)
+    check = Check(name="x", met=False, complaint=complaint(case, run) or "", run=0, plan=str(case.file), repeat=run.repeat)
+    (red,) = reds([Part(name="corpus", checks=(check,), summaries=(run,), code=ExitCode.INVALID)], Path("store"))
+    return red
+
+
+def test_red_check_names_loss_plan_page_and_command() -> None:
+    """One screen must tell what was lost, where, and how to repeat it."""
+    assert list(lines_of([_red()])) == [
+        "kip112-leader on safe: INVALID instead of VALID: lost-write t-0: gone (and 1 more); also duplicate",
+        "    duplicate t-0: twice",
+        "    plan    corpus/plans/log-dirs/leader.yaml",
+        "    page    store/p/r/report.html",
+        "    repeat  highwater run --plan corpus/plans/log-dirs/leader.yaml --protocol safe",
+    ]
+
+
+def test_red_check_of_a_crash_names_the_line_of_the_protocol() -> None:
+    crash = "reference/log/log.py:7 in append: KeyError: 3"
+    red = _red(verdict="UNKNOWN", anomalies=(), crash=crash, failure="performing x", outcome="harness-fault", store=None)
+
+    assert red.sentence == f"kip112-leader on safe: UNKNOWN instead of VALID: the protocol crashed at {crash}"
+
+
+def test_github_annotation_escapes_its_message() -> None:
+    red = msgspec.structs.replace(_red(), plan="", page="", name="a: b,c", sentence="100 %\nlost", repeat="again")
+
+    assert annotation(red) == "::error title=a%3A b%2Cc::100 %25%0Alost%0A%0Aagain"
+
+
+def test_github_step_summary_lists_parts_and_red_checks() -> None:
+    text = markdown([Part(name="corpus", checks=(), code=ExitCode.INVALID)], [_red()], repeat="highwater chaos")
+
+    assert "| corpus | invalid | 0 |" in text
+    assert "kip112-leader on safe: INVALID instead of VALID: lost-write t-0: gone" in text
+    assert "* page: `store/p/r/report.html`" in text
+
+
+def _job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: str) -> tuple[int, list[str]]:
+    """The exit code of a job whose seeds are INVALID, and the parts that were performed."""
+    monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: "same")
+    monkeypatch.setattr(chaos, "KNOWN_BAD", (BAD,))
+    _performed_by(monkeypatch, lambda task: replace(_summary(task), verdict="INVALID", anomalies=(LOST,)))
+    (tmp_path / "e.yaml").write_text("{name: e, story: s, seed: 3, derivation: 1, expect: [{protocol: v3, verdict: INVALID}]}")
+    runs = tmp_path / "runs.jsonl"
+    folders = f"--corpus {tmp_path} --plans corpus/plans/log-dirs --store {tmp_path / 'out'} --runs {runs}"
+
+    code = run_command_line(f"chaos --seeds 2 --first 1 --jobs 1 --parts seeds,known-bad {folders} {options}".split())
+
+    lines = [msgspec.json.decode(line, type=RunLine) for line in runs.read_bytes().splitlines()]
+    return code, list(dict.fromkeys(line.part for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "parts"),
+    [
+        ("", ExitCode.INVALID, ["seeds"]),
+        ("--keep-going", ExitCode.INVALID, ["seeds", "known-bad", "v3"]),
+        ("--bisect", 1, ["seeds"]),
+    ],
+)
+def test_red_phase_ends_the_job_unless_it_keeps_going(
+    options: str, code: int, parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _job(monkeypatch, tmp_path, options) == (code, parts)
+
+    said = capsys.readouterr().out
+    assert ("stopped after seeds; not performed: known-bad" in said) is ("--keep-going" not in options)
+
+
+def test_red_job_tells_github_where_its_variables_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    _job(monkeypatch, tmp_path, "")
+
+    assert "::error title=seed-1 on safe::seed-1 on safe: INVALID instead of VALID: lost-write" in capsys.readouterr().out
+    assert "### seed-1 on safe" in (tmp_path / "summary.md").read_text()
+
+
+def test_first_seed_follows_from_the_commit() -> None:
+    """Two engineers who gate one commit see the same runs."""
+    one, again, other = (first_of(Build(commit=commit, dirty=False, versions={})) for commit in ("a", "a", "b"))
+
+    assert one == again != other

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.campaigns import corpus
-from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_entry
+from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_entry, load_plans
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import derive
@@ -20,6 +20,7 @@ ENTRY = """\
 name: example
 story: Why it is here.
 seed: 3
+derivation: 1
 faults: [pause]
 expect:
   - {protocol: v3, verdict: INVALID, kinds: [lost-write]}
@@ -56,13 +57,13 @@ def test_corpus_entry_becomes_a_case_per_expected_verdict(tmp_path: Path) -> Non
     cases = load_corpus(tmp_path)
 
     assert [case.plan.protocol for case in cases] == ["v3", "safe"]
-    assert cases[0].repeat == "highwater run --seed 3 --workload produce-consume --protocol v3 --faults pause"
+    assert cases[0].repeat == "highwater run --seed 3 --derivation 1 --workload produce-consume --protocol v3 --faults pause"
     assert cases[0].plan.schedule == cases[1].plan.schedule
 
 
 def test_corpus_entry_may_name_a_plan_file(tmp_path: Path) -> None:
     (tmp_path / "plan.yml").write_text(plan_to_yaml(derive(5)))
-    (tmp_path / "example.yaml").write_text(ENTRY.replace("seed: 3\nfaults: [pause]", "plan: plan.yml"))
+    (tmp_path / "example.yaml").write_text(ENTRY.replace("seed: 3\nderivation: 1\nfaults: [pause]", "plan: plan.yml"))
 
     assert [case.plan.draws for case in load_entry(tmp_path / "example.yaml")] == [derive(5).draws] * 2
 
@@ -70,9 +71,10 @@ def test_corpus_entry_may_name_a_plan_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        (ENTRY.replace("VALID}", "GOOD}"), "example.yaml:7"),
+        (ENTRY.replace("VALID}", "GOOD}"), "example.yaml:8"),
         (ENTRY.replace("seed: 3\n", ""), "example.yaml:1"),
-        (ENTRY + "colour: red\n", "example.yaml:8"),
+        (ENTRY.replace("derivation: 1\n", ""), "example.yaml:1"),
+        (ENTRY + "colour: red\n", "example.yaml:9"),
         ("name: [", "example.yaml:1"),
     ],
 )
@@ -118,3 +120,9 @@ def test_corpus_cases_get_their_expected_verdicts(case: Case) -> None:
     (task,) = corpus.tasks_of([case], build=here, keep=Keep())
 
     assert corpus.complaint(case, perform(task)) is None
+
+
+def test_folder_without_stored_plans_is_refused(tmp_path: Path) -> None:
+    """Otherwise a mistyped folder would make the gate pass without its plans."""
+    with pytest.raises(UsageError, match="no plan"):
+        load_plans(tmp_path, ())

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.verdict import Validity
-from highwater.exit_codes import PRECEDENCE, ExitCode, of_verdict, worst
+from highwater.exit_codes import PRECEDENCE, ExitCode, for_bisect, of_verdict, worst
 
 
 def test_worst_exit_code_is_the_first_by_precedence() -> None:
@@ -27,3 +27,10 @@ def test_only_a_valid_live_run_exits_with_zero(validity: Validity, live: bool | 
 
 def test_anomaly_outranks_a_harness_failure() -> None:
     assert of_verdict(Validity.INVALID, live=False, laboratory_failed=True) is ExitCode.INVALID
+
+
+def test_git_bisect_skips_commits_that_cannot_be_judged() -> None:
+    """Any other code from 1 to 127 would make git take the commit for bad."""
+    codes = {int(code): for_bisect(code) for code in ExitCode}
+
+    assert codes == {0: 0, 2: 125, 10: 1, 11: 125, 12: 1, 13: 125, 14: 1}

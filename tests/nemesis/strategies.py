@@ -24,6 +24,8 @@ def anything(annotation: Any) -> st.SearchStrategy[Any]:
         return st.lists(anything(get_args(annotation)[0]), max_size=3).map(tuple)
     if annotation is NoneType:
         return st.none()
+    if annotation is msgspec.UnsetType:
+        return st.just(msgspec.UNSET)
     if annotation is bool:
         return st.booleans()
     if annotation is int:

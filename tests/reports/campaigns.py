@@ -19,7 +19,7 @@ def rows() -> list[RunRow]:
             protocol="v3",
             validity=Validity.INVALID,
             live=True,
-            anomalies=(("lost", 2), ("unclean-election", 1)),
+            anomalies=(("lost-write", 2), ("unclean-election", 1)),
             words=("v1 is <gone>\x00 & away",),
             excused=1,
             acked=50,

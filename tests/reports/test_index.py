@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
-from reports.index import PASSED_SHOWN, FaultTotal, campaign_of
+from reports.index import PASSED_SHOWN, FaultTotal, RunRow, campaign_of
 from reports.junit import junit_xml
 from reports.render import campaign_html
 from tests.reports.campaigns import goals, rows
@@ -31,7 +31,7 @@ def test_campaign_page_counts_faults_begun_and_effective() -> None:
 
 
 def test_campaign_page_counts_anomalies_by_run_and_in_total() -> None:
-    assert campaign_of(rows(), title="", repeat="").anomalies == (("lost", 1, 2), ("unclean-election", 1, 1))
+    assert campaign_of(rows(), title="", repeat="").anomalies == (("lost-write", 1, 2), ("unclean-election", 1, 1))
 
 
 def test_campaign_page_tells_missed_goals_from_other_counts() -> None:
@@ -85,5 +85,40 @@ def test_junit_failure_names_anomalies_and_repeat_command() -> None:
     """A control character in a value must not make the file unreadable."""
     failure = suite().find("testcase[@name='s3']/failure")
     assert failure is not None
-    assert failure.get("message") == "INVALID: 2 x lost, 1 x unclean-election"
-    assert failure.text == "v1 is <gone>\ufffd & away\nrepeat: highwater run --seed 3 --protocol v3"
+    assert failure.get("message") == "INVALID: 2 x lost-write, 1 x unclean-election: v1 is <gone>\ufffd & away"
+    assert failure.text == "v1 is <gone>\ufffd & away\npage: s3/report.html\nrepeat: highwater run --seed 3 --protocol v3"
+
+
+def _expected() -> list[RunRow]:
+    """A run that had to fail and did, one that had to be VALID and was not, and one that had to fail and did not."""
+    valid, _, invalid, *_ = rows()
+    return [
+        replace(invalid, name="caught", expected=True),
+        replace(invalid, name="lost", expected=False, error="lost: INVALID instead of VALID"),
+        replace(valid, name="escaped", expected=False, error="escaped: VALID instead of INVALID"),
+    ]
+
+
+def test_index_separates_expected_failures_from_the_others() -> None:
+    """A reader must not search for the one red run among forty known-bad ones."""
+    broken = _expected()[1:]
+
+    page = campaign_of(_expected(), title="", repeat="", broken=broken)
+
+    assert [row.name for row in page.broken] == ["lost", "escaped"]
+    assert [row.name for row in page.rows] == ["lost", "escaped"]
+    assert [row.name for row in page.as_expected] == ["caught"]
+    assert dict(page.totals)["failed as expected"] == "1"
+    html = campaign_html(_expected(), title="", repeat="", broken=broken)
+    assert html.index("lost: INVALID instead of VALID") < html.index("Failed as expected</h2>") < html.index(">caught</a>")
+
+
+def test_junit_fails_what_is_not_as_expected_and_nothing_else() -> None:
+    """A known-bad protocol that escapes is VALID, and a failure of the job."""
+    found = ElementTree.fromstring(junit_xml(_expected(), suite="chaos"))[0]
+
+    assert [[child.get("message") for child in case] for case in found] == [
+        [],
+        ["lost: INVALID instead of VALID"],
+        ["escaped: VALID instead of INVALID"],
+    ]

@@ -1,0 +1,63 @@
+"""The order in which anomalies are told, worst first: what clients lost, what they saw wrong, and what went wrong inside.
+
+A failed run has anomalies of many kinds, most of them consequences of one. A reader should see first that a record is lost, and
+only later that another one is there twice.
+"""
+
+SEVERITY: tuple[str, ...] = (
+    # A promised record, position or log is gone.
+    "lost-write",
+    "truncated-committed",
+    "commit-lost",
+    "wrongly-deleted",
+    # Clients read what is not true.
+    "inconsistent-offsets",
+    "other-topic",
+    "phantom-read",
+    "failed-write-read",
+    "read-above-hw",
+    "resurrected",
+    "phantom-commit",
+    "commit-ahead",
+    # Clients miss records for some time, or their view goes back.
+    "poll-skip",
+    "int-poll-skip",
+    "out-of-range",
+    "latest-regressed",
+    "position-regressed",
+    # Records are out of order or doubled.
+    "offset-order",
+    "reordered",
+    "int-nonmonotonic-poll",
+    "int-nonmonotonic-send",
+    "duplicate",
+    # The next failover may lose a record.
+    "unclean-election",
+    "empty-leader",
+    "strong-isr",
+    "weak-isr",
+    "uncommitted-below-hw",
+    "log-mismatch",
+    "hw-regressed",
+    "hw-above-leo",
+    # Two brokers act in one role, or a state is written by the wrong one.
+    "two-leaders",
+    "two-elected",
+    "two-controllers",
+    "deposed-controller",
+    "epoch-regressed",
+    "unentitled-write",
+    "leader-outside-isr",
+    "isr-outside-replicas",
+    "fenced-commit",
+    "fenced-append",
+    "fenced-answer",
+    "incarnation-order",
+    "assertion",
+)
+_RANKS = {kind: rank for rank, kind in enumerate(SEVERITY)}
+
+
+def severity(kind: str) -> tuple[int, str]:
+    """The key that sorts kinds of anomalies, worst first; kinds of models of foreign histories come last, by name."""
+    return _RANKS.get(kind, len(_RANKS)), kind

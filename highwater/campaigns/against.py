@@ -1,0 +1,165 @@
+"""Two versions of the protocol under one harness: which runs became worse, which better.
+
+The present harness performs the same plans and seeds on the present `reference/` and on that of another commit, and judges both.
+Only the protocol is taken from the other commit; it runs in a process of its own, because a process has one `reference`.
+"""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+from msgspec import Struct
+
+from checkers.severity import SEVERITY, severity
+from highwater.campaigns.chaos import Phase, RunLine
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+
+COMPARED: tuple[Phase, ...] = ("corpus", "plans", "seeds")
+ROOT = Path(__file__).parents[2]
+_PROBE = "import highwater.cli.main, highwater.backends.sim.backend"  # imports everything that a simulated run needs
+
+
+class Other(Struct, frozen=True, kw_only=True):
+    """The runs on the protocol of another commit."""
+
+    revision: str  # as it was given
+    commit: str
+    lines: tuple[RunLine, ...]
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """One run whose result differs between the two protocols."""
+
+    part: str
+    name: str
+    worse: bool
+    before: str  # in words, on the other commit
+    now: str
+    repeat: str
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """The runs of one commit beside those of the present protocol. `lost` runs ended on one side only, or had other plans."""
+
+    revision: str
+    commit: str
+    runs: int
+    other_histories: int  # runs of another digest, whatever their verdicts
+    acked: tuple[int, int]  # acknowledged produces: before, now
+    changed: tuple[Changed, ...]
+    lost: int = 0
+
+    @property
+    def code(self) -> ExitCode:
+        """INVALID if a run became worse, UNKNOWN if runs cannot be compared."""
+        if any(change.worse for change in self.changed):
+            return ExitCode.INVALID
+        return ExitCode.UNKNOWN if self.lost or not self.runs else ExitCode.VALID
+
+
+def commit_of(revision: str) -> str:
+    """The full hash of a commit of highwater's repository. UsageError if there is none."""
+    return _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision).decode().strip()
+
+
+def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase]) -> Other:
+    """Perform `highwater chaos` with these arguments on the protocol of another commit; of its runs only the lines are kept.
+
+    UsageError if there is no such commit, or if its protocol does not fit this harness.
+    """
+    commit = commit_of(revision)
+    arguments = (*arguments, "--parts", ",".join(phases), "--keep-going")
+    with TemporaryDirectory(prefix="highwater-against-") as folder:
+        _unpack(_git("archive", "--format=tar", commit, "reference", what=revision), Path(folder))
+        _python(folder, "-c", _PROBE, revision=revision)
+        runs = Path(folder, "runs.jsonl")
+        files = ("--store", f"{folder}/store", "--runs", str(runs))
+        _python(folder, "-m", "highwater", "chaos", *arguments, *files, revision=revision)
+        found = [msgspec.json.decode(line, type=RunLine) for line in runs.read_bytes().splitlines()]
+    if found and all(line.failure for line in found):
+        raise UsageError(f"--against {revision}: no run of its protocol works in this harness: {found[0].failure}")
+    return Other(revision=revision, commit=commit, lines=tuple(found))
+
+
+def compare(other: Other, now: Sequence[RunLine]) -> Comparison:
+    """Compare the runs of two protocols on the same plans."""
+    old = {(line.part, line.name, line.protocol): line for line in other.lines}
+    pairs = [(old[key], line) for line in now if (key := (line.part, line.name, line.protocol)) in old]
+    same = [(one, other) for one, other in pairs if one.plan_digest == other.plan_digest or one.failure or other.failure]
+    return Comparison(
+        revision=other.revision,
+        commit=other.commit,
+        runs=len(same),
+        other_histories=sum(one.digest != other.digest for one, other in same),
+        acked=(sum(one.acked for one, _ in same), sum(other.acked for _, other in same)),
+        changed=tuple(sorted(_changed(same), key=lambda change: not change.worse)),
+        lost=len(other.lines) + len(now) - 2 * len(same),
+    )
+
+
+def _changed(pairs: Sequence[tuple[RunLine, RunLine]]) -> Iterator[Changed]:
+    for before, now in pairs:
+        if _badness(before) != _badness(now):
+            yield Changed(
+                part=now.part,
+                name=f"{now.name} on {now.protocol}",
+                worse=_badness(now) > _badness(before),
+                before=_words(before),
+                now=_words(now),
+                repeat=now.repeat,
+            )
+
+
+def _badness(line: RunLine) -> tuple[int, int]:
+    """How bad the result of a run is: a crash, the worst kind of anomaly, not live, not judged."""
+    if line.crash:
+        return 5, 0
+    if line.kinds:
+        return 4, len(SEVERITY) - min(severity(kind)[0] for kind in line.kinds)
+    if line.live is False:
+        return 3, 0
+    if line.failure:
+        return 2, 0
+    return int(line.verdict == "UNKNOWN"), 0
+
+
+def _words(line: RunLine) -> str:
+    if line.crash:
+        return f"crash at {line.crash}"
+    if line.failure:
+        return "the harness failed"
+    live = ", not live" if line.live is False else ""
+    return f"{line.verdict}{live}" + (f": {', '.join(line.kinds)}" if line.kinds else "")
+
+
+def _unpack(archive: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+
+
+def _python(folder: str, *arguments: str, revision: str) -> None:
+    """Run Python with the `reference` of a folder and everything else of this checkout."""
+    # -P keeps the working directory, which may be this checkout, from coming first.
+    command = [sys.executable, "-P", *arguments]
+    path = os.pathsep.join([folder, str(ROOT)])
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
+        said = done.stderr.strip().splitlines()[-1]
+        raise UsageError(f"--against {revision}: its protocol does not fit this harness: {said.removeprefix('highwater: ')}")
+
+
+def _git(*arguments: str, what: str) -> bytes:
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
+    except FileNotFoundError:
+        raise UsageError("--against needs git") from None
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip() or "no such revision"
+        raise UsageError(f"--against {what}: {said}") from None

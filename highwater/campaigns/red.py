@@ -1,0 +1,124 @@
+"""What the `chaos` job says of a check that is not as expected: on the terminal, in JUnit and to GitHub."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from textwrap import shorten
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.severity import SEVERITY, severity
+from checkers.verdict import Validity
+from highwater.campaigns.chaos import Check, Part
+from highwater.campaigns.pages import row_of
+from highwater.exit_codes import WORDS, ExitCode
+from history import store
+from reports.index import RunRow
+
+_SHOWN = 3  # red checks that are told in full; one screen has no room for more
+_NAMED = 10
+_WIDTH = 130  # characters of those that are only named
+_KINDS = 5  # reasons of one check
+
+
+class Red(Struct, frozen=True, kw_only=True):
+    """A check that is not as expected. `plan` and `page` are files, empty where there is none."""
+
+    part: str
+    name: str
+    sentence: str  # entry, verdict, worst anomaly
+    reasons: tuple[str, ...]  # worst first
+    plan: str
+    page: str
+    repeat: str
+    rank: int  # of the worst anomaly; lower is worse
+
+
+def reds(parts: Iterable[Part], folder: Path) -> list[Red]:
+    """The checks of these parts that are not as expected, worst first. `folder` is the store."""
+    return sorted(_reds(parts, folder), key=lambda red: red.rank)
+
+
+def _reds(parts: Iterable[Part], folder: Path) -> Iterator[Red]:
+    for part in parts:
+        for check in part.checks:
+            if check.met is not False:
+                continue
+            run = None if check.run is None else part.summaries[check.run]
+            stored = str(folder / run.store / store.PLAN) if run is not None and run.store else ""
+            kinds = [severity(anomaly.kind)[0] for anomaly in run.anomalies] if run is not None else []
+            yield Red(
+                part=part.name,
+                name=check.name,
+                sentence=check.complaint,
+                reasons=() if run is None else run.reasons[:_KINDS],
+                plan=check.plan or stored,
+                page=str(folder / run.report) if run is not None and run.report else "",
+                repeat=check.repeat,
+                rank=-1 if run is not None and run.crash else min(kinds, default=len(SEVERITY)),
+            )
+
+
+def lines_of(found: Sequence[Red]) -> Iterator[str]:
+    """The lines for the terminal: the worst checks with anomalies, plan, page and command; the names of some others."""
+    for red in found[:_SHOWN]:
+        yield red.sentence
+        yield from (f"    {reason}" for reason in red.reasons[1:])
+        yield from (f"    {name:<7} {value}" for name, value in _places(red) if value)
+    yield from (shorten(red.sentence, _WIDTH, placeholder=" …") for red in found[_SHOWN:_NAMED])
+    if len(found) > _NAMED:
+        yield f"and {len(found) - _NAMED} more"
+
+
+def _places(red: Red) -> tuple[tuple[str, str], ...]:
+    return (("plan", red.plan), ("page", red.page), ("repeat", red.repeat))
+
+
+def cases_of(parts: Iterable[Part]) -> Iterator[RunRow]:
+    """All checks as test cases of the JUnit file, and as rows of the index page."""
+    for part in parts:
+        for check in part.checks:
+            run = None if check.run is None else part.summaries[check.run]
+            row = _bare(check) if run is None else row_of(run, "")
+            yield replace(
+                row, name=check.name, protocol=part.name, expected=check.met, error=check.complaint, repeat=check.repeat
+            )
+
+
+def _bare(check: Check) -> RunRow:
+    """A check about several runs, or about none."""
+    validity = Validity.VALID if check.met else None if check.code is ExitCode.LABORATORY_FAILED else Validity.INVALID
+    return RunRow(name="", seed=None, protocol="", validity=validity, live=True, wall_seconds=check.wall_seconds)
+
+
+def annotation(red: Red) -> str:
+    """The line that makes GitHub Actions show an error at the plan."""
+    place = f" file={_property(red.plan)},title={_property(red.name)}" if red.plan else f" title={_property(red.name)}"
+    message = f"{red.sentence}\n{red.page}\n{red.repeat}".rstrip()
+    return f"::error{place}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def markdown(parts: Sequence[Part], found: Sequence[Red], *, repeat: str) -> str:
+    """The step summary for GitHub Actions: a line for each part, and the checks that are not as expected."""
+    text = "## highwater chaos\n\n| part | result | runs |\n| --- | --- | --- |\n"
+    for part in parts:
+        text += f"| {part.name} | {WORDS[part.code] if part.code else 'ok'} | {len(part.summaries)} |\n"
+    for red in found[:_NAMED]:
+        lines = [f"{name}: `{value}`" for name, value in _places(red) if value]
+        text += f"\n### {_escaped(red.name)}\n\n{_escaped(red.sentence)}\n\n" + "".join(f"* {line}\n" for line in lines)
+    if len(found) > _NAMED:
+        text += f"\nand {len(found) - _NAMED} more\n"
+    return f"{text}\nAgain: `{repeat}`\n"
+
+
+def _escaped(text: str) -> str:
+    """Values of histories may look like Markdown or HTML."""
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)

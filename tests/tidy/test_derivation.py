@@ -1,0 +1,40 @@
+"""A seed keeps its meaning: what it derives changes only with the version of the derivation."""
+
+import re
+
+import pytest
+
+from highwater.plans import derive
+from highwater.plans.plan import PlanError
+from tests.tidy import derivation
+
+
+def test_seeds_derive_the_plans_of_their_version() -> None:
+    """Raise DERIVATION if draws changed, then `python -m tests.tidy.derivation --rewrite`; else old repeat lines lie."""
+    assert derivation.derived() == derivation.stored()
+
+
+def test_each_earlier_derivation_names_its_last_commit() -> None:
+    """Without it nobody can repeat a seed of that version."""
+    assert list(derive.LAST_COMMITS) == list(range(1, derive.DERIVATION))
+    assert [commit for commit in derive.LAST_COMMITS.values() if not re.fullmatch("[0-9a-f]{7,40}", commit)] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (
+            1,
+            "a seed of derivation 1 gives another plan here (derivation 2); check out commit abcdef0, or perform",
+        ),
+        (3, "a seed of derivation 3 gives another plan here (derivation 2); update highwater, or perform"),
+        (0, "derivation must be from 1 to 2, not 0"),
+    ],
+)
+def test_seed_of_another_derivation_is_refused(version: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same number would silently be another run."""
+    monkeypatch.setattr(derive, "DERIVATION", 2)
+    monkeypatch.setattr(derive, "LAST_COMMITS", {1: "abcdef0"})
+
+    with pytest.raises(PlanError, match=re.escape(words)):
+        derive.check_derivation(version)
