@@ -27,6 +27,7 @@ Each of the two fails if judge and definition disagree on one history.
   It has sequential objects (register, queue …) of its own, written independently of the judge's models.
   The exhaustive part has every way in which that many calls can overlap in time, with every choice from a few answers.
   For a history without an order, the longest prefix that has one and the call that cannot be placed are compared, too.
+  A history in which no call completed must be undecided.
 - **Transactions:** the definitions try abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya).
   Each history is judged at one isolation level, the levels in turn.
   An INVALID verdict must be right; if the values determine the order of versions, a VALID verdict must be right, too.
@@ -86,6 +87,7 @@ def _object(subject: Subject, count: int) -> list[Row]:
     tally = linearizability.prove(subject, count)
     told = f"{tally.calls_max} calls ({tally.exhaustive:,})"
     undecided = f"{tally.undecided:,}" + (f", {tally.loose:,} with a longer prefix" if tally.loose else "")
+    undecided += f", {tally.unanswered:,} without an answer" if tally.unanswered else ""
     return [Row(subject.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
 
 
