@@ -14,10 +14,10 @@ from fractions import Fraction
 from msgspec.structs import replace
 
 from history.errors import HistoryError
+from history.foreign.pairing import MICRO
 from history.foreign.step import Named, Pairs, Step
 from history.op import OpType
 
-_MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+*!?<>=-]*")
 _WORDS = frozenset({"true", "false"})
 _REFUSED = "false"
@@ -69,7 +69,7 @@ def _line(index: int, step: Step, asked: Step) -> str:
 
 def _value(value: Hashable) -> str:
     """The EDN of one operation's value. In a transaction the names of its micro-operations become keywords."""
-    if type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
+    if type(value) is tuple and value and all(type(one) is tuple and one and one[0] in MICRO for one in value):
         return edn(tuple((Named(str(one[0])), *one[1:]) for one in value if isinstance(one, tuple)))
     return edn(value)
 
