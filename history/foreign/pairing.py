@@ -1,11 +1,10 @@
-"""Pairs each invocation of a history with its completion. Contradictory steps are refused, because a verdict on them means
-nothing.
+"""Pairs each invocation of a history with its completion. Contradictory steps are refused: a verdict on them means nothing.
 
 Refused are: an invocation while the process has a call open; a completion without an open call, hence also a second one; a
 completion of another function; an `ok` that answers other micro-operations than were invoked; indices that do not grow; a
-completion before the time of its call; times that go back by more than racing threads explain. Where every step has an index, the indices are the order, and times that go back only make it
-`unsure`: in Jepsen's own histories some calls waited long before they were written. A call without a completion has an unknown
-outcome: the run may have ended there.
+completion before the time of its call; times that go back by more than racing threads explain. Where every step has an index,
+the indices are the order, and times that go back only make it `unsure`: in Jepsen's own histories some calls waited long before
+they were written. A call without a completion has an unknown outcome: the run may have ended there.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
