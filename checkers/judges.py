@@ -1,11 +1,12 @@
 """Descriptions, for docs/properties.md, of the judges for histories recorded by other tools.
 
-They judge linearizable objects, transactions, and queues like Kafka, each by the observations of clients alone.
+They judge linearizable objects, transactions, queues like Kafka, and workloads of Jepsen's, by the observations of clients alone.
 """
 
 from msgspec import Struct
 
 from checkers.elle.consistency import FORBIDS
+from checkers.jepsen.judge import MODELS as JEPSEN
 from checkers.linearizability.registry import NAMES, model_named
 
 
@@ -76,6 +77,18 @@ JUDGES: tuple[Judge, ...] = (
         blind="The inside of the cluster; offsets that consumers in a group skip, and sends that interleave, which Kafka allows "
         "(and noted).",
         complexity="n log n in the records sent and polled",
+    ),
+    *(
+        Judge(
+            name=model.name,
+            claim=f"{model.claim[0].upper()}{model.claim[1:]}.",
+            kinds=model.kinds,
+            group="key, where all calls have Jepsen's values `[key value]`; else history" if model.keyed else "history",
+            assumes="Lines are in time order. All clients of the run are in the history.",
+            blind=model.blind,
+            complexity="n log n in the calls and the values read",
+        )
+        for model in JEPSEN
     ),
 )
 

@@ -13,9 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from proof import cycles, elle, linearizability, logs, queues
+from proof import cycles, elle, linearizability, logs, queues, reads
 from proof.log_definitions import DEFINITIONS
 from proof.objects import SUBJECTS, Subject
+from proof.reads_definitions import DEFINITIONS as READS
+from proof.reads_definitions import IMPOSSIBLE, POSSIBLE, UNDECIDED
 
 _HEAD = """# Proof that the checkers are right
 
@@ -50,6 +52,9 @@ Each of the two fails if judge and definition disagree on one history.
   Those that Kafka allows are only noted by the judge.
   Dependency cycles with ww edges are allowed and not compared.
   A history counts as undecided if the judge cannot decide something and finds nothing wrong.
+- **Reads** (`bank`, `long-fork`, `counter`, `set-full`, `sequential`, `comments`, `monotonic`): the definitions try every order
+  of the calls that may explain a read: transfers from the first balances, orders of writes, sets of additions, moments of reads.
+  The verdicts are compared; a history counts as undecided if the definition cannot decide it.
 - **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
   Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.
   `assertions`, `assumptions` and `vacuity` read single rows or neighbours: a definition would repeat their program.
@@ -112,6 +117,12 @@ def _queues(count: int, part: int) -> list[Row]:
     return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _shown(tally.wrong))]
 
 
+def _reads(name: str, count: int) -> list[Row]:
+    tally = reads.prove(name, count)
+    told = tally.verdicts
+    return [Row(name, told.total(), "-", told[POSSIBLE], told[IMPOSSIBLE], f"{told[UNDECIDED]:,}", _shown(tally.wrong))]
+
+
 def _logs(what: str, count: int, part: int) -> list[Row]:
     return [
         Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _shown(tally.wrong))
@@ -162,6 +173,7 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
             yield what, partial(_logs, what, min(_PART, count - done), part)
     for part, done in enumerate(range(0, count, _PART)):
         yield "queues", partial(_queues, min(_PART, count - done), part)
+    yield from (("reads", partial(_reads, name, count)) for name in READS)
     yield from (("objects", partial(_object, subject, count)) for subject in SUBJECTS)
 
 
@@ -171,7 +183,7 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument(
-        "--only", default="", help="parts, with commas: cycles, transactions, objects, queues, " + ", ".join(DEFINITIONS)
+        "--only", default="", help="parts, with commas: cycles, transactions, objects, queues, reads, " + ", ".join(DEFINITIONS)
     )
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()

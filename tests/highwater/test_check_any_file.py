@@ -36,6 +36,13 @@ _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "partition-log": ((":append", '"a"', "0"), (":append", '"b"', "1"), (":read", "1", '"b"'), (":end", "nil", "2")),
     "versioned-node": ((":create", "5", ":ok"), (":set", "[6 0]", "1"), (":read", "nil", "[6 1]"), (":delete", "1", ":ok")),
     "kafka": ((":txn", "[[:send 1 1]]", "[[:send 1 [0 1]]]"), (":poll", "[[:poll]]", "[[:poll {1 [[0 1]]}]]")),
+    "bank": ((":transfer", "{:from 0, :to 1, :amount 1}", "{:from 0, :to 1, :amount 1}"), (":read", "nil", "{0 1, 1 2}")),
+    "long-fork": ((":write", "[[:w 0 1]]", "[[:w 0 1]]"), (":read", "[[:r 0 nil] [:r 1 nil]]", "[[:r 0 1] [:r 1 nil]]")),
+    "counter": ((":add", "1", "1"), (":read", "nil", "1")),
+    "set-full": ((":add", "1", "1"), (":read", "nil", "[1]")),
+    "sequential": ((":write", "1", "1"), (":read", "1", '[1 ["1_1" "1_0"]]')),
+    "comments": ((":write", "[0 1]", "[0 1]"), (":read", "[0 nil]", "[0 #{1}]")),
+    "monotonic": ((":add", "nil", "{:val 1, :sts 10}"), (":read", "nil", "[{:val 1, :sts 10}]")),
     "list-append": ((":txn", "[[:append 1 1] [:r 2 nil]]", "[[:append 1 1] [:r 2 [1 2]]]"),) * 2,
     "rw-register": ((":txn", "[[:w 1 1] [:r 2 nil]]", "[[:w 1 1] [:r 2 nil]]"), (":txn", "[[:r 1 nil]]", "[[:r 1 1]]")),
 }
@@ -214,6 +221,9 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
     [
         ("register", ":a :b", "--initial: ':a :b' is not one EDN value"),
         ("kv", "5", "--initial: the value of model kv must be a string, such as '\"\"', not 5"),
+        ("counter", ":a", "--initial: the value of model counter must be a whole number, not :a"),
+        ("set-full", "1", "--initial: model set-full has no initial value"),
+        ("bank", "100", "--initial: the value of model bank must be a map of whole numbers, such as {0 10, 1 10}, not 100"),
         (
             "multi-register",
             "[1 2]",
