@@ -1,4 +1,4 @@
-"""Judge histories of linearizable objects, of transactions, of queues like Kafka, and of whole runs of a replicated log.
+"""Judge histories of objects, transactions, queues like Kafka and Jepsen's workloads, and runs of a replicated log.
 
 Read a history from a file (Jepsen's EDN or JSON, Porcupine's logs) or write it inline, as here. Is this register linearizable?
 

@@ -97,7 +97,7 @@ def test_reads_of_unknown_outcome_show_no_anomaly(model: str, kind: str) -> None
     assert (found.validity, found.anomalies) == (Validity.UNKNOWN, ())
 
 
-def test_stale_element_is_noted_unless_linearizability_is_asked_for() -> None:
+def test_stale_element_is_noted_if_not_asked_for() -> None:
     """Jepsen's checker has the option `:linearizable?` for this."""
     found = judge("set-full", history(*_BAD["set-full", "stale"]))
 
