@@ -34,7 +34,7 @@ def findings(whole_set: Object) -> Iterator[Finding]:
     yield from (one for one in found if one is not None and one.kind == "lost")
     stale = [one for one in found if one is not None and one.kind == "stale"]
     if not any(sight.stable for sight in sights.values()):
-        yield Unchecked("no element was found by the last read that began after it was known")
+        yield Unchecked("the last read shows no element that was added")
     if whole_set.strict:
         yield from stale
     elif stale:
