@@ -1,4 +1,4 @@
-"""Judge histories of linearizable objects, of transactions, of queues like Kafka, and of whole runs of a replicated log.
+"""Judge histories of objects, transactions, queues like Kafka and Jepsen's workloads, and runs of a replicated log.
 
 Read a history from a file (Jepsen's EDN or JSON, Porcupine's logs) or write it inline, as here. Is this register linearizable?
 
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from checkers.elle.consistency import FORBIDS
     from checkers.elle.judge import judge as judge_transactions
+    from checkers.jepsen.judge import judge as judge_reads
     from checkers.kafka.judge import judge as judge_queue
     from checkers.linearizability.judge import Judgement
     from checkers.linearizability.judge import judge as judge_calls
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "FORBIDS": ("checkers.elle.consistency", "FORBIDS"),
     "judge_transactions": ("checkers.elle.judge", "judge"),
+    "judge_reads": ("checkers.jepsen.judge", "judge"),
     "judge_queue": ("checkers.kafka.judge", "judge"),
     "Judgement": ("checkers.linearizability.judge", "Judgement"),
     "judge_calls": ("checkers.linearizability.judge", "judge"),
@@ -73,6 +75,7 @@ __all__ = [
     "history_of",
     "judge_calls",
     "judge_queue",
+    "judge_reads",
     "judge_run",
     "judge_transactions",
     "model_named",

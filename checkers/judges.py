@@ -1,11 +1,12 @@
 """Descriptions, for docs/properties.md, of the judges for histories recorded by other tools.
 
-They judge linearizable objects, transactions, and queues like Kafka, each by the observations of clients alone.
+They judge linearizable objects, transactions, queues like Kafka, and workloads of Jepsen's, by the observations of clients alone.
 """
 
 from msgspec import Struct
 
 from checkers.elle.consistency import FORBIDS
+from checkers.jepsen.judge import MODELS as JEPSEN
 from checkers.linearizability.registry import NAMES, model_named
 
 
@@ -25,8 +26,8 @@ _CYCLES = tuple(
     f"{kind}{time}" for kind in ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item") for time in ("", "-process", "-realtime")
 )
 _LISTS_ALONE = ("dirty-update", "duplicate-elements", "incompatible-order")
-_OF_LISTS = (*_LISTS_ALONE, "G1a", "G1b", "internal", "future-read", "fractured-read", "lost-update")
-_OF_REGISTERS = ("cyclic-versions", "G1a", "G1b", "internal", "future-read", "fractured-read", "lost-update")
+_OF_LISTS = (*_LISTS_ALONE, "phantom-read", "G1a", "G1b", "internal", "future-read", "fractured-read", "lost-update")
+_OF_REGISTERS = ("cyclic-versions", "phantom-read", "G1a", "G1b", "internal", "future-read", "fractured-read", "lost-update")
 _OF_QUEUES = (
     "inconsistent-offsets", "duplicate", "phantom-read", "G1a", "precommitted-read", "lost-write", "unseen",
     "poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll", "int-nonmonotonic-send", "nonmonotonic-send",
@@ -50,8 +51,10 @@ JUDGES: tuple[Judge, ...] = (
         claim="Transactions that append to lists and read them keep the promised isolation level.",
         kinds=(*_CYCLES, *_OF_LISTS),
         group="history",
-        assumes="Each value is appended to a key at most once. The longest read of a key gives the order of its versions.",
-        blind="The order of appends that no transaction read; predicates; keys to which a value was appended twice.",
+        assumes="Each value is appended to a key at most once. The longest read of a key gives the order of its versions. "
+        "All clients of the run are in the history.",
+        blind="The order of appends that no transaction read; predicates; keys to which a value was appended twice, or "
+        "whose lists all begin with values that no transaction appended.",
         complexity="n log n in micro-operations and elements read; for G-single the same times the reachable components by 4096",
     ),
     Judge(
@@ -59,9 +62,10 @@ JUDGES: tuple[Judge, ...] = (
         claim="Transactions that write registers and read them keep the promised isolation level.",
         kinds=(*_CYCLES, *_OF_REGISTERS),
         group="history",
-        assumes="Each value is written to a key at most once; the first version is nil.",
+        assumes="Each value is written to a key at most once; the first version is nil. All clients of the run are in the "
+        "history.",
         blind="Versions whose order follows neither from a read before a write, nor from time, nor from nil; predicates; keys to "
-        "which a value was written twice.",
+        "which a value was written twice, or that were never nil and have one value that no transaction wrote.",
         complexity="n log n, where n counts micro-operations and pairs of versions that follow each other in time",
     ),
     Judge(
@@ -73,6 +77,18 @@ JUDGES: tuple[Judge, ...] = (
         blind="The inside of the cluster; offsets that consumers in a group skip, and sends that interleave, which Kafka allows "
         "(and noted).",
         complexity="n log n in the records sent and polled",
+    ),
+    *(
+        Judge(
+            name=model.name,
+            claim=f"{model.claim[0].upper()}{model.claim[1:]}.",
+            kinds=model.kinds,
+            group="key, where all calls have Jepsen's values `[key value]`; else history" if model.keyed else "history",
+            assumes="Lines are in time order. All clients of the run are in the history.",
+            blind=model.blind,
+            complexity="n log n in the calls and the values read",
+        )
+        for model in JEPSEN
     ),
 )
 

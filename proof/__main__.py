@@ -13,9 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from proof import cycles, elle, linearizability, logs, queues
+from proof import cycles, elle, linearizability, logs, queues, reads
 from proof.log_definitions import DEFINITIONS
 from proof.objects import SUBJECTS, Subject
+from proof.reads_definitions import DEFINITIONS as READS
+from proof.reads_definitions import IMPOSSIBLE, POSSIBLE, UNDECIDED
 
 _HEAD = """# Proof that the checkers are right
 
@@ -27,8 +29,10 @@ Each of the two fails if judge and definition disagree on one history.
   It has sequential objects (register, queue …) of its own, written independently of the judge's models.
   The exhaustive part has every way in which that many calls can overlap in time, with every choice from a few answers.
   For a history without an order, the longest prefix that has one and the call that cannot be placed are compared, too.
+  A history in which no call completed must be undecided.
 - **Transactions:** the definitions try abstract executions (Cerone, Bernardi, Gotsman) and version orders (Adya).
   Each history is judged at one isolation level, the levels in turn.
+  A third of the random histories have values that no transaction wrote; these may be older than the history, or impossible.
   An INVALID verdict must be right; if the values determine the order of versions, a VALID verdict must be right, too.
   The definition enumerates all dependency cycles; the judge must report every kind of cycle, by a shortest one.
 - **Logs:** the definitions apply the rules of `docs/promise.md` to all pairs of rows.
@@ -48,6 +52,9 @@ Each of the two fails if judge and definition disagree on one history.
   Those that Kafka allows are only noted by the judge.
   Dependency cycles with ww edges are allowed and not compared.
   A history counts as undecided if the judge cannot decide something and finds nothing wrong.
+- **Reads** (`bank`, `long-fork`, `counter`, `set-full`, `sequential`, `comments`, `monotonic`): the definitions try every order
+  of the calls that may explain a read: transfers from the first balances, orders of writes, sets of additions, moments of reads.
+  The verdicts are compared; a history counts as undecided if the definition cannot decide it.
 - **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
   Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.
   `assertions`, `assumptions` and `vacuity` read single rows or neighbours: a definition would repeat their program.
@@ -86,12 +93,13 @@ def _object(subject: Subject, count: int) -> list[Row]:
     tally = linearizability.prove(subject, count)
     told = f"{tally.calls_max} calls ({tally.exhaustive:,})"
     undecided = f"{tally.undecided:,}" + (f", {tally.loose:,} with a longer prefix" if tally.loose else "")
+    undecided += f", {tally.unanswered:,} without an answer" if tally.unanswered else ""
     return [Row(subject.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
 
 
 def _transactions(writes: str, count: int) -> list[Row]:
     tally = elle.prove(writes, count)
-    undecided = f"{tally.unproven:,} not accused, versions unknown"
+    undecided = f"{tally.older:,} with older values; {tally.unproven:,} not accused, versions unknown"
     told = f"{tally.exhaustive:,}"
     return [Row(tally.name, tally.total, told, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
 
@@ -107,6 +115,12 @@ def _queues(count: int, part: int) -> list[Row]:
     impossible = tally.total - tally.good - tally.undecided
     undecided = f"{tally.undecided:,}"
     return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _shown(tally.wrong))]
+
+
+def _reads(name: str, count: int) -> list[Row]:
+    tally = reads.prove(name, count)
+    told = tally.verdicts
+    return [Row(name, told.total(), "-", told[POSSIBLE], told[IMPOSSIBLE], f"{told[UNDECIDED]:,}", _shown(tally.wrong))]
 
 
 def _logs(what: str, count: int, part: int) -> list[Row]:
@@ -159,6 +173,7 @@ def tasks(count: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
             yield what, partial(_logs, what, min(_PART, count - done), part)
     for part, done in enumerate(range(0, count, _PART)):
         yield "queues", partial(_queues, min(_PART, count - done), part)
+    yield from (("reads", partial(_reads, name, count)) for name in READS)
     yield from (("objects", partial(_object, subject, count)) for subject in SUBJECTS)
 
 
@@ -168,7 +183,7 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument(
-        "--only", default="", help="parts, with commas: cycles, transactions, objects, queues, " + ", ".join(DEFINITIONS)
+        "--only", default="", help="parts, with commas: cycles, transactions, objects, queues, reads, " + ", ".join(DEFINITIONS)
     )
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()

@@ -17,7 +17,7 @@ from history.foreign.pairing import Paired
 from history.foreign.step import Call
 from proof.elle import Tally as Drawn
 from proof.elle import histories, is_whole
-from proof.isolation import Edge, dependencies, micros, must_precede
+from proof.isolation import Edge, Objects, dependencies, micros, must_precede, phantoms
 
 KINDS = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 TIMES = ("", "process", "realtime")
@@ -46,7 +46,7 @@ def prove(count: int) -> Tally:
     """
     tally = Tally()
     for history in histories("append", count, Drawn("cycles")):
-        if not is_whole(history) or not _is_sound(history) or not _is_in_turns(history):
+        if not is_whole(history) or phantoms(history, Objects("append")) or not _is_sound(history) or not _is_in_turns(history):
             continue
         tally.histories += 1
         found = {
@@ -87,7 +87,7 @@ def _edges(history: Paired) -> list[Edge]:
     calls = [c for c in history.calls if not c.crashed or any((m[1], m[2]) in seen for m in micros(c) if m[0] == "append")]
     found: list[Edge] = []
     for key in sorted({m[1] for call in calls for m in micros(call)}, key=str):
-        found.extend(dependencies(calls, _order(calls, key), key, "append"))
+        found.extend(dependencies(calls, _order(calls, key), key, Objects("append")))
     for one, two in product(calls, calls):
         if must_precede(one, two, "process"):
             found.append((one.index, two.index, "process"))

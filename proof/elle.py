@@ -1,7 +1,9 @@
 """Compares the judge of transactions with the definitions of isolation levels on many small histories.
 
-- INVALID is always right: no execution of that level explains the reads.
+- INVALID is always right: no execution of that level explains the reads, whatever the keys held before the first transaction.
 - If the values determine the order of all versions (`is_whole` for lists, `is_chained` for registers), VALID is right, too.
+- If a value was read that no transaction wrote, the verdict is not VALID. It is UNKNOWN if an execution explains the reads from
+  some values that are older than the history.
 - In complete histories under strict serializability every reported cycle exists, dependency by dependency, and is as short as any
   cycle of its kind that proves no stronger kind (`proof.cycles`).
 """
@@ -16,7 +18,7 @@ from checkers.verdict import Validity
 from history.foreign.pairing import Paired
 from history.foreign.step import Call
 from history.seed import Rng
-from proof.isolation import is_explained, is_ordered, micros
+from proof.isolation import Objects, first_states, is_explained, is_ordered, micros, phantoms
 from proof.shapes import shapes
 from proof.transactions import drawn, tangled
 
@@ -44,6 +46,7 @@ class Tally:
     possible: int = 0
     impossible: int = 0
     unproven: int = 0
+    older: int = 0  # explained only by values that are older than the history
     sure: int = 0  # of all, those whose values tell the order of versions
     exhaustive: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -51,14 +54,14 @@ class Tally:
     @property
     def total(self) -> int:
         """The number of histories on which the judge of transactions was compared."""
-        return self.possible + self.impossible
+        return self.possible + self.impossible + self.older
 
 
-def is_possible(history: Paired, consistency: str, writes: str) -> bool:
-    """Whether the definition of this isolation level allows the history."""
+def is_possible(history: Paired, consistency: str, of: Objects) -> bool:
+    """Whether the definition of this isolation level allows the history, from these first values of the keys."""
     kind, time = LEVELS[consistency]
     decide = is_ordered if kind.startswith("PL") else is_explained
-    return decide(history, kind, time, writes)
+    return decide(history, kind, time, of)
 
 
 # --- every history of two or three transactions with three micro-operations ----------------------------------------------
@@ -142,18 +145,24 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
         consistency = levels[number % len(levels)]
         if consistency.endswith("read-uncommitted") and not _is_of_one_order(history):
             consistency = consistency.replace("un", "")  # with unrestricted reads the order of versions is unknown
-        possible = is_possible(history, consistency, writes)
+        firsts = [Objects(writes, first) for first in first_states(history, Objects(writes))]
+        strange = bool(phantoms(history, Objects(writes)))
+        explained = any(is_possible(history, consistency, first) for first in firsts)
+        possible, older = explained and not strange, explained and strange
         tally.possible += possible
-        tally.impossible += not possible
+        tally.older += older
+        tally.impossible += not explained
         found = judge(model, history, (consistency,))
         sure = is_whole(history) if writes == "append" else is_chained(history)
         tally.sure += sure
-        if found.validity is Validity.INVALID and possible:
+        if found.validity is Validity.INVALID and explained:
             tally.wrong.append(f"wrongly INVALID under {consistency} ({found.anomalies}): {history}")
-        elif found.validity is not Validity.INVALID and not possible:
+        elif found.validity is Validity.VALID and strange:
+            tally.wrong.append(f"VALID under {consistency} with a value that nobody wrote: {history}")
+        elif found.validity is not Validity.INVALID and not explained:
             tally.unproven += 1
             if sure:
-                tally.wrong.append(f"wrongly VALID under {consistency}: {history}")
+                tally.wrong.append(f"not INVALID under {consistency}: {history}")
     return tally
 
 
@@ -168,7 +177,7 @@ def is_whole(history: Paired) -> bool:
             if call.crashed:
                 return False
             unread.setdefault(key, set()).add(call.index)
-    return read <= set(appended) and all(len(some) == 1 for some in unread.values())
+    return read - phantoms(history, Objects("append")) <= set(appended) and all(len(some) == 1 for some in unread.values())
 
 
 def is_chained(history: Paired) -> bool:

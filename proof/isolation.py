@@ -9,18 +9,26 @@ Two families, written from the papers and sharing no code with `checkers.elle`:
 - Version orders (Adya 1999): an order of the writers of each key gives the dependencies of each read. PL-1: no cycle of ww; PL-2:
   none of ww and wr; PL-2+: none with one rw either; PL-3: none at all. Sessions and real time add edges.
 
-Transactions of unknown outcome may have committed or not; their reads are unknown.
+Transactions of unknown outcome may have committed or not; their reads are unknown. A value that no transaction wrote, whatever
+became of it, can only be older than the history: `first_states` has the values that the keys may have had then.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from history.foreign.pairing import Paired
 from history.foreign.step import Call
 
 Value = Hashable
 Micro = tuple[str, Hashable, Value]
+
+
+class Objects(NamedTuple):
+    """The kind of the keys: the name of their writes, "append" or "w", and their values before the first transaction."""
+
+    writes: str
+    initial: Mapping[Hashable, Value] = {}
 
 
 def micros(call: Call) -> tuple[Micro, ...]:
@@ -46,48 +54,79 @@ def must_precede(one: Call, two: Call, time: str) -> bool:
     return time == "realtime" or one.process == two.process
 
 
-def written(call: Call, key: Hashable, writes: str) -> tuple[Value, ...]:
+def written(call: Call, key: Hashable, of: Objects) -> tuple[Value, ...]:
     """Return the values that a transaction wrote to a key, in order."""
-    return tuple(m[2] for m in micros(call) if m[0] == writes and m[1] == key)
+    return tuple(m[2] for m in micros(call) if m[0] == of.writes and m[1] == key)
 
 
-def empty(writes: str) -> Value:
-    """Return the value of a key before all writes: nil for a register, the empty list for a list."""
-    return () if writes == "append" else None
+def empty(of: Objects) -> Value:
+    """Return the value that nil stands for: nil for a register, the empty list for a list."""
+    return () if of.writes == "append" else None
 
 
-def after(held: Value, new: Sequence[Value], writes: str) -> Value:
+def after(held: Value, new: Sequence[Value], of: Objects) -> Value:
     """Return the value of a key after these writes."""
-    if writes == "append":
+    if of.writes == "append":
         return (*held, *new)  # type: ignore[misc]
     return new[-1] if new else held
+
+
+def phantoms(history: Paired, of: Objects) -> set[tuple[Hashable, Value]]:
+    """Return the values, with their keys, that were read and that no transaction wrote."""
+    shown = {(key, one) for call in history.calls for f, key, value in micros(call) if f == "r" for one in _values(value, of)}
+    asked: list[Any] = [call.argument for call in (*history.calls, *history.failed)]
+    return shown - {(key, value) for part in asked for f, key, value in part if f == of.writes}
+
+
+def _values(value: Value, of: Objects) -> tuple[Value, ...]:
+    if value is None:
+        return ()
+    return value if of.writes == "append" else (value,)  # type: ignore[return-value]
+
+
+def first_states(history: Paired, of: Objects) -> Iterator[dict[Hashable, Value]]:
+    """Yield the values that the keys may have had before the first transaction: phantoms that were read, each once in a list."""
+    strange = phantoms(history, of)
+    choices_of: dict[Hashable, list[Value]] = {key: [empty(of)] for key in sorted({key for key, _ in strange}, key=str)}
+    for call in history.calls:
+        for f, key, value in micros(call):
+            if f != "r" or key not in choices_of:
+                continue
+            shown = _values(value, of)
+            states = [shown[:size] for size in range(1, len(shown) + 1)] if of.writes == "append" else list(shown)
+            for state in states:
+                parts = state if isinstance(state, tuple) else (state,)
+                if state not in choices_of[key] and len(set(parts)) == len(parts) and all((key, one) in strange for one in parts):
+                    choices_of[key].append(state)
+    for chosen in product(*choices_of.values()):
+        yield dict(zip(choices_of, chosen, strict=True))
 
 
 # --- abstract executions ------------------------------------------------------------------------------------------------
 
 
-def is_explained(history: Paired, level: str, time: str, writes: str) -> bool:
+def is_explained(history: Paired, level: str, time: str, of: Objects) -> bool:
     """Whether some execution at the isolation level explains the reads. `level`: atomic, parallel, snapshot, serial."""
     for chosen in choices(history):
         for order in permutations(chosen):
             places = list(combinations(order, 2))
-            if not any(must_precede(two, one, time) for one, two in places) and _goes_on(order, (), level, time, writes):
+            if not any(must_precede(two, one, time) for one, two in places) and _goes_on(order, (), level, time, of):
                 return True
     return False
 
 
-def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, writes: str) -> bool:
+def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, of: Objects) -> bool:
     # Whether the order can be completed; `seen`: the places that each of the first transactions sees.
     at = len(seen)
     if at == len(order):
         return True
     must = frozenset(i for i in range(at) if must_precede(order[i], order[at], time))
-    keys = {m[1] for m in micros(order[at]) if m[0] == writes}
+    keys = {m[1] for m in micros(order[at]) if m[0] == of.writes}
     if level in ("parallel", "snapshot"):
-        must |= {i for i in range(at) for key in keys if written(order[i], key, writes)}
+        must |= {i for i in range(at) for key in keys if written(order[i], key, of)}
     for sees in _sights(at, level):
         closed = level != "parallel" or all(seen[i] <= sees for i in sees)
-        if must <= sees and closed and _shows(order, at, sees, writes) and _goes_on(order, (*seen, sees), level, time, writes):
+        if must <= sees and closed and _shows(order, at, sees, of) and _goes_on(order, (*seen, sees), level, time, of):
             return True
     return False
 
@@ -104,38 +143,38 @@ def _sights(at: int, level: str) -> Iterator[frozenset[int]]:
 _NEITHER = object()
 
 
-def _goes_with(held: Value, value: Value, whole: Value, writes: str) -> bool:
-    return held is not _NEITHER and after(held, (value,), writes) == whole
+def _goes_with(held: Value, value: Value, whole: Value, of: Objects) -> bool:
+    return held is not _NEITHER and after(held, (value,), of) == whole
 
 
-def _shows(order: tuple[Call, ...], at: int, sees: frozenset[int], writes: str) -> bool:
+def _shows(order: tuple[Call, ...], at: int, sees: frozenset[int], of: Objects) -> bool:
     held: dict[Hashable, Value] = {}
     own: dict[Hashable, tuple[Value, ...]] = {}
     for f, key, value in micros(order[at]):
         if f == "r":
             if key not in held:
-                last = max((i for i in sees if written(order[i], key, writes)), default=-1)
-                held[key] = _version(order[: last + 1], key, writes)
-            if held[key] is _NEITHER or held[key] != _plain(value, writes):
+                last = max((i for i in sees if written(order[i], key, of)), default=-1)
+                held[key] = _version(order[: last + 1], key, of)
+            if held[key] is _NEITHER or held[key] != _plain(value, of):
                 return False
         else:
             own[key] = (*own.get(key, ()), value)
-            whole = after(_version(order[:at], key, writes), own[key], writes)
+            whole = after(_version(order[:at], key, of), own[key], of)
             # An append by a transaction that does not see the newest version: its own view and the whole list differ, and no
             # read can match both.
-            held[key] = whole if key not in held or _goes_with(held[key], value, whole, writes) else _NEITHER
+            held[key] = whole if key not in held or _goes_with(held[key], value, whole, of) else _NEITHER
     return True
 
 
-def _version(order: Sequence[Call], key: Hashable, writes: str) -> Value:
-    held = empty(writes)
+def _version(order: Sequence[Call], key: Hashable, of: Objects) -> Value:
+    held = of.initial.get(key, empty(of))
     for call in order:
-        held = after(held, written(call, key, writes), writes)
+        held = after(held, written(call, key, of), of)
     return held
 
 
-def _plain(value: Value, writes: str) -> Value:
-    return empty(writes) if value is None else value
+def _plain(value: Value, of: Objects) -> Value:
+    return empty(of) if value is None else value
 
 
 # --- version orders -----------------------------------------------------------------------------------------------------
@@ -144,59 +183,75 @@ Edge = tuple[int, int, str]  # from, to, kind
 _KINDS = {"PL-1": ("ww",), "PL-2": ("ww", "wr"), "PL-2+": ("ww", "wr"), "PL-3": ("ww", "wr", "rw")}
 
 
-def is_ordered(history: Paired, level: str, time: str, writes: str) -> bool:
+def is_ordered(history: Paired, level: str, time: str, of: Objects) -> bool:
     """Whether version orders exist whose dependencies have no cycle that the isolation level forbids."""
+    if not _begins_right(history, of):
+        return False
     for chosen in choices(history):
         keys = sorted({m[1] for call in chosen for m in micros(call)}, key=str)
-        orders = [list(_version_orders(chosen, key, level, writes)) for key in keys]
+        orders = [list(_version_orders(chosen, key, level, of)) for key in keys]
         timed = [(a.index, b.index, time) for a, b in product(chosen, chosen) if must_precede(a, b, time)]
         for picked in product(*orders):
-            edges = [edge for order, key in zip(picked, keys, strict=True) for edge in dependencies(chosen, order, key, writes)]
+            edges = [edge for order, key in zip(picked, keys, strict=True) for edge in dependencies(chosen, order, key, of)]
             if not _is_forbidden([*edges, *timed], level):
                 return True
     return False
 
 
-def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, writes: str) -> Iterator[tuple[Call, ...]]:
-    writers = [call for call in chosen if written(call, key, writes)]
+def _begins_right(history: Paired, of: Objects) -> bool:
+    # Whether each read of a list begins with the first list of its key, and each read of a register shows its first value, or
+    # one that some transaction wrote, whatever became of it.
+    strange = phantoms(history, of)
+    for call in history.calls:
+        for f, key, value in micros(call):
+            first, shown = _values(of.initial.get(key), of), _values(value, of)
+            if f != "r" or (shown[: len(first)] == first and of.writes == "append"):
+                continue
+            if of.writes == "append" or (shown != first and (not shown or (key, value) in strange)):
+                return False
+    return True
+
+
+def _version_orders(chosen: Sequence[Call], key: Hashable, level: str, of: Objects) -> Iterator[tuple[Call, ...]]:
+    writers = [call for call in chosen if written(call, key, of)]
     for order in permutations(writers):
         if level == "PL-1":  # reads may show any prefix of one order of the written values
-            reads = [value for call in chosen for value in _reads(call, key, writes)]
-            fits = writes != "append" or any(
-                all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, writes)
+            reads = [value for call in chosen for value in _reads(call, key, of)]
+            fits = of.writes != "append" or any(
+                all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, of)
             )
         else:
-            fits = all(_read_versions(call, order, key, writes) is not None for call in chosen)
+            fits = all(_read_versions(call, order, key, of) is not None for call in chosen)
         if fits:
             yield order
 
 
-def _mixed(order: Sequence[Call], key: Hashable, writes: str) -> Iterator[tuple[Value, ...]]:
+def _mixed(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
     # The lists that the writers may have left, with each writer's values in any order.
-    for parts in product(*(permutations(written(call, key, writes)) for call in order)):
-        yield tuple(value for part in parts for value in part)
+    for parts in product(*(permutations(written(call, key, of)) for call in order)):
+        yield (*_values(of.initial.get(key), of), *(value for part in parts for value in part))
 
 
-def _reads(call: Call, key: Hashable, writes: str) -> list[Any]:
-    return [_plain(m[2], writes) for m in micros(call) if m[0] == "r" and m[1] == key]
+def _reads(call: Call, key: Hashable, of: Objects) -> list[Any]:
+    return [_plain(m[2], of) for m in micros(call) if m[0] == "r" and m[1] == key]
 
 
-def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: str) -> list[int] | None:
+def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, of: Objects) -> list[int] | None:
     # For each read of another's version: how many writers of the order come before. None if a read fits no version.
     #
     # After its own writes a transaction may see any stage of these.
-    states = [_version(order[:count], key, writes) for count in range(len(order) + 1)]
+    states = [_version(order[:count], key, of) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
     found: list[int] = []
     own: tuple[Value, ...] = ()
     for f, about, value in micros(call):
         if about != key:
             continue
-        if f == writes:
+        if f == of.writes:
             own = (*own, value)
             continue
-        value = _plain(value, writes)
-        if any(value == after(states[mine], own[: stage + 1], writes) for stage in range(len(own))):
+        value = _plain(value, of)
+        if any(value == after(states[mine], own[: stage + 1], of) for stage in range(len(own))):
             continue
         if value not in states or (mine >= 0 and states.index(value) == mine + 1):
             return None
@@ -204,12 +259,12 @@ def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, writes: s
     return found
 
 
-def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, writes: str) -> Iterator[Edge]:
+def dependencies(chosen: Sequence[Call], order: tuple[Call, ...], key: Hashable, of: Objects) -> Iterator[Edge]:
     """Return the direct dependencies between transactions through one key, given the order of its writers."""
     for one, two in pairwise(order):
         yield one.index, two.index, "ww"
     for call in chosen:
-        for count in _read_versions(call, order, key, writes) or ():
+        for count in _read_versions(call, order, key, of) or ():
             if count:
                 yield order[count - 1].index, call.index, "wr"
             if count < len(order):

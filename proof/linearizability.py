@@ -36,6 +36,7 @@ class Tally:
     undecided: int = 0
     exhaustive: int = 0  # histories of the exhaustive part
     calls_max: int = 0  # calls in the longest histories of the exhaustive part
+    unanswered: int = 0  # histories without an answer, which the judge must leave undecided
     loose: int = 0  # impossible histories whose witness is a later call than necessary
     wrong: list[str] = field(default_factory=list)
 
@@ -149,6 +150,9 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
         except unique.NotApplicable:
             pass
     found = judge(model, calls)
+    if all(call.end is None for call in calls):
+        tally.unanswered += 1
+        return "" if found.validity is Validity.UNKNOWN else "the judge, without an answer"
     if found.validity is Validity.UNKNOWN:
         tally.undecided += 1
         return ""

@@ -19,6 +19,8 @@ def anomalies(ops: Ops) -> set[str]:
     found = set(_order_of_processes(ops)) | set(_cycles(ops))
     for key in KEYS:
         found |= set(_of_log(ops, key)) | set(_of_readers(ops, key))
+    if not any(op.type is OpType.OK and op.f not in _MOVES for op in ops):
+        found.add("unchecked")
     return found
 
 

@@ -1,4 +1,7 @@
-"""Random histories of a few transactions: correct ones with some mistakes, and ones with many dependency cycles."""
+"""Random histories of a few transactions: correct ones with some mistakes, and ones with many dependency cycles.
+
+A third of them have values that no transaction wrote: as if a setup had written them, or at random.
+"""
 
 from collections.abc import Hashable, Sequence
 
@@ -7,7 +10,9 @@ from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng
 
 _KEYS = 2
+_GHOST = 900  # the first value that no transaction writes
 State = dict[Hashable, tuple[Hashable, ...]]
+Transaction = tuple[tuple[str, Hashable, Hashable], ...]
 
 
 def drawn(rng: Rng, writes: str) -> Paired:
@@ -15,7 +20,7 @@ def drawn(rng: Rng, writes: str) -> Paired:
     count = 2 + rng.below(3)
     plans = [[(rng.below(2) == 0, rng.below(_KEYS), 10 * t + m) for m in range(1 + rng.below(3))] for t in range(count)]
     states: list[State] = [{}]
-    values: list[tuple[tuple[str, Hashable, Hashable], ...]] = []
+    values: list[Transaction] = []
     for plan in plans:
         # Sometimes a stale state, and sometimes a micro-operation that reads from another state.
         state = dict(states[-1 - (rng.below(len(states)) if rng.below(3) == 0 else 0)])
@@ -36,7 +41,7 @@ def drawn(rng: Rng, writes: str) -> Paired:
         values.append(
             tuple(("r", k, seen.get(k, ()) if writes == "append" else (seen.get(k) or (None,))[-1]) for k in range(_KEYS))
         )
-    return _scheduled(rng, values)
+    return _scheduled(rng, _haunted(rng, values, writes))
 
 
 def tangled(rng: Rng, writes: str) -> Paired:
@@ -44,7 +49,7 @@ def tangled(rng: Rng, writes: str) -> Paired:
     count, keys = 3 + rng.below(3), 2 + rng.below(2)
     plans = [[(rng.below(2) == 0, key) for key in rng.shuffled(range(keys))[: 1 + rng.below(3)]] for _ in range(count)]
     order = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]]) for key in range(keys)}
-    values: list[tuple[tuple[str, Hashable, Hashable], ...]] = []
+    values: list[Transaction] = []
     chained = writes == "w" and rng.below(2)  # each write after a read of the version that it replaces
     for number, plan in enumerate(plans):
         micros: list[tuple[str, Hashable, Hashable]] = []
@@ -59,10 +64,31 @@ def tangled(rng: Rng, writes: str) -> Paired:
     if rng.below(2):
         whole = {key: tuple(order[key]) for key in order}
         values.append(tuple(("r", k, v if writes == "append" else v[-1] if v else None) for k, v in whole.items()))
-    return _scheduled(rng, values) if rng.below(2) else _at_once(values)
+    together = rng.below(2) == 0
+    values = _haunted(rng, values, writes)
+    return _at_once(values) if together else _scheduled(rng, values)
 
 
-def _at_once(values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
+def _haunted(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:
+    # One time in three with phantoms: before the first value of a key in (nearly) all reads of it, or in one read at any place.
+    if rng.below(3):
+        return values
+    key, ghosts = rng.below(_KEYS), tuple(range(_GHOST, _GHOST + 1 + rng.below(2)))
+    everywhere = rng.below(2) == 0
+    reads = [(at, place) for at, part in enumerate(values) for place, micro in enumerate(part) if micro[0] == "r"]
+    some = [one for one in reads if values[one[0]][one[1]][1] == key and rng.below(12)] if everywhere else rng.shuffled(reads)[:1]
+    for at, place in some:
+        f, about, shown = values[at][place]
+        if writes == "w":
+            shown = ghosts[0] if shown is None or not everywhere else shown
+        elif isinstance(shown, tuple):
+            before = 0 if everywhere else rng.below(len(shown) + 1)
+            shown = (*shown[:before], *ghosts, *shown[before:])
+        values[at] = (*values[at][:place], (f, about, shown), *values[at][place + 1 :])
+    return values
+
+
+def _at_once(values: Sequence[Transaction]) -> Paired:
     calls = [
         Call(index=at, line=at + 1, process=at, f="txn", argument=value, result=value, start=at, end=len(values) + at)
         for at, value in enumerate(values)
@@ -70,7 +96,7 @@ def _at_once(values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Pa
     return Paired(calls=tuple(calls), failed=(), steps=2 * len(calls))
 
 
-def _scheduled(rng: Rng, values: Sequence[tuple[tuple[str, Hashable, Hashable], ...]]) -> Paired:
+def _scheduled(rng: Rng, values: Sequence[Transaction]) -> Paired:
     # The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process.
     spans = []
     clock = 0

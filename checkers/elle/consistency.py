@@ -7,8 +7,8 @@ isolation (no cycle with one rw) and snapshot isolation (none without two rw in 
 
 from checkers.elle.cycles import KINDS
 
-# A history with one of these has no order of writes.
-_UNCOMMITTED = frozenset({"G0", "duplicate-elements", "cyclic-versions"})
+# A history with one of the first three has no order of writes. A phantom is nobody's write, so no level can explain its read.
+_UNCOMMITTED = frozenset({"G0", "duplicate-elements", "cyclic-versions", "phantom-read"})
 # A transaction that reads its own later write depends on itself: a G1c of one. To write over an aborted write is to have read it
 # (G1a).
 _COMMITTED = _UNCOMMITTED | {"G1a", "G1b", "G1c", "incompatible-order", "dirty-update", "future-read"}

@@ -8,7 +8,8 @@
     >>> [a.kind for a in judge("list-append", pair(steps(enumerate(lines, 1))), ("serializable",)).anomalies]
     ['G2-item']
 
-Not every anomaly can be inferred: VALID means that no forbidden anomaly can be proven from the values.
+Not every anomaly can be inferred: VALID means that no forbidden anomaly can be proven from the values. A history in which a value
+was read that no transaction wrote is never VALID (`checkers.elle.phantoms`).
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from checkers.elle.found import Found
 from checkers.elle.fractured import fractured, is_asked_for
 from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
 from checkers.elle.list_append import ListAppend
+from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
 from checkers.linearizability.judge import Judgement
@@ -44,20 +46,24 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     forbidden = frozenset[str]().union(*(FORBIDS[name] for name in consistency))
     lists = model == "list-append"
     table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
-    keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
-    alone = [one for one in keys.anomalies() if one.kind in forbidden]
+    keys: ListAppend | RwRegister = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
+    strange = keys.phantoms()
+    if strange.first:
+        table = (without_lists if lists else without_registers)(table, strange.first)
+        keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
+    alone = [*strange.found, *(one for one in keys.anomalies() if one.kind in forbidden)]
     if is_asked_for(forbidden):
         alone.extend(fractured(table, *keys.shown()))
     found = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
     found.extend(_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden))
-    unchecked = [*keys.unchecked, *history.unsure, *(() if table.ok.any() else ("no transaction that certainly committed",))]
+    answered = () if table.ok.any() else ("no transaction that certainly committed",)
+    unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *answered]
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(found),
         unchecked=tuple(unchecked),
-        notes=tuple(keys.notes),
         operations=len(history.calls) + len(history.failed),
     )
 

@@ -2,8 +2,8 @@
 
 The version order of a key is its longest read; every other read must be a prefix of it. Appends that certainly committed and were
 not read come after all values that were read. If one value of a transaction of unknown outcome was read, the transaction
-committed. Values must be appended once per key: a key to which a value was appended twice is unchecked. A read value that no
-transaction appended is noted, because the history may be an excerpt of a longer one; the order continues across it.
+committed. Values must be appended once per key: a key to which a value was appended twice is unchecked. The order continues
+across a value that no transaction appended (`checkers.elle.phantoms`).
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ import numpy as np
 
 from checkers.elle.found import Found, sees_itself
 from checkers.elle.graph import RW, WR, WW, Edges, edges, fan
+from checkers.elle.phantoms import Phantoms, of_lists
 from checkers.elle.table import Flags, Ints, Table, packed
 
 WRITES = "append"
@@ -34,7 +35,6 @@ class ListAppend:
         self._bad_keys = np.zeros(len(table.keys), np.bool_)
         self._bad_keys[twice >> 32] = True
         self.unchecked = [*table.odd, *(self._twice(int(name)) for name in np.unique(twice))]
-        self.notes: list[str] = []
         failed = np.flatnonzero(table.write & (table.transaction >= table.count))
         self._failed = dict(zip(packed(table.key[failed], table.value[failed]).tolist(), failed.tolist(), strict=True))
         self._reads = np.flatnonzero(~table.write & (table.transaction < table.count))
@@ -132,9 +132,21 @@ class ListAppend:
         yield from self._intermediate()
         yield from self._internal()
         yield from self._lost_updates()
-        strangers = int((self._order_append == _NOBODY).sum()) - len(self._failed_in_orders())
-        if strangers:
-            self.notes.append(f"{strangers} values were read that no transaction of the history appended")
+
+    def phantoms(self) -> Phantoms:
+        """Find the values of lists that were read and that no transaction appended.
+
+        They are in the longest read of a key, or in one that is not a prefix of it.
+        """
+        table = self._table
+        nobody = np.flatnonzero(self._order_append == _NOBODY)
+        strange = {(int(self._order_key[at]), int(self._order_value[at])) for at in nobody}
+        for micro in np.flatnonzero(self._odd).tolist():
+            strange.update((int(table.key[micro]), value) for value in table.list_of(micro))
+        if strange:
+            written = table.write.nonzero()[0]
+            strange -= set(zip(table.key[written].tolist(), table.value[written].tolist(), strict=True))
+        return of_lists(table, self._reads.tolist(), strange)
 
     def _failed_in_orders(self) -> list[tuple[int, int]]:
         """Find G1a: values that a failed transaction appended and that other transactions read."""

@@ -8,8 +8,8 @@ another forbidden anomaly.
 - If a transaction returned before another was invoked, the version that it left is not after the version that the other found
   (G-single-realtime); the same within a process (G-single-process).
 
-list-append gives more order, so fewer anomalies can be seen here. A read value that no transaction wrote has no place in the
-order and is noted, because the history may be an excerpt of a longer one. A key to which a value was written twice is unchecked.
+list-append gives more order, so fewer anomalies can be seen here. A value that no transaction wrote (`checkers.elle.phantoms`)
+has no place in the order. A key to which a value was written twice is unchecked.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +20,7 @@ import numpy as np
 
 from checkers.elle.found import Found
 from checkers.elle.graph import RW, WR, WW, Edges, components, edges, fan
+from checkers.elle.phantoms import Phantoms, of_registers
 from checkers.elle.table import NEVER, NIL, Ints, Table
 
 WRITES = "w"
@@ -41,7 +42,6 @@ class RwRegister:
         self._within: list[Found] = []
         self._bad_keys: set[int] = set()
         self.unchecked = list(table.odd)
-        self.notes: list[str] = []
         self.junctions = 0
         self._read_columns()
         # Versions that certainly exist: those left by a committed transaction, and those that were read. If one value of a
@@ -91,11 +91,15 @@ class RwRegister:
         self._reads.append((transaction, key, value))
         self._readers.setdefault((key, value), []).append(transaction)
 
+    def phantoms(self) -> Phantoms:
+        """Find the values of registers that were read and that no transaction wrote."""
+        strange = [v for v in self._readers if v[1] != NIL and v not in self._writer and v not in self._failed]
+        return of_registers(self._table, self._readers, strange)
+
     def anomalies(self) -> Iterator[Found]:
         """Find the anomalies of registers that need no dependency cycle of transactions."""
         table = self._table
         yield from self._within
-        strangers = 0
         for reader, key, value in self._reads:
             if value == NIL or key in self._bad_keys:
                 continue
@@ -105,13 +109,11 @@ class RwRegister:
                 text = f"{words}, which line {table.line(failed)} wrote and aborted"
                 yield Found("G1a", key, text, (failed, reader))
             elif writer is None:
-                strangers += 1
+                continue  # a phantom
             elif writer == reader:
                 yield Found("future-read", key, f"{words} before writing it", (reader,))
             elif self._last[writer, key] != value:
                 yield Found("G1b", key, f"{words}, which line {table.line(writer)} overwrote itself", (writer, reader))
-        if strangers:
-            self.notes.append(f"{strangers} values were read that no transaction of the history wrote")
         yield from self._lost_updates()
         yield from self._order_versions()
 

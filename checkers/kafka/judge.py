@@ -7,8 +7,8 @@
     >>> [a.kind for a in judge(steps(enumerate(sent + polled, 1))).anomalies]
     ['inconsistent-offsets', 'lost-write', 'phantom-read', 'unseen']
 
-A history is INVALID if it shows an anomaly that Kafka forbids; allowed ones become notes. It is UNKNOWN if it has no sends or
-polls, if values are not unique, or if an acknowledged record may still be on its way to a reader.
+A history is INVALID if it shows an anomaly that Kafka forbids; allowed ones become notes. It is UNKNOWN if no send or poll
+completed, if values are not unique, or if an acknowledged record may still be on its way to a reader.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,8 +48,8 @@ def judge_operations(ops: list[Op]) -> Judgement:
         if again:
             unchecked.append(f"{again} values of {log.key} were sent by several operations: it is unknown whose were read")
     found += [*processes.anomalies(logs), *cycles.anomalies(logs)]
-    if not any(op.f in TRANSACTIONS for op in ops):
-        unchecked.append("no operation sent or polled anything")
+    if not any(op.type is OpType.OK and op.f in TRANSACTIONS for op in ops):
+        unchecked.append("no send or poll certainly completed")
     bad = [one for one in found if not one.allowed]
     return Judgement(
         validity=Validity.INVALID if bad else Validity.UNKNOWN if unchecked else Validity.VALID,

@@ -2,7 +2,7 @@
 
 If the values determine the order, a polynomial algorithm decides (`checkers.linearizability.unique`), otherwise the search. The
 parts are searched in rounds of growing budgets: one impossible part is enough, and it is often found at once while another part
-would take very long. A part that is not decided within the last round is unchecked.
+would take very long. A part that is not decided within the last round is unchecked, and so is a history without any answer.
 
     >>> from checkers.linearizability.judge import judge
     >>> from checkers.linearizability.registers import Register
@@ -28,6 +28,7 @@ from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, shown, text_of
 
 CHECKER = "linearizability"
+NOTHING_ANSWERED = "no call certainly completed with an answer"
 _FIRST_ROUND = 2_000
 _GROWTH = 5
 STEPS_MAX = 2_000_000  # default budget of one part
@@ -80,7 +81,9 @@ def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) ->
         if budget == steps_max:
             break
         budget = min(budget * _GROWTH, steps_max)
-    unchecked = () if anomalies else tuple(_undecided(searches, ambiguous, steps_max))
+    answered = any(call.end is not None for part in parts.values() for call in part)
+    unanswered = () if answered else (NOTHING_ANSWERED,)
+    unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from checkers.elle.judge import FORBIDS
 from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.elle.judge import judge as judge_transactions
+from checkers.jepsen import judge as jepsen
 from checkers.kafka.judge import MODEL as KAFKA
 from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
@@ -30,7 +31,8 @@ from history.foreign.step import Pairs, Step, as_json, text_of
 from history.history import History
 
 LOG = "log"
-MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS)
+MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS, *jepsen.NAMES)
+_HAVE_INITIAL = (*WITH_INITIAL, *jepsen.WITH_INITIAL)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 CONSISTENCY = _LINEARIZABLE[0]
 _NOTHING = "no step of a client in the file: no operation was judged"
@@ -56,7 +58,7 @@ def check_asked(asked: Asked) -> None:
         raise UsageError(
             f"--consistency of model {asked.model} must be of {', '.join(known)}, not {','.join(asked.consistency)!r}"
         )
-    if asked.initial and asked.model not in WITH_INITIAL:
+    if asked.initial and asked.model not in _HAVE_INITIAL:
         raise UsageError(f"--initial: model {asked.model} has no initial value")
     if asked.initial:
         _given(asked)
@@ -72,6 +74,12 @@ def _given(asked: Asked) -> Hashable:
     if asked.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
         raise UsageError(
             f"--initial: the value of model multi-register must be one value or a map of values, not {asked.initial}"
+        )
+    if asked.model == "counter" and not isinstance(first, int):
+        raise UsageError(f"--initial: the value of model counter must be a whole number, not {asked.initial}")
+    if asked.model == "bank" and not (isinstance(first, Pairs) and all(isinstance(balance, int) for _, balance in first)):
+        raise UsageError(
+            f"--initial: the value of model bank must be a map of whole numbers, such as {{0 10, 1 10}}, not {asked.initial}"
         )
     return first
 
@@ -95,6 +103,9 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
     history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
     if asked.model in TRANSACTIONS:
         found = judge_transactions(asked.model, history, asked.consistency)
+    elif asked.model in jepsen.NAMES:
+        initial = _given(asked) if asked.initial else None
+        found = jepsen.judge(asked.model, history, initial=initial, strict="linearizable" in asked.consistency)
     else:
         found = _linearizable(history, form, asked)
     notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))

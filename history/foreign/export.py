@@ -13,10 +13,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from msgspec.structs import replace
 
 from history.errors import HistoryError
+from history.foreign.pairing import MICRO
 from history.foreign.step import FALSE, Atom, Pairs, Step
 from history.op import OpType
 
-_MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+*!?<>=-]*")
 _REFUSED = (FALSE, "false")
 
@@ -65,7 +65,7 @@ def _line(index: int, step: Step, asked: Step, *, names: bool) -> str:
 
 def _value(value: Hashable, *, names: bool) -> str:
     """The EDN of one operation's value. In a transaction the names of its micro-operations become keywords."""
-    if not names and type(value) is tuple and value and all(type(one) is tuple and one and one[0] in _MICRO for one in value):
+    if not names and type(value) is tuple and value and all(type(one) is tuple and one and one[0] in MICRO for one in value):
         return "[" + " ".join(_micro(one) for one in value if isinstance(one, tuple)) + "]"
     return edn(value, names=names)
 

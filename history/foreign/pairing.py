@@ -1,11 +1,10 @@
-"""Pairs each invocation of a history with its completion. Contradictory steps are refused, because a verdict on them means
-nothing.
+"""Pairs each invocation of a history with its completion. Contradictory steps are refused: a verdict on them means nothing.
 
 Refused are: an invocation while the process has a call open; a completion without an open call, hence also a second one; a
-completion of another function; indices that do not grow; a completion before the time of its call; times that go back by more
-than racing threads explain. Where every step has an index, the indices are the order, and times that go back only make it
-`unsure`: in Jepsen's own histories some calls waited long before they were written. A call without a completion has an unknown
-outcome: the run may have ended there.
+completion of another function; an `ok` that answers other micro-operations than were invoked; indices that do not grow; a
+completion before the time of its call; times that go back by more than racing threads explain. Where every step has an index,
+the indices are the order, and times that go back only make it `unsure`: in Jepsen's own histories some calls waited long before
+they were written. A call without a completion has an unknown outcome: the run may have ended there.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -17,6 +16,8 @@ from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, Step, shown
 from history.op import OpType
 
+MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})  # the functions of micro-operations
+_READS = frozenset({"r", "read"})
 _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they wait to write the step
 
 
@@ -56,6 +57,10 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
                 step.line,
                 f"{_who(step)} completes {step.f}, but its call of line {invocation.line} is {invocation.f}",
             )
+        if step.type is OpType.OK:
+            why = _contradiction(invocation.value, step.value)
+            if why:
+                deny(step.line, f"{_who(step)} answers {why} of its call of line {invocation.line}")
         if step.time is not None and invocation.time is not None and step.time < invocation.time:
             deny(
                 step.line,
@@ -68,6 +73,35 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
         into = failed if completion is not None and completion.type is OpType.FAIL else calls
         into.append(_call(len(into), start, invocation, end, completion))
     return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure))
+
+
+def _contradiction(asked: Hashable, told: Hashable) -> str:
+    # What is wrong with the answer to a transaction, compared with its invocation; "" if nothing is, or if one was not recorded.
+    if asked is None or told is None or not (_is_transaction(asked) or _is_transaction(told)):
+        return ""
+    assert isinstance(asked, tuple)
+    if not isinstance(told, tuple) or len(asked) != len(told):
+        return f"{len(told) if isinstance(told, tuple) else 'no list of'} micro-operations instead of the {len(asked)}"
+    for one, other in zip(asked, told, strict=True):
+        if one != other and not _fits(one, other):
+            return f"{shown(other)} instead of {shown(one)}"
+    return ""
+
+
+def _is_transaction(value: Hashable) -> bool:
+    return type(value) is tuple and value != () and all(type(one) is tuple and one and one[0] in MICRO for one in value)
+
+
+def _fits(asked: Hashable, told: Hashable) -> bool:
+    # A read is answered by any value, a poll by any records, a send by [offset value]; anything else by itself.
+    if not (isinstance(asked, tuple) and isinstance(told, tuple) and asked and told) or asked[0] != told[0]:
+        return False
+    if asked[0] == "poll":
+        return True
+    if len(asked) != 3 or len(told) != 3 or asked[1] != told[1]:
+        return False
+    value = told[2]
+    return asked[0] in _READS or (asked[0] == "send" and isinstance(value, tuple) and len(value) == 2 and value[1] == asked[2])
 
 
 def _call(index: int, start: int, invocation: Step, end: int | None, completion: Step | None) -> Call:

@@ -39,12 +39,13 @@ class _Expected(Struct, frozen=True, forbid_unknown_fields=True):
     runs: dict[str, Run]
     kafka: dict[str, Queue]
     elle: dict[str, str]  # "<model>-<kind>" -> the isolation level
+    jepsen: dict[str, str]  # model -> the kind of its bad history
 
 
 class Foreign(NamedTuple):
     """How a history of transactions or calls is judged; `kind` is the anomaly of the bad one."""
 
-    judge: Literal["elle", "linearizability"]
+    judge: Literal["elle", "linearizability", "jepsen"]
     model: str
     consistency: str
     kind: str
@@ -63,6 +64,8 @@ def _foreign() -> dict[str, Foreign]:
             found[f"elle/{side}/{name}"] = Foreign("elle", model, level, name.removeprefix(f"{model}-"))
         for model in NAMES:
             found[f"linearizability/{side}/{model}"] = Foreign("linearizability", model, "linearizable", "nonlinearizable")
+        for model, kind in _EXPECTED.jepsen.items():
+            found[f"jepsen/{side}/{model}"] = Foreign("jepsen", model, "linearizable", kind)
     return found
 
 

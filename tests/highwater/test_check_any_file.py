@@ -19,7 +19,7 @@ from checkers.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.runs.foreign import Asked, check_asked, judge_file
+from highwater.runs.foreign import MODELS, Asked, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from tests.checkers.corpus import history as stored
@@ -35,6 +35,14 @@ _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "fifo-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "1")),
     "partition-log": ((":append", '"a"', "0"), (":append", '"b"', "1"), (":read", "1", '"b"'), (":end", "nil", "2")),
     "versioned-node": ((":create", "5", ":ok"), (":set", "[6 0]", "1"), (":read", "nil", "[6 1]"), (":delete", "1", ":ok")),
+    "kafka": ((":txn", "[[:send 1 1]]", "[[:send 1 [0 1]]]"), (":poll", "[[:poll]]", "[[:poll {1 [[0 1]]}]]")),
+    "bank": ((":transfer", "{:from 0, :to 1, :amount 1}", "{:from 0, :to 1, :amount 1}"), (":read", "nil", "{0 1, 1 2}")),
+    "long-fork": ((":write", "[[:w 0 1]]", "[[:w 0 1]]"), (":read", "[[:r 0 nil] [:r 1 nil]]", "[[:r 0 1] [:r 1 nil]]")),
+    "counter": ((":add", "1", "1"), (":read", "nil", "1")),
+    "set-full": ((":add", "1", "1"), (":read", "nil", "[1]")),
+    "sequential": ((":write", "1", "1"), (":read", "1", '[1 ["1_1" "1_0"]]')),
+    "comments": ((":write", "[0 1]", "[0 1]"), (":read", "[0 nil]", "[0 #{1}]")),
+    "monotonic": ((":add", "nil", "{:val 1, :sts 10}"), (":read", "nil", "[{:val 1, :sts 10}]")),
     "list-append": ((":txn", "[[:append 1 1] [:r 2 nil]]", "[[:append 1 1] [:r 2 [1 2]]]"),) * 2,
     "rw-register": ((":txn", "[[:w 1 1] [:r 2 nil]]", "[[:w 1 1] [:r 2 nil]]"), (":txn", "[[:r 1 nil]]", "[[:r 1 1]]")),
 }
@@ -182,14 +190,17 @@ def test_error_of_an_unmatched_completion_names_the_line(form: str, tmp_path: Pa
     assert "line 5: process 0 completes write, but it has no call open" in capsys.readouterr().err
 
 
-def test_history_without_client_steps_is_valid_with_a_note(tmp_path: Path) -> None:
-    """Knossos counts such a history as valid. The models of transactions and sends require at least one."""
+@pytest.mark.parametrize("model", MODELS[1:])
+@pytest.mark.parametrize("how", [":info", ":fail", "of a nemesis"])
+def test_history_without_an_ok_operation_is_unknown(model: str, how: str, tmp_path: Path) -> None:
+    """A client that never got an answer proves nothing. Knossos counts such a history as valid."""
+    f, asked, _ = _CALLS[model][0]
+    lines = [f"{{:process 0, :type {kind}, :f {f}, :value {asked}}}" for kind in (":invoke", how)]
     file = tmp_path / "history.edn"
-    file.write_text("[{:process :nemesis, :type :info, :f :kill, :value nil}]")
-    found = judge_file(file, Asked(model="cas-register"))
+    file.write_text("{:process :nemesis, :type :info, :f :kill}" if how == "of a nemesis" else "\n".join(lines))
+    found = judge_file(file, Asked(model=model))
 
-    assert (found.validity, found.operations, [note[:16] for note in found.notes]) == (Validity.VALID, 0, ["no step of a cli"])
-    assert judge_file(file, Asked(model="list-append")).validity is Validity.UNKNOWN
+    assert (found.validity, found.anomalies, len(found.unchecked)) == (Validity.UNKNOWN, (), 1)
 
 
 @pytest.mark.parametrize("flag", [[], ["--json"]])
@@ -210,6 +221,9 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
     [
         ("register", ":a :b", "--initial: ':a :b' is not one EDN value"),
         ("kv", "5", "--initial: the value of model kv must be a string, such as '\"\"', not 5"),
+        ("counter", ":a", "--initial: the value of model counter must be a whole number, not :a"),
+        ("set-full", "1", "--initial: model set-full has no initial value"),
+        ("bank", "100", "--initial: the value of model bank must be a map of whole numbers, such as {0 10, 1 10}, not 100"),
         (
             "multi-register",
             "[1 2]",

@@ -7,9 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.elle import cycles as elle_cycles
+from checkers.elle import phantoms
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.graph import RW, Edges
 from checkers.elle.list_append import ListAppend
+from checkers.elle.phantoms import Phantoms
 from checkers.elle.rw_register import RwRegister
 from checkers.linearizability import judge as calls_judge
 from checkers.linearizability import unique
@@ -124,16 +126,32 @@ def register_versions_have_no_order(patch: Patch) -> None:
     patch.setattr(RwRegister, "_before", lambda self: iter(()))
 
 
+def phantoms_are_ignored(patch: Patch) -> None:
+    """The former judge: a value that nobody wrote was only noted."""
+    patch.setattr(ListAppend, "phantoms", lambda self: Phantoms())
+    patch.setattr(RwRegister, "phantoms", lambda self: Phantoms())
+
+
+def phantoms_are_all_impossible(patch: Patch) -> None:
+    """Nothing is older than the history."""
+    patch.setattr(phantoms, "_first_state", lambda lists, strange: None)
+
+
 TRANSACTIONS: list[tuple[Callable[[Patch], None], str, str]] = [
     (rw_edges_are_ignored, "append", "serializable"),
     (intermediate_reads_are_allowed, "append", "read-committed"),
     (write_skew_is_forbidden, "append", "snapshot-isolation"),
     (register_versions_have_no_order, "w", "serializable"),
+    (phantoms_are_ignored, "append", "read-committed"),
+    (phantoms_are_ignored, "w", "read-uncommitted"),
+    (phantoms_are_all_impossible, "append", "strict-serializable"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mistake", "writes", "level"), TRANSACTIONS, ids=[mistake.__name__ for mistake, _, _ in TRANSACTIONS])
+@pytest.mark.parametrize(
+    ("mistake", "writes", "level"), TRANSACTIONS, ids=[f"{mistake.__name__}-{writes}" for mistake, writes, _ in TRANSACTIONS]
+)
 def test_planted_mistake_in_the_transaction_judge_is_found(
     mistake: Callable[[Patch], None], writes: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,6 @@ def test_integer_values_beyond_64_bits_are_judged(value: int) -> None:
     found = judge("rw-register", history_of(_call(f"[[:w 1 {value}]]") + _call(f"[[:r 1 {value}]]") + _call("[[:r 1 nil]]")))
 
     assert {one.kind for one in found.anomalies} == {"G-single-process"}
-    assert found.notes == ()
 
 
 @pytest.mark.parametrize("read", ["{1 2}", "#{1}", "[1 nil]", '"1"'])
@@ -290,3 +289,62 @@ def test_read_atomic_readers_must_agree_on_the_later_writer() -> None:
     assert [anomaly.kind for anomaly in both.anomalies] == ["fractured-read", "fractured-read"]
     for reader in readers:
         assert judge("rw-register", history(*writers, reader, together=True), ("read-atomic",)).validity is Validity.VALID
+
+
+_IMPOSSIBLE = {
+    "a list is [7] and later empty": ("list-append", ["[[:r 1 [7]]]", "[[:r 1 []]]"], False),
+    "a list is [7] and then [8]": ("list-append", ["[[:r 1 [7]]]", "[[:r 1 [8]]]"], False),
+    "a long fork of two lists": ("list-append", ["[[:r 1 [7]] [:r 2 nil]]", "[[:r 1 nil] [:r 2 [8]]]"], True),
+    "a phantom behind an append": ("list-append", ["[[:append 1 1]]", "[[:r 1 [1 7]]]"], True),
+    "a phantom that only the longest read has": ("list-append", ["[[:r 1 [7]]]", "[[:r 1 [7 8]]]"], True),
+    "a register goes back to nil": ("rw-register", ["[[:r 1 7]]", "[[:r 1 nil]]"], False),
+    "a register has two phantoms": ("rw-register", ["[[:r 1 7]]", "[[:r 1 8]]"], True),
+    "a long fork of two registers": ("rw-register", ["[[:r 1 7] [:r 2 nil]]", "[[:r 1 nil] [:r 2 8]]"], True),
+}
+
+
+@pytest.mark.parametrize("name", sorted(_IMPOSSIBLE))
+@pytest.mark.parametrize("level", ["read-uncommitted", "strict-serializable"])
+def test_value_that_nobody_can_have_written_is_a_phantom(name: str, level: str) -> None:
+    """Whoever wrote it: another value was there before the first transaction."""
+    model, transactions, together = _IMPOSSIBLE[name]
+
+    assert "phantom-read" in _kinds(model, history(*(("ok", one) for one in transactions), together=together), level)
+
+
+@pytest.mark.parametrize(
+    ("model", "transactions"),
+    [
+        ("list-append", ["[[:r 1 [7]]]"]),
+        ("list-append", ["[[:r 1 [7 8]]]", "[[:append 1 1]]", "[[:r 1 [7 8 1]]]"]),
+        ("rw-register", ["[[:r 1 7]]"]),
+        ("rw-register", ["[[:r 1 7]]", "[[:w 1 1]]", "[[:r 1 1]]"]),
+    ],
+)
+def test_value_that_is_older_than_the_history_is_unknown(model: str, transactions: list[str]) -> None:
+    """A setup may have written it; VALID would say that the history explains it."""
+    found = judge(model, history(*(("ok", one) for one in transactions), together=False))
+
+    assert (found.validity, found.anomalies, len(found.unchecked)) == (Validity.UNKNOWN, (), 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "transactions"),
+    [
+        ("list-append", ["[[:append 1 1]]", "[[:r 1 [7]]]"]),
+        ("rw-register", ["[[:w 1 1]]", "[[:r 1 7]]"]),
+    ],
+)
+def test_anomalies_after_an_older_value_are_found(model: str, transactions: list[str]) -> None:
+    """The value of the setup is the first version: a read of it after a write is stale."""
+    assert _kinds(model, history(*(("ok", one) for one in transactions), together=False), "strict-serializable") == [
+        "G-single-realtime"
+    ]
+
+
+@pytest.mark.parametrize("how", ["info", "fail"])
+@pytest.mark.parametrize(("model", "write", "one"), [("list-append", ":append", "[1]"), ("rw-register", ":w", "1")])
+def test_value_of_an_unsuccessful_write_is_no_phantom(model: str, write: str, one: str, how: str) -> None:
+    read = history((how, f"[[{write} 1 1]]"), ("ok", f"[[:r 1 {one}]]"), together=False)
+
+    assert _kinds(model, read, "strict-serializable") == (["G1a"] if how == "fail" else [])

@@ -1,9 +1,10 @@
-"""Each anomaly of the judges of transactions and calls has a history with it, one that nearly has it, and an undecided one."""
+"""Each anomaly of transactions, calls and reads has a history with it, one that nearly has it, and an undecided one."""
 
 import pytest
 
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.judge import judge as judge_transactions
+from checkers.jepsen.judge import judge as judge_reads
 from checkers.linearizability.judge import STEPS_MAX, Judgement, judge
 from checkers.linearizability.registry import model_named
 from checkers.verdict import Validity
@@ -11,7 +12,7 @@ from history.foreign.read import calls
 from tests.checkers.corpus import FOREIGN, ROOT
 
 _SIDES = {"ok": Validity.VALID, "bad": Validity.INVALID, "undecided": Validity.UNKNOWN}
-_FOLDERS = ("elle", "linearizability")
+_FOLDERS = ("elle", "linearizability", "jepsen")
 _FEW_STEPS = 5  # too few for the search to decide the undecided histories
 
 
@@ -20,6 +21,8 @@ def _judged(name: str) -> Judgement:
     history = calls(ROOT / f"{name}.edn")
     if asked.judge == "elle":
         return judge_transactions(asked.model, history, (asked.consistency,))
+    if asked.judge == "jepsen":
+        return judge_reads(asked.model, history)
     initial = {"register": 0, "cas-register": 0, "multi-register": 0}.get(asked.model)
     model = model_named(asked.model, initial=initial, nil_is_a_value=False)
     return judge(model, history.calls, steps_max=_FEW_STEPS if "/undecided/" in name else STEPS_MAX)

@@ -69,5 +69,5 @@ def test_json_object_keys_are_read_as_partition_numbers() -> None:
 
 
 def called(process: int, f: str, answered: Hashable) -> list[dict[Hashable, Hashable]]:
-    asked: dict[Hashable, Hashable] = {"process": process, "type": "invoke", "f": f, "value": ()}
+    asked: dict[Hashable, Hashable] = {"process": process, "type": "invoke", "f": f, "value": None}
     return [asked, {**asked, "type": "ok", "value": answered}]

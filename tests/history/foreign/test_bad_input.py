@@ -23,6 +23,23 @@ BAD = {
         f"{_INVOKE}\n{_OK}\n{_OK}\n", "line 3: process 0 completes write, but it has no call open"),
     "another function": (
         f"{_INVOKE}\n{_OK.replace('write', 'read')}\n", "line 2: process 0 completes read, but its call of line 1 is write"),
+    **{
+        f"{told} as the answer to {asked}": (
+            f"{{:process 0, :type :invoke, :value {asked}}}\n{{:process 0, :type :ok, :value {told}}}",
+            f"line 2: process 0 answers {why} of its call of line 1",
+        )
+        for asked, told, why in (
+            ("[[:append 1 1]]", "[[:append 1 2]]", "['append' 1 2] instead of ['append' 1 1]"),
+            ("[[:append 1 1]]", "[[:append 1 1] [:r 1 [1]]]", "2 micro-operations instead of the 1"),
+            ("[[:append 1 1]]", "[]", "0 micro-operations instead of the 1"),
+            ("[]", "[[:r 1 nil]]", "1 micro-operations instead of the 0"),
+            ("[[:r 1 nil]]", "[[:r 2 nil]]", "['r' 2 nil] instead of ['r' 1 nil]"),
+            ("[[:r 1 nil]]", "[[:w 1 nil]]", "['w' 1 nil] instead of ['r' 1 nil]"),
+            ("[[:r 1 nil] [:w 2 1]]", "[[:w 2 1] [:r 1 nil]]", "['w' 2 1] instead of ['r' 1 nil]"),
+            ("[[:send 1 5]]", "[[:send 1 [0 6]]]", "['send' 1 [0 6]] instead of ['send' 1 5]"),
+            ("[[:poll]]", "[[:send 1 5]]", "['send' 1 5] instead of ['poll']"),
+        )
+    },
     "cut in a map": (
         f"{_INVOKE}\n{_OK[:20]}", "line 2: the file is cut inside"),
     "cut in a string": (f'{_INVOKE}\n{{:process 0, :type "o', "line 2: the file is cut inside"),
@@ -65,6 +82,14 @@ BAD = {
     "an empty vector": ("[]", "the file has no invocation or completion of a client"),
     "an empty file": ("", "the file is empty"),
 }  # fmt: skip
+
+
+def test_answer_may_fill_in_reads_polls_and_offsets() -> None:
+    asked = "[[:r 1 nil] [:append 2 3] [:send 1 5] [:send 1 6] [:poll]]"
+    told = "[[:r 1 [4]] [:append 2 3] [:send 1 [0 5]] [:send 1 6] [:poll {1 [[0 5]]}]]"
+    history = history_of(f"{{:process 0, :type :invoke, :value {asked}}} {{:process 0, :type :ok, :value {told}}}")
+
+    assert len(history.calls) == 1
 
 
 @pytest.mark.parametrize("name", sorted(BAD))

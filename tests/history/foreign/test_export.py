@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bench.histories import log_tables
 from checkers.verdict import Validity
+from highwater.cli.main import run_command_line
 from highwater.runs.foreign import Asked, exported, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
@@ -150,6 +151,21 @@ def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: 
         [a.kind for a in judged.anomalies],
         judged.operations,
     )
+
+
+@pytest.mark.slow
+def test_run_with_moved_partitions_is_exported_and_judged(tmp_path: Path) -> None:
+    """A move changes who holds a partition, not its offsets: the exported log goes on."""
+    run_command_line(
+        ["run", "--seed", "2", "--seconds", "8", "--workload", "admin-storm", "--no-report", "--store", str(tmp_path / "store")]
+    )
+    (run,) = (tmp_path / "store").glob("*/sim-*")
+    store.write_lines(tmp_path / "out.edn", exported(run))
+    judged, again = (judge_file(path, Asked(model="kafka")) for path in (run, tmp_path / "out.edn"))
+
+    assert "reassign" in {row.f for row in store.load(run).operations}
+    assert [one.kind for one in again.anomalies] == [one.kind for one in judged.anomalies]
+    assert judged.operations == again.operations > 1000
 
 
 def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""Judge a history by one of the models of Jepsen's that look at the answers to reads.
+
+    >>> from checkers.jepsen.judge import judge
+    >>> from history.foreign.read import history_of
+    >>> lines = "{:process 0 :type :invoke :f :add :value 2} {:process 1 :type :invoke :f :read :value nil}"
+    >>> [a.kind for a in judge("counter", history_of(lines + "{:process 1 :type :ok :f :read :value 3}")).anomalies]
+    ['above-upper-bound']
+
+Each model is a module with a function that finds anomalies in the calls on one object. A history without a read that certainly
+returned is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`, `jepsen.checker`) and of its former
+tests of CockroachDB (`jepsen.cockroach`); what is judged beyond them is written at each model.
+"""
+
+from collections.abc import Hashable, Iterator
+
+from msgspec.structs import replace
+
+from checkers.jepsen import bank, comments, counter, long_fork, monotonic, sequential, set_full
+from checkers.jepsen.found import Found, Model, Note, Object, Unchecked, reads
+from checkers.linearizability.independent import by_key
+from checkers.linearizability.judge import Judgement
+from checkers.verdict import Anomaly, Validity
+from history.errors import HistoryError
+from history.foreign.pairing import Paired
+from history.foreign.step import Call, shown
+
+MODELS: tuple[Model, ...] = (
+    bank.MODEL,
+    long_fork.MODEL,
+    counter.MODEL,
+    set_full.MODEL,
+    sequential.MODEL,
+    comments.MODEL,
+    monotonic.MODEL,
+)
+NAMES = tuple(model.name for model in MODELS)
+WITH_INITIAL = ("bank", "counter")
+_OF_A_KIND_MAX = 8
+_NOT_READ = "no read certainly returned"
+
+
+def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool = False) -> Judgement:
+    """Judge a history by the model of this name, one of `NAMES`. `initial`: of the models `WITH_INITIAL`; None for their own.
+
+    `strict`: linearizability is asked for (set-full). HistoryError for a call that the model does not have; KeyError for an
+    unknown model.
+    """
+    if name not in NAMES:
+        raise KeyError(name)
+    model = MODELS[NAMES.index(name)]
+    anomalies: list[Anomaly] = []
+    unchecked, notes = list(history.unsure), []
+    for key, one in _objects(model, history):
+        told = [*model.findings(one._replace(initial=initial, strict=strict))]
+        about = "" if key is None else f"key {_name(key)}: "
+        anomalies += _anomalies(name, key, [found for found in told if isinstance(found, Found)])
+        unchecked += [about + found.words for found in told if isinstance(found, Unchecked)]
+        notes += [about + found.words for found in told if isinstance(found, Note)]
+    if not any(reads(history.calls)):
+        unchecked = [_NOT_READ]
+    return Judgement(
+        validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
+        anomalies=tuple(anomalies),
+        unchecked=tuple(unchecked),
+        notes=tuple(notes),
+        operations=len(history.calls) + len(history.failed),
+    )
+
+
+def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]:
+    # The calls on each object, with keys and values separated where the history has independent keys.
+    calls = [*history.calls, *(replace(call, index=-1) for call in history.failed)]
+    for call in calls:
+        if call.f not in model.functions:
+            allowed = " and ".join(model.functions)
+            raise HistoryError(f"line {call.line}: {call.f} is not a function of {model.name}; allowed are {allowed}")
+    parts: dict[Hashable, tuple[list[Call], list[Call]]] = {}
+    for call in by_key(calls) if model.keyed else calls:
+        parts.setdefault(call.key, ([], []))[call.index < 0].append(call)
+    for key, (some, failed) in parts.items():
+        yield key, Object(some, failed)
+
+
+def _anomalies(name: str, key: Hashable, found: list[Found]) -> Iterator[Anomaly]:
+    # The first anomalies of each kind.
+    taken: dict[str, int] = {}
+    for one in found:
+        taken[one.kind] = taken.get(one.kind, 0) + 1
+        if taken[one.kind] <= _OF_A_KIND_MAX:
+            yield Anomaly(kind=one.kind, checker=name, key="" if key is None else _name(key), witness=one.lines, words=one.words)
+
+
+def _name(key: Hashable) -> str:
+    return str(key) if isinstance(key, str) else shown(key)

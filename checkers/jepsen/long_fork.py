@@ -1,0 +1,91 @@
+"""long-fork: all readers see the writes of different transactions in one order (`jepsen.tests.long-fork`).
+
+`write [[:w k v]]` writes a key once, `read [[:r k nil] …]` reads a group of keys. Under snapshot isolation each read shows the
+writes up to some moment, so of two reads of a group one has seen all that the other has. Parallel snapshot isolation allows that
+each has seen a write which the other has not: a long fork.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from itertools import pairwise
+
+from checkers.jepsen.found import Finding, Found, Model, Object, Unchecked, reads
+from history.errors import HistoryError
+from history.foreign.step import UNKNOWN, Call, shown
+
+_Micro = tuple[Hashable, Hashable, Hashable]
+_Version = tuple[Hashable, Hashable]  # key and value
+_Keys = list[Hashable]  # those of one read that had been written
+
+
+def findings(group: Object) -> Iterator[Finding]:
+    """Find long forks, and reads of values that were not written, in all groups of keys."""
+    writes = [(call, _micros(call, "w")[0]) for call in group.calls if call.f == "write"]
+    aborted = [(call, _micros(call, "w")[0]) for call in group.failed if call.f == "write"]
+    counts = Counter(key for _, (_, key, _) in (*writes, *aborted))
+    again = frozenset(key for key, count in counts.items() if count > 1)
+    if again:
+        yield Unchecked(f"keys {shown(again)} are written several times, so their versions cannot be told apart")
+    told = [(call, _micros(call, "r")) for call in reads(group.calls)]
+    yield from _unwritten(told, {micro[1:] for _, micro in writes}, {micro[1:]: call for call, micro in aborted})
+    groups: dict[frozenset[Hashable], list[tuple[Call, _Keys]]] = {}
+    for call, micros in told:
+        seen = [key for _, key, value in micros if value is not None]
+        groups.setdefault(frozenset(key for _, key, _ in micros), []).append((call, seen))
+    if sum(map(len, groups)) > len(frozenset().union(*groups)):
+        yield Unchecked("some reads share a part of their keys only, and are not compared")
+    for keys, some in groups.items():
+        if not keys & again:
+            yield from _forks(some)
+
+
+def _micros(call: Call, f: str) -> tuple[_Micro, ...]:
+    value = call.argument if call.result is UNKNOWN else call.result
+    parts = value if isinstance(value, tuple) else (None,)
+    micros = [one for one in parts if isinstance(one, tuple) and len(one) == 3 and one[0] == f]
+    if len(micros) < len(parts) or (f == "w" and len(parts) != 1):
+        what = "one [:w key value]" if f == "w" else "a list of [:r key value]"
+        raise HistoryError(f"line {call.line}: {call.f} must have {what}, not {shown(value)}")
+    return tuple(micros)
+
+
+def _unwritten(
+    told: list[tuple[Call, tuple[_Micro, ...]]],
+    written: set[tuple[Hashable, Hashable]],
+    aborted: dict[tuple[Hashable, Hashable], Call],
+) -> Iterator[Found]:
+    for call, micros in told:
+        for _, key, value in micros:
+            if value is None or (key, value) in written:
+                continue
+            words = f"line {call.line} reads {shown(value)} of key {shown(key)}"
+            writer = aborted.get((key, value))
+            if writer is None:
+                yield Found("phantom-read", (call.line,), f"{words}, which nobody wrote")
+            else:
+                yield Found("G1a", (writer.line, call.line), f"{words}, whose write in line {writer.line} failed")
+
+
+def _forks(some: list[tuple[Call, _Keys]]) -> Iterator[Found]:
+    # Of reads in the order of what they saw, two neighbours show a fork if any two do.
+    ranked = sorted(some, key=lambda one: (len(one[1]), one[0].index))
+    for (one, less), (two, more) in pairwise(ranked):
+        missing = [key for key in less if key not in more]
+        if missing:
+            extra = next(key for key in more if key not in less)
+            words = (
+                f"line {one.line} has seen key {shown(missing[0])} and not key {shown(extra)}, "
+                f"line {two.line} key {shown(extra)} and not key {shown(missing[0])}"
+            )
+            yield Found("long-fork", (one.line, two.line), words)
+
+
+MODEL = Model(
+    name="long-fork",
+    claim="of two reads of a group of keys, one has seen every write that the other has",
+    kinds=("long-fork", "phantom-read", "G1a"),
+    blind="Real time and the order within processes; keys that are written twice; reads that share a part of their keys only.",
+    functions=("write", "read"),
+    findings=findings,
+    keyed=False,
+)

@@ -1,0 +1,53 @@
+"""sequential: what one client inserted one after another appears in that order (`jepsen.cockroach.sequential`).
+
+`write k` inserts the subkeys `k_0`, `k_1`, … in transactions of their own; `read k` reads them in transactions of their own, the
+last first, and answers `[k [… k_1 k_0]]`, with nil for those that it did not find. Under sequential consistency an earlier subkey
+is there once a later one was seen, so no nil follows a subkey.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+
+from checkers.jepsen.found import Finding, Found, Model, Object, reads
+from history.errors import HistoryError
+from history.foreign.step import Call, shown
+
+
+def findings(keys: Object) -> Iterator[Finding]:
+    """Find the reads that saw a later subkey and then missed an earlier one."""
+    begun: dict[Hashable, Call] = {}
+    for call in sorted((*keys.calls, *keys.failed), key=lambda call: call.start):
+        if call.f == "write":
+            begun.setdefault(call.argument, call)
+    for call in reads(keys.calls):
+        key, found = _answer(call)
+        seen = next((one for one in found if one is not None), None)
+        if seen is None:
+            continue
+        write = begun.get(key)
+        assert call.end is not None
+        if write is None or write.start > call.end:
+            yield Found("phantom-read", (call.line,), f"line {call.line} reads {shown(seen)}, which nobody had begun to write")
+        at = found.index(seen)
+        if None in found[at:]:
+            words = f"line {call.line} reads {shown(seen)} and then misses a subkey of {shown(key)} that was written before it"
+            yield Found("out-of-order", (call.line,) if write is None else (write.line, call.line), words)
+
+
+def _answer(call: Call) -> tuple[Hashable, Sequence[Hashable]]:
+    value = call.result
+    if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)):
+        raise HistoryError(f"line {call.line}: the answer to a read must be [key [subkey …]], not {shown(value)}")
+    if value[0] != call.argument and call.argument is not None:
+        raise HistoryError(f"line {call.line}: the answer to a read of {shown(call.argument)} names {shown(value[0])}")
+    return value[0], value[1]
+
+
+MODEL = Model(
+    name="sequential",
+    claim="a read that sees a later insert of a client also sees its earlier ones",
+    kinds=("out-of-order", "phantom-read"),
+    blind="Stale reads, and reads that saw all subkeys or none.",
+    functions=("write", "read"),
+    findings=findings,
+    keyed=False,
+)

@@ -1,0 +1,115 @@
+"""set-full: each element that was added is found by all later reads, at least from some time on (`jepsen.checker/set-full`).
+
+`add v` and `read`, answered by all elements. An element is known once its addition succeeded or a read has shown it. Of the
+reads, the one invoked last that shows it and the one invoked last that lacks it decide: if the lacking one is later, and began
+after the element was known, the element is lost. If the showing one is later, it is stable. Without any stable element the set
+was not tested. An element that was known, absent and present again is stale; that is noted, and an anomaly if linearizability is
+asked for (`--consistency linearizable`).
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from checkers.jepsen.found import Finding, Found, Model, Note, Object, Unchecked, listed, reads
+from history.foreign.step import Call, shown
+
+
+class _Read(NamedTuple):
+    call: Call
+    elements: frozenset[Hashable]
+
+
+def findings(whole_set: Object) -> Iterator[Finding]:
+    """Find lost, stale, doubled and unexpected elements of a set."""
+    told = [_Read(call, frozenset(listed(call, call.result, "the answer to a read"))) for call in reads(whole_set.calls)]
+    yield from _doubled(told)
+    adds: dict[Hashable, list[Call]] = {}
+    for call in whole_set.calls:
+        if call.f == "add":
+            adds.setdefault(call.argument, []).append(call)
+    yield from _unexpected(told, adds, {call.argument: call for call in whole_set.failed if call.f == "add"})
+    sights = _sights(told, set(adds))
+    found = [_of_element(element, some, sights[element]) for element, some in adds.items()]
+    yield from (one for one in found if one is not None and one.kind == "lost")
+    stale = [one for one in found if one is not None and one.kind == "stale"]
+    if not any(sight.stable for sight in sights.values()):
+        yield Unchecked("the last read shows no element that was added")
+    if whole_set.strict:
+        yield from stale
+    elif stale:
+        yield Note(f"stale: {len(stale)}, allowed unless linearizability is asked for; the first: {stale[0].words}")
+
+
+@dataclass(slots=True)
+class _Sight:
+    """How the reads saw one element: the end of the first that shows it, the last invoked that shows it, that lacks it."""
+
+    first: int | None = None
+    present: Call | None = None
+    absent: Call | None = None
+
+    @property
+    def stable(self) -> bool:
+        """Whether the last reads show the element."""
+        return self.present is not None and (self.absent is None or self.absent.start < self.present.start)
+
+
+def _sights(told: list[_Read], elements: set[Hashable]) -> dict[Hashable, _Sight]:
+    found = {element: _Sight() for element in elements}
+    unseen = set(elements)
+    for call, held in sorted(told, key=lambda one: one.call.end or 0):
+        for element in unseen & held:
+            found[element].first = call.end
+        unseen -= held
+    without_present, without_absent = set(elements), set(elements)
+    for call, held in reversed(told):
+        for element in without_present & held:
+            found[element].present = call
+        without_present -= held
+        for element in without_absent - held:
+            found[element].absent = call
+        without_absent &= held
+    return found
+
+
+def _of_element(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
+    # Whether the element is lost or stale; None if it is neither.
+    line, absent = adds[0].line, sight.absent
+    known = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)
+    if known is None or absent is None or absent.start < known:
+        return None
+    words = f"{shown(element)} of line {line} was known and is absent in line {absent.line}"
+    if not sight.stable or sight.present is None:
+        return Found("lost", (line, absent.line), f"{words}, and in all reads that began later")
+    return Found("stale", (line, absent.line, sight.present.line), f"{words}, before line {sight.present.line} shows it")
+
+
+def _doubled(told: list[_Read]) -> Iterator[Found]:
+    for call, elements in told:
+        values = listed(call, call.result, "the answer to a read")
+        if len(values) > len(elements):
+            again = next(value for at, value in enumerate(values) if value in values[:at])
+            yield Found("duplicate", (call.line,), f"line {call.line} reads {shown(again)} more than once")
+
+
+def _unexpected(told: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
+    met: set[Hashable] = set()
+    for call, elements in told:
+        for element in sorted(elements - met - set(adds), key=shown):
+            if element in failed:
+                words = f"line {call.line} reads {shown(element)}, whose addition in line {failed[element].line} failed"
+                yield Found("revived", (failed[element].line, call.line), words)
+            else:
+                yield Found("phantom-read", (call.line,), f"line {call.line} reads {shown(element)}, which nobody added")
+        met |= elements
+
+
+MODEL = Model(
+    name="set-full",
+    claim="each element that was added is in all reads from some time on",
+    kinds=("lost", "stale", "duplicate", "revived", "phantom-read"),
+    blind="Elements that no read began after; how long an element took to appear.",
+    functions=("add", "read"),
+    findings=findings,
+)

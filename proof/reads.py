@@ -1,0 +1,39 @@
+"""Compares the judges of Jepsen's models that look at reads with their definitions, on random histories."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from checkers.jepsen.judge import judge
+from checkers.verdict import Validity
+from history.foreign.step import Pairs
+from history.seed import Rng
+from proof.reads_definitions import DEFINITIONS, IMPOSSIBLE, INITIAL, POSSIBLE, UNDECIDED
+from proof.reads_histories import PLANS, drawn
+
+_WORDS = {Validity.VALID: POSSIBLE, Validity.INVALID: IMPOSSIBLE, Validity.UNKNOWN: UNDECIDED}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of the histories on which one model was compared with its definition, by verdict and by kind of anomaly."""
+
+    name: str
+    verdicts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def prove(name: str, count: int) -> Tally:
+    """Compare the verdicts of the model of this name, one of `DEFINITIONS`, with its definition."""
+    tally = Tally(name)
+    rng = Rng(1).fork(name)
+    for _ in range(count):
+        history = drawn(PLANS[name], rng)
+        initial = Pairs(INITIAL) if name == "bank" and rng.below(2) else None
+        wanted = DEFINITIONS[name](history, initial)
+        found = judge(name.split(",")[0], history, initial=initial, strict="linearizable" in name)
+        tally.verdicts[wanted] += 1
+        tally.kinds.update({one.kind for one in found.anomalies})
+        if _WORDS[found.validity] != wanted:
+            tally.wrong.append(f"{name} is {found.validity.name}, the definition says {wanted}: {found} {history}")
+    return tally

@@ -1,0 +1,189 @@
+"""Definitions of Jepsen's models that look at reads, decided by trying every order of the calls that may explain a read.
+
+Each function says whether the history of one object is possible: "possible", "impossible", or "undecided" if the rule cannot
+decide. A read that did not return proves nothing; a change of unknown outcome may have happened or not.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import combinations, combinations_with_replacement, permutations
+from typing import Any
+
+from history.foreign.pairing import Paired
+from history.foreign.step import Call
+
+INITIAL = ((0, 2), (1, 1))  # the balances of a bank, given for some histories
+POSSIBLE, IMPOSSIBLE, UNDECIDED = "possible", "impossible", "undecided"
+
+
+def told(history: Paired) -> list[Call]:
+    """Return the reads that returned, in order of invocation."""
+    return sorted((c for c in history.calls if c.f == "read" and c.end is not None), key=lambda c: c.start)
+
+
+def changes(history: Paired) -> list[Call]:
+    """Return the calls other than reads that may have happened, in order of invocation."""
+    return sorted((c for c in history.calls if c.f != "read"), key=lambda c: c.start)
+
+
+def answered(call: Call) -> Any:
+    """Return the answer of a call, as its model has it."""
+    return call.result
+
+
+def asked(call: Call) -> Any:
+    """Return the argument of a call, as its model has it."""
+    return call.argument
+
+
+def _all(history: Paired, is_right: Callable[[Call], bool]) -> str:
+    reads = told(history)
+    return UNDECIDED if not reads else POSSIBLE if all(map(is_right, reads)) else IMPOSSIBLE
+
+
+def bank(history: Paired, initial: Hashable) -> str:
+    """Transfers of 1 lead from the first balances to those of every read."""
+    given: Any = initial
+    reads: list[Any] = [dict(answered(c)) for c in told(history)]
+    if not reads:
+        return UNDECIDED
+    first = dict(given) if given else reads[0]
+    if any(value is None or value < 0 for read in reads for value in read.values()):
+        return IMPOSSIBLE
+    reached = _transferred(first)
+    if any(tuple(sorted(read.items())) not in reached for read in reads):
+        return IMPOSSIBLE
+    return POSSIBLE if given or len(reads) > 1 else UNDECIDED
+
+
+def _transferred(first: dict[int, int]) -> set[tuple[tuple[int, int], ...]]:
+    met = {tuple(sorted(first.items()))}
+    left = list(met)
+    while left:
+        state = dict(left.pop())
+        for one, two in permutations(state, 2):
+            if state[one] > 0:
+                after = tuple(sorted({**state, one: state[one] - 1, two: state[two] + 1}.items()))
+                if after not in met:
+                    met.add(after)
+                    left.append(after)
+    return met
+
+
+def long_fork(history: Paired, initial: Hashable) -> str:
+    """Some order of the writes explains each read as what a prefix of it wrote."""
+    writes: list[Any] = [asked(c)[0][1:] for c in changes(history)]
+    reads: list[Any] = [answered(c) for c in told(history)]
+    if not reads:
+        return UNDECIDED
+    if any(value is not None and (key, value) not in writes for read in reads for _, key, value in read):
+        return IMPOSSIBLE
+    failed: list[Any] = [asked(c)[0][1:] for c in history.failed if c.f == "write"]
+    keys = [key for key, _ in (*writes, *failed)]
+    if len(set(keys)) < len(keys):
+        return UNDECIDED
+    return POSSIBLE if any(all(_shows_prefix(order, read) for read in reads) for order in permutations(writes)) else IMPOSSIBLE
+
+
+def _shows_prefix(order: Sequence[tuple[Hashable, Hashable]], read: Sequence[tuple[str, Hashable, Hashable]]) -> bool:
+    states = [dict(order[:size]) for size in range(len(order) + 1)]
+    return any(all(state.get(key) == value for _, key, value in read) for state in states)
+
+
+def counter(history: Paired, initial: Hashable) -> str:
+    """A read is between the sums of the fewest and of the most additions that it may have seen."""
+
+    def is_right(read: Call) -> bool:
+        adds = [c for c in changes(history) if c.start < (read.end or 0)]
+        must = [c for c in adds if c.end is not None and c.end < read.start]
+        some = [s for size in range(len(adds) + 1) for s in combinations(adds, size) if all(c in s for c in must)]
+        sums: list[Any] = [sum(asked(c) for c in s) for s in some]
+        return bool(min(sums) <= answered(read) <= max(sums))
+
+    return _all(history, is_right)
+
+
+def set_full(history: Paired, initial: Hashable) -> str:
+    """The read that was invoked last shows each element that was known before, once, and nothing that nobody added."""
+    return _of_set(history, strict=False)
+
+
+def strict_set(history: Paired, initial: Hashable) -> str:
+    """Every read shows each element that was known before it was invoked."""
+    return _of_set(history, strict=True)
+
+
+def _of_set(history: Paired, *, strict: bool) -> str:
+    reads = told(history)
+    added: dict[Any, list[Call]] = {}
+    for call in changes(history):
+        added.setdefault(call.argument, []).append(call)
+    shown: list[Any] = [answered(c) for c in reads]
+    if any(len(set(one)) < len(one) or not set(one) <= set(added) for one in shown):
+        return IMPOSSIBLE
+    for element, adds in added.items():
+        ends = [c.end for c in (*adds, *(r for r, one in zip(reads, shown, strict=True) if element in one)) if c.end is not None]
+        judged = reads if strict else reads[-1:]
+        if any(element not in answered(r) and min(ends, default=r.start) < r.start for r in judged):
+            return IMPOSSIBLE
+    return POSSIBLE if reads and shown[-1] else UNDECIDED
+
+
+def sequential(history: Paired, initial: Hashable) -> str:
+    """Some moments, one after another, explain what a read saw of subkeys that appeared one after another."""
+
+    def is_right(read: Call) -> bool:
+        key, seen = answered(read)
+        some: list[Any] = list(seen)
+        writes = [c for c in (*history.calls, *history.failed) if c.f == "write" and c.argument == key]
+        last = len(some) if any(c.start < (read.end or 0) for c in writes) else 0
+        numbers = list(reversed(range(len(some))))
+        return any(
+            some == [f"{key}_{number}" if number < count else None for number, count in zip(numbers, counts, strict=True)]
+            for counts in combinations_with_replacement(range(last + 1), len(some))
+        )
+
+    return _all(history, is_right)
+
+
+def comments(history: Paired, initial: Hashable) -> str:
+    """Some order of the writes that respects real time begins with those that a read shows."""
+    writes = changes(history)
+    if len({c.argument for c in writes}) < len(writes):
+        return UNDECIDED
+
+    def is_right(read: Call) -> bool:
+        seen: Any = set(answered(read))
+        return any({c.argument for c in order[: len(seen)]} == seen for order in _orders(writes))
+
+    return _all(history, is_right)
+
+
+def _orders(writes: Sequence[Call]) -> Iterator[tuple[Call, ...]]:
+    for order in permutations(writes):
+        if not any(two.end is not None and two.end < one.start for one, two in combinations(order, 2)):
+            yield order
+
+
+def monotonic(history: Paired, initial: Hashable) -> str:
+    """The rows of the last read are additions in growing order, with all that had returned before it."""
+    reads = told(history)
+    if not reads:
+        return UNDECIDED
+    last = reads[-1]
+    rows: list[Any] = [dict(row) for row in answered(last)]
+    values = [row["val"] for row in rows]
+    stamps = [row["sts"] for row in rows]
+    if values != sorted(set(values)) or stamps != sorted(stamps):
+        return IMPOSSIBLE
+    done = [(c, dict(answered(c))["val"]) for c in changes(history) if c.end is not None]
+    if any(value not in values for c, value in done if (c.end or 0) < last.start):
+        return IMPOSSIBLE
+    perhaps = [c for c in changes(history) if c.end is None and c.start < (last.end or 0)]
+    strange = [value for value in values if value not in {one for _, one in done}]
+    return POSSIBLE if len(strange) <= len(perhaps) else IMPOSSIBLE
+
+
+DEFINITIONS: dict[str, Callable[[Paired, Hashable], str]] = {
+    "bank": bank, "long-fork": long_fork, "counter": counter, "set-full": set_full, "set-full, linearizable": strict_set,
+    "sequential": sequential, "comments": comments, "monotonic": monotonic,
+}  # fmt: skip

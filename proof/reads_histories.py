@@ -1,0 +1,168 @@
+"""Random histories of Jepsen's models that look at reads: right answers in some order of the calls, and some mistakes."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+from history.foreign.pairing import Paired
+from history.foreign.step import UNKNOWN, Call, Pairs
+from history.seed import Rng
+from proof.reads_definitions import INITIAL
+
+_PHANTOM = 90
+
+
+class Plan(NamedTuple):
+    """How calls of one model are drawn.
+
+    `change(rng, number, state)`: function, argument, answer and next state. `ask(rng, state)`: argument and answer of a read.
+    `spoil(rng, answer)`: a wrong answer.
+    """
+
+    first: Any
+    change: Callable[[Rng, int, Any], tuple[str, Hashable, Hashable, Any]]
+    ask: Callable[[Rng, Any], tuple[Hashable, Any]]
+    spoil: Callable[[Rng, Any], Any]
+
+
+def drawn(plan: Plan, rng: Rng) -> Paired:
+    """Return a random history of three to seven calls, some of which failed or have an unknown outcome."""
+    places = rng.shuffled(range(2 * (3 + rng.below(5))))
+    spans = sorted((min(pair), max(pair)) for pair in zip(places[::2], places[1::2], strict=True))
+    points = sorted((start + rng.below(end - start), at) for at, (start, end) in enumerate(spans))
+    state, made = plan.first, {}
+    for _, at in points:
+        outcome = rng.below(8)  # 0: failed, 1 and 2: unknown, 1 did not happen
+        if rng.below(2):
+            f, argument, answer, after = plan.change(rng, at, state)
+            happens = outcome > 1 or (outcome == 0 and rng.below(3) == 0)  # a failed change may be seen: an anomaly
+            state = after if happens else state
+        else:
+            f = "read"
+            argument, answer = plan.ask(rng, state)
+            answer = plan.spoil(rng, answer) if rng.below(4) == 0 else answer
+        made[at] = (f, argument, answer, outcome)
+    calls: list[Call] = []
+    failed: list[Call] = []
+    for at, (start, end) in enumerate(spans):
+        f, argument, answer, outcome = made[at]
+        into = calls if outcome else failed
+        into.append(
+            Call(
+                index=len(into), line=at + 1, process=at, f=f, argument=argument, result=answer if outcome > 2 else UNKNOWN,
+                start=start, end=end if outcome > 2 else None,
+            )
+        )  # fmt: skip
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=2 * len(spans))
+
+
+def _transfer(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    one, two = rng.shuffled([0, 1])
+    asked = Pairs((("amount", 1), ("from", one), ("to", two)))
+    after = {**state, one: state[one] - 1, two: state[two] + 1} if state[one] else state
+    return "transfer", asked, asked, after
+
+
+def _misread(rng: Rng, answer: Any) -> Any:
+    balances = dict(answer)
+    what = rng.below(5)
+    balances[rng.below(2)] = None if what == 0 else -1 if what == 1 else rng.below(4)
+    if what == 4:
+        balances[7 if rng.below(2) else 0] = 0
+    return Pairs(sorted(balances.items()))
+
+
+def _write(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    key = rng.below(8) or number
+    value = (("w", key, 1),)
+    return "write", value, value, state | {key}
+
+
+def _group(rng: Rng, state: Any) -> tuple[Hashable, Any]:
+    # Now and then without a key: as if its write were not visible here.
+    keys = rng.shuffled(range(8))
+    hidden = rng.below(8) if rng.below(2) else -1
+    answer = tuple(("r", key, 1 if key in state and key != hidden else None) for key in keys)
+    return tuple(("r", key, None) for key in keys), answer
+
+
+def _misgroup(rng: Rng, answer: Any) -> Any:
+    at = rng.below(len(answer))
+    return (*answer[:at], ("r", answer[at][1], None if rng.below(2) else 1 + rng.below(2)), *answer[at + 1 :])
+
+
+def _add(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    amount = rng.below(4)
+    return "add", amount, amount, state + amount
+
+
+def _element(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    value = rng.below(2) if rng.below(6) == 0 else number
+    return "add", value, value, (*state, value) if value not in state else state
+
+
+def _id(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    return "write", *_element(rng, number, state)[1:]
+
+
+def _missing(rng: Rng, answer: Any) -> Any:
+    if not answer or rng.below(8) == 0:
+        return (*answer, _PHANTOM)
+    at = rng.below(len(answer))
+    return (*answer, answer[at]) if rng.below(6) == 0 else (*answer[:at], *answer[at + 1 :])
+
+
+def _without_twins(rng: Rng, answer: Any) -> Any:
+    return tuple(dict.fromkeys(_missing(rng, answer)))
+
+
+def _insert(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    key = rng.below(2)
+    return "write", key, key, state | {key}
+
+
+def _subkeys(rng: Rng, state: Any) -> tuple[Hashable, Any]:
+    key = rng.below(2)
+    seen = rng.below(4) if key in state else 0
+    return key, (key, tuple(f"{key}_{at}" if at < seen else None for at in (2, 1, 0)))
+
+
+def _missubkeys(rng: Rng, answer: Any) -> Any:
+    at = rng.below(3)
+    key, seen = answer
+    return key, (*seen[:at], None if seen[at] else f"{key}_{2 - at}", *seen[at + 1 :])
+
+
+def _row(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    row = Pairs((("sts", 10 * len(state)), ("val", len(state) + 1)))
+    return "add", None, row, (*state, row)
+
+
+def _misrows(rng: Rng, answer: Any) -> Any:
+    rows = list(answer)
+    what = rng.below(4)
+    if not rows or what == 0:
+        return (*rows, Pairs((("sts", 90), ("val", _PHANTOM))))
+    at = rng.below(len(rows))
+    if what == 1:
+        del rows[at]
+    elif what == 2:
+        rows.insert(at, rows[at])
+    else:
+        rows[at], rows[0] = rows[0], rows[at]
+    return tuple(rows)
+
+
+def _all_of(rng: Rng, state: Any) -> tuple[Hashable, Any]:
+    return None, state
+
+
+PLANS: dict[str, Plan] = {
+    "bank": Plan(dict(INITIAL), _transfer, lambda rng, state: (None, Pairs(sorted(state.items()))), _misread),
+    "long-fork": Plan(frozenset(), _write, _group, _misgroup),
+    "counter": Plan(0, _add, _all_of, lambda rng, answer: max(0, answer + rng.below(5) - 2)),
+    "set-full": Plan((), _element, _all_of, _missing),
+    "set-full, linearizable": Plan((), _element, _all_of, _missing),
+    "sequential": Plan(frozenset(), _insert, _subkeys, _missubkeys),
+    "comments": Plan((), _id, _all_of, _without_twins),
+    "monotonic": Plan((), _row, _all_of, _misrows),
+}

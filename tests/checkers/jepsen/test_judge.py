@@ -1,0 +1,164 @@
+"""Each anomaly of Jepsen's models that look at reads, in the fewest calls, and what is refused."""
+
+import doctest
+from typing import NamedTuple
+
+import pytest
+
+from checkers.jepsen import judge as jepsen_judge
+from checkers.jepsen.judge import MODELS, NAMES, judge
+from checkers.verdict import Validity
+from history.errors import HistoryError
+from history.foreign import edn
+from history.foreign.pairing import Paired
+from history.foreign.read import history_of
+
+
+class Done(NamedTuple):
+    """One call, over before the next begins."""
+
+    f: str
+    asked: str
+    told: str = ""  # as asked if not given
+    how: str = "ok"
+
+
+def history(*calls: Done) -> Paired:
+    lines = []
+    for process, one in enumerate(calls):
+        for kind, value in (("invoke", one.asked), (one.how, one.told or one.asked)):
+            lines.append(f"{{:process {process}, :type :{kind}, :f :{one.f}, :value {value}}}")
+    return history_of("\n".join(lines))
+
+
+def _read(told: str) -> Done:
+    return Done("read", "nil", told)
+
+
+def _group(told: str) -> Done:
+    return Done("read", "[[:r 0 nil] [:r 1 nil]]", told)
+
+
+_BAD: dict[tuple[str, str], tuple[Done, ...]] = {
+    ("bank", "wrong-total"): (_read("{0 1, 1 2}"), _read("{0 2, 1 2}")),
+    ("bank", "negative-balance"): (_read("{0 4, 1 -1}"),),
+    ("bank", "nil-balance"): (_read("{0 3, 1 0}"), _read("{0 3, 1 nil}")),
+    ("bank", "unexpected-account"): (_read("{0 3, 1 0}"), _read("{0 3}")),
+    ("long-fork", "long-fork"): (
+        Done("write", "[[:w 0 1]]"), Done("write", "[[:w 1 1]]"),
+        _group("[[:r 0 1] [:r 1 nil]]"), Done("read", "[[:r 1 nil] [:r 0 nil]]", "[[:r 1 1] [:r 0 nil]]"),
+    ),
+    ("long-fork", "phantom-read"): (_group("[[:r 0 7] [:r 1 nil]]"),),
+    ("long-fork", "G1a"): (Done("write", "[[:w 0 1]]", how="fail"), _group("[[:r 0 1] [:r 1 nil]]")),
+    ("counter", "below-lower-bound"): (Done("add", "2"), Done("add", "1", how="info"), _read("1")),
+    ("counter", "above-upper-bound"): (Done("add", "2"), Done("add", "1", how="fail"), _read("3")),
+    ("set-full", "lost"): (Done("add", "1"), Done("add", "2"), _read("#{1 2}"), _read("#{2}")),
+    ("set-full", "stale"): (Done("add", "1"), _read("#{}"), _read("#{1}")),
+    ("set-full", "duplicate"): (Done("add", "1"), _read("[1 1]")),
+    ("set-full", "revived"): (Done("add", "1", how="fail"), _read("#{1}")),
+    ("set-full", "phantom-read"): (_read("#{1}"),),
+    ("sequential", "out-of-order"): (Done("write", "7", how="info"), Done("read", "7", '[7 ["7_2" nil "7_0"]]')),
+    ("sequential", "phantom-read"): (Done("read", "7", '[7 [nil nil "7_0"]]'),),
+    ("comments", "missing-predecessor"): (Done("write", "1"), Done("write", "2", how="info"), _read("#{2}")),
+    ("comments", "revived"): (Done("write", "1", how="fail"), _read("#{1}")),
+    ("comments", "phantom-read"): (_read("#{1}"),),
+    ("monotonic", "timestamps-out-of-order"): (
+        Done("add", "nil", "{:val 1, :sts 20}"), Done("add", "nil", "{:val 2, :sts 10}"),
+        _read("[{:val 1, :sts 20} {:val 2, :sts 10}]"),
+    ),
+    ("monotonic", "values-out-of-order"): (
+        Done("add", "nil", "{:val 1, :sts 20}"), Done("add", "nil", "{:val 2, :sts 10}"),
+        _read("[{:val 2, :sts 10} {:val 1, :sts 20}]"),
+    ),
+    ("monotonic", "duplicate"): (Done("add", "nil", "{:val 1, :sts 1}"), _read("[{:val 1, :sts 1} {:val 1, :sts 2}]")),
+    ("monotonic", "lost"): (Done("add", "nil", "{:val 1, :sts 1}"), _read("[]")),
+    ("monotonic", "phantom-read"): (Done("add", "nil", how="info"), _read("[{:val 1, :sts 1} {:val 2, :sts 2}]")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "kind"), sorted(_BAD))
+def test_reads_judge_finds_each_anomaly_by_name(model: str, kind: str) -> None:
+    found = judge(model, history(*_BAD[model, kind]), strict=True)
+
+    assert [one.kind for one in found.anomalies] == [kind]
+    assert found.validity is Validity.INVALID
+
+
+def test_every_anomaly_of_the_reads_judges_has_a_history() -> None:
+    assert {(model.name, kind) for model in MODELS for kind in model.kinds} == set(_BAD)
+
+
+@pytest.mark.parametrize(("model", "kind"), sorted(_BAD))
+def test_reads_of_unknown_outcome_show_no_anomaly(model: str, kind: str) -> None:
+    """The same calls, with reads whose answers were not received."""
+    calls = [one._replace(how="info") if one.f == "read" else one for one in _BAD[model, kind]]
+    found = judge(model, history(*calls), strict=True)
+
+    assert (found.validity, found.anomalies) == (Validity.UNKNOWN, ())
+
+
+def test_stale_element_is_noted_if_not_asked_for() -> None:
+    """Jepsen's checker has the option `:linearizable?` for this."""
+    found = judge("set-full", history(*_BAD["set-full", "stale"]))
+
+    assert (found.validity, [note.partition(":")[0] for note in found.notes]) == (Validity.VALID, ["stale"])
+
+
+@pytest.mark.parametrize(("initial", "validity"), [("{0 2, 1 1}", Validity.VALID), ("{0 2, 1 2}", Validity.INVALID)])
+def test_bank_with_initial_balances_needs_one_read_only(initial: str, validity: Validity) -> None:
+    assert judge("bank", history(_read("{0 1, 1 2}")), initial=edn.value(initial)).validity is validity
+
+
+def test_counter_may_begin_at_a_given_value() -> None:
+    assert judge("counter", history(_read("5")), initial=5).validity is Validity.VALID
+
+
+def test_independent_keys_are_judged_separately() -> None:
+    """Values `[key value]` of `jepsen.independent`: each key is a counter of its own."""
+    calls = [Done("add", "[1 2]"), Done("add", "[2 5]"), Done("read", "[1 nil]", "[1 2]"), Done("read", "[2 nil]", "[2 9]")]
+    found = judge("counter", history(*calls))
+
+    assert [(one.kind, one.key) for one in found.anomalies] == [("above-upper-bound", "2")]
+
+
+def test_write_concurrent_with_another_may_be_seen_alone() -> None:
+    """comments: neither had returned before the other was invoked."""
+    both = "{:process 0 :type :invoke :f :write :value 1} {:process 1 :type :invoke :f :write :value 2}"
+    over = "{:process 0 :type :ok :f :write :value 1} {:process 1 :type :ok :f :write :value 2}"
+    read = "{:process 2 :type :invoke :f :read :value nil} {:process 2 :type :ok :f :read :value [2]}"
+
+    assert judge("comments", history_of(both + over + read)).validity is Validity.VALID
+
+
+def test_key_written_twice_makes_long_forks_unchecked() -> None:
+    twice = [Done("write", "[[:w 0 1]]"), Done("write", "[[:w 0 2]]"), _group("[[:r 0 1] [:r 1 nil]]")]
+
+    assert judge("long-fork", history(*twice)).validity is Validity.UNKNOWN
+
+
+_REFUSED = {
+    "bank": (_read("5"), "the answer to a read must be a map, not 5"),
+    "long-fork": (Done("write", "[[:w 0 1] [:w 1 1]]"), "write must have one \\[:w key value\\], not"),
+    "counter": (Done("add", "-1"), "an addition must be at least 0, not -1"),
+    "set-full": (_read("5"), "the answer to a read must be a list or a set, not 5"),
+    "sequential": (Done("read", "7", "[8 [nil]]"), "the answer to a read of 7 names 8"),
+    "comments": (Done("add", "1"), "add is not a function of comments; allowed are write and read"),
+    "monotonic": (_read("[{:val 1, :sts nil}]"), "the :sts of a row must be a number, not nil"),
+}
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_malformed_call_of_a_reads_model_is_refused(model: str) -> None:
+    call, why = _REFUSED[model]
+
+    with pytest.raises(HistoryError, match=f"^line 1: {why}"):
+        judge(model, history(call))
+
+
+def test_unknown_reads_model_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="longfork"):
+        judge("longfork", history(_read("1")))
+
+
+def test_docstring_example_of_the_reads_judge_runs() -> None:
+    assert doctest.testmod(jepsen_judge).failed == 0
