@@ -1,0 +1,278 @@
+"""Measure which mutants the gate kills: each runs in a copy of the tree, and each run that it performed is a line of its ledger.
+
+    <ledger>/<stamp>/baseline.jsonl   each run of the gate on the unmutated code: digest, and the lines of `reference` it executes
+    <ledger>/<stamp>/M-001.jsonl      the runs of a mutant so far
+
+The stamp identifies code and corpus, so a ledger is never continued on other code. A run whose baseline never executes the edited
+statement is skipped: until that statement is reached, mutant and original are the same program, so the digest is the same
+(`test_mutant_gives_the_same_digests_where_it_is_not_reached`).
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
+from hashlib import sha256
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Timer
+from time import monotonic
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mutation.gate import SERVES, Order, RunRow
+from mutation.sample import HERE, SIZE, Mutant, lines_of
+from mutation.trees import ROOT, copy_of_the_tree, mutated
+from pipeline.stamp import present_stamp
+
+LEDGER = ROOT / "store" / "mutation"
+ORDER = HERE / "order.txt"
+_ROUNDS = (8, 30, 90, 10_000)  # runs of a mutant: all mutants do the first few before any does more
+_CHUNK = 25  # runs of the baseline that a worker performs at once
+_DEADLINE_S, _DEADLINE_FACTOR = 90.0, 30.0  # of a run: so many seconds, and so many times the CPU seconds of its baseline
+
+Outcome = Literal["killed", "survived", "undecided", "does not serve"]
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a mutant has come: the runs that it performed, and those that reach its edit and are left."""
+
+    mutant: Mutant
+    rows: tuple[RunRow, ...]
+    left: tuple[str, ...]
+    reached: int  # runs of the gate that execute the edited statement
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is known of the mutant."""
+        if self.rows and self.rows[0].run == SERVES and self.rows[0].killed_by in ("crash", "hang"):
+            return "does not serve"
+        if self.rows and self.rows[-1].killed_by:
+            return "killed"
+        return "undecided" if self.left else "survived"
+
+    @property
+    def differed(self) -> int:
+        """In how many runs the history was not that of the unmutated code."""
+        return sum(row.differs for row in self.rows if row.run != SERVES)
+
+    @property
+    def performed(self) -> int:
+        """How many runs of the gate it performed."""
+        return sum(row.run != SERVES for row in self.rows)
+
+
+def stamp() -> str:
+    """Identifies the code and the corpus that a measurement is of."""
+    digest = sha256(present_stamp().code.encode())
+    for path in sorted((ROOT / "corpus").rglob("*.yaml")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class Bench:
+    """Copies of the tree in which workers perform runs, one at a time in each, and the ledger of what they performed."""
+
+    def __init__(self, jobs: int, *, within_s: float = float("inf"), say: Callable[[str], None] = lambda words: None) -> None:
+        self.stamp = stamp()
+        self.folder = LEDGER / self.stamp
+        self._jobs = jobs
+        self._say = say
+        self._ends = monotonic() + within_s
+        self._stop = Event()
+        self._trees: SimpleQueue[Path] = SimpleQueue()
+
+    @contextmanager
+    def open(self) -> Iterator["Bench"]:
+        """Make the copies; remove them at the end."""
+        with ExitStack() as stack:
+            for _ in range(self._jobs):
+                tree = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutation-")))
+                copy_of_the_tree(tree)
+                self._trees.put(tree)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            yield self
+
+    def baseline(self, names: Sequence[str]) -> Mapping[str, RunRow]:
+        """The runs of the unmutated code, performed now unless the ledger has them."""
+        path = self.folder / "baseline.jsonl"
+        missing = [name for name in names if name not in {row.run for row in _read(path)}]
+        chunks = [tuple(missing[n : n + _CHUNK]) for n in range(0, len(missing), _CHUNK)]
+
+        def perform(chunk: tuple[str, ...]) -> None:
+            with self._tree() as tree:
+                for row in self._runs(tree, Order(runs=chunk, reach=True), {}):
+                    _append(path, row)
+            self._say(f"baseline: {len(_read(path))} of {len(names)} runs")
+
+        self._each(perform, chunks)
+        found = {row.run: row for row in _read(path)}
+        return {name: found[name] for name in names if name in found}
+
+    def measure(self, mutants: Sequence[Mutant], baseline: Mapping[str, RunRow], *, take: Callable[[Mutant], bool]) -> None:
+        """Perform the mutants that `take` chooses, a few runs of each before more of any, until all are decided or time is up."""
+        for limit in _ROUNDS:
+            known: set[str] = set()
+            while fresh := [m for m in serving(mutants, self.folder) if take(m) and m.id not in known]:
+                known |= {m.id for m in fresh}
+                self._each(lambda mutant, limit=limit: self._go_on(mutant, baseline, limit), fresh)
+
+    def _go_on(self, mutant: Mutant, baseline: Mapping[str, RunRow], limit: int) -> None:
+        found = progress(mutant, baseline, self.folder)
+        count = limit - found.performed
+        if found.outcome != "undecided" or count <= 0:
+            return
+        runs = found.left[:count] if found.rows else (SERVES, *found.left[:count])
+        order = Order(runs=runs, digests={name: baseline[name].digest for name in runs})
+        with self._tree() as tree:
+            text = mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8"))
+            with mutated(tree / mutant.file, text):
+                for row in self._runs(tree, order, baseline):
+                    _append(self.folder / f"{mutant.id}.jsonl", row)
+        self._say(words(progress(mutant, baseline, self.folder)))
+
+    def _each(self, function: Callable[..., None], arguments: Sequence[object]) -> None:
+        """Call a function for each argument, as many at once as there are copies; none is begun when the time is up."""
+
+        def unless_late(argument: object) -> None:
+            if monotonic() < self._ends and not self._stop.is_set():
+                function(argument)
+
+        with ThreadPoolExecutor(self._jobs) as pool:
+            try:
+                for _ in pool.map(unless_late, arguments):
+                    pass
+            except BaseException:
+                self._stop.set()
+                raise
+
+    @contextmanager
+    def _tree(self) -> Iterator[Path]:
+        tree = self._trees.get()
+        try:
+            yield tree
+        finally:
+            self._trees.put(tree)
+
+    def _runs(self, tree: Path, order: Order, baseline: Mapping[str, RunRow]) -> Iterator[RunRow]:
+        """The runs of a worker in a copy of the tree; one that ends or hangs without an answer has killed its mutant."""
+        (tree / "order.json").write_bytes(msgspec.json.encode(order))
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"POLARS_MAX_THREADS": "1"}
+        with (tree / "worker.err").open("w+b") as errors:
+            command = [sys.executable, "-m", "mutation.gate", "order.json"]
+            with subprocess.Popen(
+                command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            ) as worker:
+                try:
+                    for name in order.runs:
+                        row = self._answer(worker, name, baseline.get(name))
+                        if row is None:
+                            errors.seek(0)
+                            last = (errors.read().decode(errors="replace").strip().splitlines() or ["no answer"])[-1]
+                            row = RunRow(run=name, differs=True, killed_by="crash", words=last[:300])
+                        if self._stop.is_set():
+                            return
+                        yield row
+                        if row.killed_by and not order.reach:
+                            return
+                finally:
+                    _end(worker)
+
+    def _answer(self, worker: "subprocess.Popen[bytes]", name: str, base: RunRow | None) -> RunRow | None:
+        """The next line of a worker; None if it has died."""
+        late = Event()
+
+        def end() -> None:
+            late.set()
+            _end(worker)
+
+        seconds = _DEADLINE_S + _DEADLINE_FACTOR * (base.cpu_seconds if base is not None else 10.0)
+        watch = Timer(seconds, end)
+        watch.start()
+        assert worker.stdout is not None
+        try:
+            line = worker.stdout.readline()
+        finally:
+            watch.cancel()
+        if late.is_set():
+            return RunRow(run=name, differs=True, killed_by="hang", words=f"not ready after {seconds:.0f} s")
+        return msgspec.json.decode(line, type=RunRow) if line.endswith(b"\n") else None
+
+
+def _end(worker: "subprocess.Popen[bytes]") -> None:
+    with nullcontext() if worker.poll() is None else ExitStack():
+        if worker.poll() is None:
+            os.killpg(worker.pid, signal.SIGKILL)
+
+
+def ordered(names: Sequence[str]) -> list[str]:
+    """The runs of the gate in the order of mutation/order.txt: those that reach most code first. Others follow."""
+    first = [name for name in ORDER.read_text(encoding="utf-8").split() if name in names] if ORDER.is_file() else []
+    return first + [name for name in names if name not in first]
+
+
+def early_killers(baseline: Mapping[str, RunRow]) -> list[str]:
+    """An order of runs: the next one executes the most lines, per event, that no earlier one did."""
+    left = {name: {(file, n) for file, lines in row.lines.items() for n in lines} for name, row in baseline.items()}
+    left.pop(SERVES, None)
+    found = []
+    while left:
+        name = max(left, key=lambda name: (len(left[name]) / (1000 + baseline[name].events), name))
+        seen = left.pop(name)
+        if not seen:
+            break
+        found.append(name)
+        for lines in left.values():
+            lines -= seen
+    return found
+
+
+def progress(mutant: Mutant, baseline: Mapping[str, RunRow], folder: Path) -> Progress:
+    """How far a mutant has come on the code of a baseline, by its ledger."""
+    rows = tuple(_read(folder / f"{mutant.id}.jsonl"))
+    done = {row.run for row in rows}
+    names = [name for name in ordered(list(baseline)) if name != SERVES and not baseline[name].killed_by]
+    edited = lines_of(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+    reached = [name for name in names if edited is None or _executes(baseline[name], mutant.file, edited)]
+    return Progress(mutant=mutant, rows=rows, left=tuple(n for n in reached if n not in done), reached=len(reached))
+
+
+def _executes(row: RunRow, file: str, lines: tuple[int, int]) -> bool:
+    return any(lines[0] <= line <= lines[1] for line in row.lines.get(file, ()))
+
+
+def serving(mutants: Sequence[Mutant], folder: Path, size: int = SIZE) -> list[Mutant]:
+    """The sample: the first `size` mutants of the drawn order that are not known to not serve."""
+    return [m for m in mutants if not _is_dead(folder / f"{m.id}.jsonl")][:size]
+
+
+def _is_dead(path: Path) -> bool:
+    first = next(iter(_read(path)), None)
+    return first is not None and first.run == SERVES and first.killed_by in ("crash", "hang")
+
+
+def words(found: Progress) -> str:
+    """One line about a mutant."""
+    mutant = found.mutant
+    where = f"{mutant.id} {mutant.file}:{mutant.line} {mutant.operator}"
+    if found.outcome == "killed":
+        return f"{where}: killed by {found.rows[-1].killed_by} in {found.rows[-1].run}, run {found.performed}"
+    return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {found.differed} differ"
+
+
+def _append(path: Path, row: RunRow) -> None:
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(row) + b"\n")
+
+
+def _read(path: Path) -> list[RunRow]:
+    if not path.is_file():
+        return []
+    return [msgspec.json.decode(line, type=RunRow) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
