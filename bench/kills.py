@@ -105,7 +105,7 @@ def summaries(store: Path) -> Iterator[Summary]:
     (path,) = store.glob(f"campaigns/*/{RUNS}")
     with path.open("rb") as lines:
         for line in lines:
-            yield msgspec.structs.replace(msgspec.json.decode(line, type=Summary), wall_seconds=0.0)
+            yield msgspec.structs.replace(msgspec.json.decode(line, type=Summary), wall_seconds=0.0, cpu_seconds=0.0)
 
 
 def digest_of_runs(store: Path) -> str:

@@ -96,6 +96,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     invalid_runs: int | None = None
     anomaly: str | None = None  # a kind: stop after the first run with it
     wall_seconds: float | None = None
+    until: Callable[[Summary], str | None] | None = None  # why the campaign stops after this run; None: it goes on
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
@@ -157,15 +158,24 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 def run_campaign(
-    tasks: Iterable[Task], *, wanted: int, jobs: int, limits: Limits, seen: Callable[[Summary], None], goals: tuple[str, ...] = ()
+    tasks: Iterable[Task],
+    *,
+    wanted: int,
+    jobs: int,
+    limits: Limits,
+    seen: Callable[[Summary], None] = lambda summary: None,
+    goals: tuple[str, ...] = (),
+    deadline_s: float | None = None,
 ) -> Campaign:
     """Perform tasks in worker processes until all have ended, a limit is reached or Ctrl-C is pressed; keeps no ledger.
 
-    `seen` is called for each finished task.
+    Runs are seen and counted in the order of the tasks, so the runs up to a limit are the same with any number of workers. A run
+    that is not ready `deadline_s` after its start is a failure of the harness.
     """
     start = perf_counter()
     begun: dict[str, Task] = {}
-    done: dict[str, Summary] = {}
+    early: dict[str, Summary] = {}  # runs that ended before an earlier one
+    done: list[Summary] = []
 
     def items() -> Iterator[Item]:
         for number, task in enumerate(tasks):
@@ -173,18 +183,21 @@ def run_campaign(
             begun[key] = task
             yield Item(key, encode_task(task))
 
-    def finished(row: Row) -> Summary:
+    def finished(row: Row) -> Iterator[Summary]:
         task = begun[row.key]
-        done[row.key] = summary_of(row, task.plan.name, task.plan.seed, task.plan.protocol, task.backend, repeat=task.repeat)
-        seen(done[row.key])
-        return done[row.key]
+        early[row.key] = summary_of(row, task.plan.name, task.plan.seed, task.plan.protocol, task.backend, repeat=task.repeat)
+        while (key := f"{len(done):06}") in early:
+            del begun[key]
+            done.append(early.pop(key))
+            seen(done[-1])
+            yield done[-1]
 
     with TemporaryDirectory(prefix="highwater-ledger-") as ledger:
-        job = Job(function=perform_encoded, ledger=ledger)
+        job = Job(function=perform_encoded, ledger=ledger, deadline_s=deadline_s)
         stopped = perform_until(items(), job, finished, Watch(limits), performer=partial(perform, jobs=jobs))
     return Campaign(
         wanted=wanted,
-        summaries=tuple(done[key] for key in sorted(done)),
+        summaries=tuple(done),
         stopped=stopped if len(done) < wanted else None,
         goals=goals,
         wall_seconds=round(perf_counter() - start, 1),
@@ -199,17 +212,18 @@ def summary_of(row: Row, plan: str, seed: int | None, protocol: str, backend: Ba
 
 
 def perform_until(
-    items: Iterable[Item], job: Job, finished: Callable[[Row], Summary], watch: "Watch", *, performer: Performer
+    items: Iterable[Item], job: Job, finished: Callable[[Row], Iterable[Summary]], watch: "Watch", *, performer: Performer
 ) -> str | None:
     """Do the items until none is left, a limit is reached or Ctrl-C is pressed; returns why it ended early.
 
-    `finished` gets each new row and returns the summary of its run.
+    `finished` gets each new row and yields the summaries of the runs that are to be counted now.
     """
 
     def seen(row: Row) -> None:
-        watch.count(finished(row))
-        if watch.reached is not None:
-            raise _LimitError
+        for summary in finished(row):
+            watch.count(summary)
+            if watch.reached is not None:
+                raise _LimitError
 
     try:
         performer(items, job, seen=seen)
@@ -243,6 +257,8 @@ class Watch:
             self.reached = f"stopped after the first {limits.anomaly}"
         elif limits.wall_seconds is not None and seconds >= limits.wall_seconds:
             self.reached = f"stopped after {seconds:.0f} s"
+        elif limits.until is not None:
+            self.reached = limits.until(summary)
 
 
 def tally(summaries: Collection[Summary], goals: Sequence[str] = ()) -> Tally:

@@ -1,32 +1,40 @@
-"""The `chaos` job checks that protocol `safe` keeps the promise and that the harness still catches known-bad protocols.
+"""The `chaos` job checks that `safe` keeps the promise and that the harness still catches known-bad protocols.
 
-    1. corpus      every plan that once found a bug, under every protocol that its entry lists
-    2. repetition  one seed in another process with another PYTHONHASHSEED: the same digest
-    3. safe        fresh seeds over every fault mix: no run INVALID, all live
-    4. known bad   each protocol with a known bug is run until its anomaly is found, within its budget of seeds
-    5. containers  two plans of the corpus in containers, if a Docker engine answers; with CI=true an engine is required
+    phase         what it performs
+    corpus        the entries of the regression corpus on `safe`
+    plans         every other stored plan (`corpus/plans`) on `safe`: most were written to break a known-bad protocol
+    seeds         seeds on `safe`, over every fault mix: no run INVALID, all live
+    known-bad     the corpus on its known-bad protocols; then seeds on some of them, until the known anomaly is found
+    determinism   one seed in two processes with different PYTHONHASHSEED: the same digest
+    containers    some corpus entries in containers, if a Docker engine answers; with CI=true an engine is required
 
-A known-bad protocol that is not caught is a failure of the harness: a VALID then proves nothing.
+The runs of a phase and their order are fixed, whatever the number of workers. A known-bad protocol that is not caught is a
+failure of the harness: a VALID then proves nothing.
 """
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal, assert_never, get_args
 
 import msgspec
 from msgspec import Struct
 
 from highwater.campaigns import corpus
-from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, exit_code, run_campaign
-from highwater.campaigns.corpus import Case
+from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
+from highwater.campaigns.corpus import SAFE, Case, Expectation
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import PLAIN
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
-from highwater.runs.summary import Summary
-from highwater.runs.workers import Task
+from highwater.runs.summary import Summary, ValidityName
+
+Phase = Literal["corpus", "plans", "seeds", "known-bad", "determinism", "containers"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+RED = "stopped after the first red run"
 
 
 class KnownBad(Struct, frozen=True, kw_only=True):
@@ -38,7 +46,7 @@ class KnownBad(Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
-# The fresh seeds use these mixes in turn; the empty one means all default kinds of the profile.
+# The seeds use these mixes in turn; the empty one means all default kinds of the profile.
 MIXES: tuple[tuple[str, ...], ...] = (
     (),
     ("partitions",),
@@ -94,29 +102,154 @@ class Part(Struct, frozen=True, kw_only=True):
         return self.stopped == INTERRUPTED
 
 
+class RunLine(Struct, frozen=True, kw_only=True):
+    """One run as a line of `chaos --runs FILE`."""
+
+    part: str
+    name: str  # of the corpus entry or the plan
+    protocol: str
+    expected: ValidityName | None  # None: no verdict is expected of this run alone
+    verdict: ValidityName
+    live: bool | None
+    red: bool  # whether this run alone makes the job fail
+    kinds: tuple[str, ...]  # of anomalies, without repetitions
+    crash: str | None  # of the protocol
+    failure: str | None  # of the harness; also given for a run that crashed or met its deadline
+    digest: str
+    seed: int | None
+    cpu_seconds: float
+    wall_seconds: float
+    repeat: str
+
+
 class Means(Struct, frozen=True, kw_only=True):
-    """Settings that all parts of the chaos job share: build, storage, number of worker processes, progress callback."""
+    """Settings that all parts of the chaos job share. `seen` is called for each run, in the order of the runs."""
 
     build: Build
     keep: Keep
     jobs: int
-    seen: Callable[[Summary], None]
+    seen: Callable[[RunLine], None]
+    fail_fast: bool = False  # the first red run ends its part
+    deadline_s: float | None = None  # of one run
 
 
-def replay_corpus(cases: Sequence[Case], means: Means) -> Part:
-    """Part 1 of the chaos job: perform every case of the corpus in the simulator."""
-    return _part_of_cases("corpus", cases, means, "sim")
+class Inputs(Struct, frozen=True, kw_only=True):
+    """What the chaos job performs: entries of the corpus, other stored plans on `safe`, seeds."""
+
+    entries: tuple[Case, ...]
+    plans: tuple[Case, ...]
+    seeds: range
+    unknown_allowed: int  # percentage of the seeds that may be UNKNOWN
+
+
+def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Part]]:
+    """The parts of one phase in order, not yet started."""
+    first = inputs.seeds[0]
+    match phase:
+        case "corpus":
+            safe = [case for case in inputs.entries if case.expectation.protocol == SAFE]
+            return [partial(perform_cases, "corpus", safe, means)]
+        case "plans":
+            return [partial(perform_cases, "plans", inputs.plans, means)]
+        case "seeds":
+            return [partial(perform_cases, "seeds", cases_of(inputs.seeds), means, unknown_allowed=inputs.unknown_allowed)]
+        case "known-bad":
+            bad = [case for case in inputs.entries if case.expectation.protocol != SAFE]
+            return [
+                partial(perform_cases, "known-bad", bad, means),
+                *(partial(catch, known, first, means) for known in KNOWN_BAD),
+            ]
+        case "determinism":
+            return [partial(repeat_elsewhere, first)]
+        case "containers":
+            return [partial(in_containers, inputs.entries, means)]
+        case _:
+            assert_never(phase)
+
+
+def cases_of(seeds: Sequence[int]) -> list[Case]:
+    """The cases of seeds on `safe`, with the fault mixes in turn."""
+    return [_case_of(seed, Request(faults=MIXES[number % len(MIXES)])) for number, seed in enumerate(seeds)]
+
+
+def _case_of(seed: int, request: Request) -> Case:
+    plan = request.plan(seed)
+    return Case(
+        entry=plan.name,
+        expectation=Expectation(protocol=request.protocol, verdict="VALID", live=True),
+        plan=plan,
+        repeat=request.command(seed),
+    )
+
+
+def perform_cases(
+    name: str, cases: Sequence[Case], means: Means, *, backend: BackendName = "sim", unknown_allowed: int = 0
+) -> Part:
+    """Perform plans that must get certain verdicts. `unknown_allowed` per cent of them may be UNKNOWN."""
+    checks: list[Check] = []
+    waiting = iter(cases)
+
+    def judge(summary: Summary) -> str | None:
+        case = next(waiting)
+        checks.append(_check(case, summary))
+        code = checks[-1].code
+        red = code is not ExitCode.VALID and not (code is ExitCode.UNKNOWN and unknown_allowed)
+        means.seen(_line(name, case.entry, summary, expected=case.expectation.verdict, red=red))
+        return RED if red and means.fail_fast else None
+
+    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend)
+    deadline_s = means.deadline_s if backend == "sim" else None
+    found = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
+    code = _code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
+    return Part(name=name, checks=tuple(checks), summaries=tuple(found.summaries), stopped=found.stopped, code=code)
+
+
+def _check(case: Case, summary: Summary) -> Check:
+    return Check(
+        name=f"{case.entry} on {case.expectation.protocol}",
+        code=corpus.exit_code(case, summary),
+        complaint=_with_repeat(corpus.complaint(case, summary), summary),
+        wall_seconds=summary.wall_seconds,
+    )
+
+
+def _line(part: str, name: str, summary: Summary, *, expected: ValidityName | None, red: bool) -> RunLine:
+    return RunLine(
+        part=part,
+        name=name,
+        protocol=summary.protocol,
+        expected=expected,
+        verdict=summary.verdict,
+        live=summary.live,
+        red=red,
+        kinds=tuple(dict.fromkeys(anomaly.kind for anomaly in summary.anomalies)),
+        crash=summary.crash,
+        failure=summary.failure,
+        digest=summary.digest,
+        seed=summary.seed,
+        cpu_seconds=summary.cpu_seconds,
+        wall_seconds=summary.wall_seconds,
+        repeat=summary.repeat,
+    )
+
+
+def _code_of(checks: Sequence[Check], *, wanted: int, unknown_allowed: int) -> ExitCode:
+    """The worst code of the checks; missing runs are UNKNOWN, and so are too many UNKNOWN ones."""
+    codes = [check.code for check in checks]
+    unknown = codes.count(ExitCode.UNKNOWN)
+    missed = len(codes) < wanted or 100 * unknown > unknown_allowed * len(codes)
+    return worst([code for code in codes if code is not ExitCode.UNKNOWN] + [ExitCode.UNKNOWN] * missed)
 
 
 def in_containers(cases: Sequence[Case], means: Means) -> Part:
-    """Part 5 of the chaos job: perform the corpus cases of `IN_CONTAINERS` in containers.
+    """Perform the corpus cases of `IN_CONTAINERS` in containers.
 
     A missing container engine is a failure with CI=true, else a remark.
     """
     wanted = [case for case in cases if (case.entry, case.expectation.protocol) in IN_CONTAINERS]
     reason = _no_containers() if wanted else None
     if reason is None:
-        return _part_of_cases("containers", wanted, means, "docker")
+        return perform_cases("containers", wanted, means, backend="docker")
     if os.environ.get("CI") != "true":
         return Part(name="containers", checks=(), stopped=f"not performed: {reason}", code=ExitCode.VALID)
     check = Check(name="a Docker engine", code=ExitCode.LABORATORY_FAILED, complaint=reason)
@@ -136,56 +269,32 @@ def _no_containers() -> str | None:
     return None
 
 
-def _part_of_cases(name: str, cases: Sequence[Case], means: Means, backend: BackendName) -> Part:
-    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend)
-    found = _all(tasks, len(cases), means)
-    checks = tuple(
-        Check(
-            name=f"{case.entry} on {case.expectation.protocol}",
-            code=corpus.exit_code(case, summary),
-            complaint=_with_repeat(corpus.complaint(case, summary), summary),
-            wall_seconds=summary.wall_seconds,
-        )
-        for case, summary in zip(cases, found.summaries, strict=False)
-    )
-    codes = [check.code for check in checks]
-    if len(codes) < len(cases):
-        codes.append(ExitCode.UNKNOWN)
-    return Part(name=name, checks=checks, summaries=tuple(found.summaries), stopped=found.stopped, code=worst(codes))
-
-
 def repeat_elsewhere(seed: int) -> Part:
-    """Part 2 of the chaos job: compare the digests of a seed in two new processes with different PYTHONHASHSEED."""
+    """Compare the digests of a seed in two new processes with different PYTHONHASHSEED."""
     try:
         one, other = (_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2"))
     except KeyboardInterrupt:
-        return Part(name="repetition", checks=(), stopped=INTERRUPTED, code=ExitCode.UNKNOWN)
+        return Part(name="determinism", checks=(), stopped=INTERRUPTED, code=ExitCode.UNKNOWN)
     name = f"seed {seed} twice"
     if one == other:
-        return Part(name="repetition", checks=(Check(name=name),), code=ExitCode.VALID)
+        return Part(name="determinism", checks=(Check(name=name),), code=ExitCode.VALID)
     complaint = f"seed {seed} gives digest {one} under PYTHONHASHSEED=1 and {other} under 2; repeat: highwater replay {seed}"
     check = Check(name=name, code=ExitCode.NOT_DETERMINISTIC, complaint=complaint)
-    return Part(name="repetition", checks=(check,), code=check.code)
-
-
-def fresh_seeds(seeds: Sequence[int], means: Means, *, unknown_allowed_percent: int) -> Part:
-    """Part 3 of the chaos job: run new seeds on protocol `safe`, with the fault mixes in turn."""
-    requests = ((seed, Request(faults=MIXES[number % len(MIXES)])) for number, seed in enumerate(seeds))
-    tasks = (request.task(seed, build=means.build, keep=means.keep) for seed, request in requests)
-    found = _all(tasks, len(seeds), means)
-    checks = tuple(
-        Check(name=f"{s.plan} on {s.protocol}", code=s.exit_code, complaint=_with_repeat(_why(s), s), wall_seconds=s.wall_seconds)
-        for s in found.summaries
-    )
-    code = exit_code(found, unknown_allowed_percent=unknown_allowed_percent)
-    return Part(name="safe", checks=checks, summaries=tuple(found.summaries), stopped=found.stopped, code=code)
+    return Part(name="determinism", checks=(check,), code=check.code)
 
 
 def catch(bad: KnownBad, first: int, means: Means) -> Part:
-    """Part 4 of the chaos job, for one known-bad protocol: run seeds until one shows the known anomaly."""
+    """Run seeds on one known-bad protocol until one shows the known anomaly."""
     request = Request(protocol=bad.protocol, faults=bad.faults, workload=PLAIN)
     tasks = (request.task(first + n, build=means.build, keep=means.keep) for n in range(bad.budget))
-    found = run_campaign(tasks, wanted=bad.budget, jobs=means.jobs, limits=Limits(anomaly=bad.anomaly), seen=means.seen)
+    found = run_campaign(
+        tasks,
+        wanted=bad.budget,
+        jobs=means.jobs,
+        limits=Limits(anomaly=bad.anomaly),
+        seen=lambda summary: means.seen(_line(bad.protocol, summary.plan, summary, expected=None, red=False)),
+        deadline_s=means.deadline_s,
+    )
     caught = any(a.kind == bad.anomaly for s in found.summaries for a in s.anomalies)
     complaint = "" if caught else f"no {bad.anomaly} of {bad.protocol} in {len(found.summaries)} seeds from {first}"
     check = Check(
@@ -203,13 +312,6 @@ def _of_escape(found: Campaign) -> ExitCode:
     return ExitCode.UNKNOWN if found.stopped == INTERRUPTED else ExitCode.LABORATORY_FAILED
 
 
-def _why(summary: Summary) -> str | None:
-    if summary.exit_code is ExitCode.VALID:
-        return None
-    reasons = [*(a.words for a in summary.anomalies), *summary.not_live, *summary.unchecked]
-    return f"{summary.plan}: {summary.words}: {reasons[0] if reasons else ''}"
-
-
 def _with_repeat(complaint: str | None, summary: Summary) -> str:
     return "" if complaint is None else f"{complaint}; repeat: {summary.repeat}"
 
@@ -222,7 +324,3 @@ def _digest_elsewhere(seed: int, hash_seed: str) -> str:
     except msgspec.DecodeError:
         said = done.stderr.decode(errors="replace").strip()
         raise HarnessError(f"{' '.join(command)} printed no summary: {said or done.returncode}") from None
-
-
-def _all(tasks: Iterator[Task], wanted: int, means: Means) -> Campaign:
-    return run_campaign(tasks, wanted=wanted, jobs=means.jobs, limits=Limits(), seen=means.seen)

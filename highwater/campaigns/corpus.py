@@ -30,6 +30,8 @@ from highwater.runs.summary import Summary, ValidityName
 from highwater.runs.workers import Task
 from nemesis.text import Document, TextError
 
+SAFE = "safe"
+
 
 class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The verdict that the plan must get under one protocol."""
@@ -54,12 +56,13 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """A corpus plan under one protocol, with the verdict that it must get and the command that repeats it."""
+    """A plan under one protocol, with the verdict that it must get and the command that repeats it."""
 
     entry: str
     expectation: Expectation
     plan: Plan
     repeat: str
+    file: Path | None = None  # of the plan
 
 
 def load_corpus(folder: Path) -> tuple[Case, ...]:
@@ -87,20 +90,43 @@ def load_entry(path: Path) -> tuple[Case, ...]:
     return tuple(_cases(entry, path))
 
 
+def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
+    """The plans in a folder and its subfolders, on `safe`, without those that an entry performs on `safe`.
+
+    `safe` must be VALID and live on each, also on plans written to break a known-bad protocol: no mistake may hide behind them.
+    UsageError with file and line if a plan is malformed.
+    """
+    known = {case.file for case in entries if case.expectation.protocol == SAFE}
+    paths = sorted(folder.rglob("*.yaml"))
+    if not paths:
+        raise UsageError(f"{folder}: no plan (*.yaml); run this in a checkout of highwater, or name its corpus/plans")
+    expectation = Expectation(protocol=SAFE, verdict="VALID", live=True)
+    return tuple(
+        _planned(path.relative_to(folder).with_suffix("").as_posix(), expectation, path)
+        for path in paths
+        if path.resolve() not in known
+    )
+
+
+def _planned(entry: str, expectation: Expectation, path: Path) -> Case:
+    protocol = expectation.protocol
+    plan = checked(replace(load_plan(path), protocol=protocol, variant=None))
+    repeat = f"highwater run --plan {path} --protocol {protocol}"
+    return Case(entry=entry, expectation=expectation, plan=plan, repeat=repeat, file=path.resolve())
+
+
 def _cases(entry: Entry, path: Path) -> Iterator[Case]:
     for expectation in entry.expect:
         protocol = expectation.protocol
         if entry.plan is not None:
-            source = path.parent / entry.plan
-            plan = replace(load_plan(source), protocol=protocol, variant=None)
-            repeat = f"highwater run --plan {source} --protocol {protocol}"
+            yield _planned(entry.name, expectation, path.parent / entry.plan)
         else:
             assert entry.seed is not None
             plan = derive(entry.seed, protocol=protocol, faults=entry.faults, seconds=entry.seconds)
             repeat = f"highwater run --seed {entry.seed} --workload {PLAIN} --protocol {protocol}"
             repeat += f" --faults {','.join(entry.faults)}" if entry.faults else ""
             repeat += f" --seconds {entry.seconds}" if entry.seconds is not None else ""
-        yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
+            yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
 
 
 def tasks_of(cases: Sequence[Case], *, build: Build, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:

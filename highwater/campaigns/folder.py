@@ -113,13 +113,13 @@ class CampaignFolder:
         order = self.asked.order
         trials = {trial.key: trial for trial in order.trials()}
 
-        def finished(row: Row) -> Summary:
+        def finished(row: Row) -> tuple[Summary]:
             summary = self._summary(trials[row.key], row)
             seen(summary)
-            return summary
+            return (summary,)
 
         for row in self.ledger.rows(sorted(self.ledger.keys() & trials.keys())):
-            watch.count(finished(row))
+            watch.count(*finished(row))
         stopped = watch.reached
         if stopped is None:
             function = partial(perform_trial, self.asked, self.storage.location)

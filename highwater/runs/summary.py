@@ -1,6 +1,6 @@
 """The summary of one run: `run --json` prints it, a campaign counts it, an index page lists it.
 
-It follows from the plan, the history and the verdict; only the wall seconds differ when a simulated run is repeated.
+It follows from the plan, the history and the verdict; only the measured seconds differ when a simulated run is repeated.
 """
 
 from typing import Literal, get_args
@@ -68,6 +68,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     events: int = 0  # handled by the backend, not rows
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0  # of performing and judging
+    cpu_seconds: float = 0.0  # of performing, judging and storing, in the worker's process
     store: str | None = None  # the run's folder, relative to the store
     report: str | None = None  # its page, relative to the store
     plan: str
@@ -75,6 +76,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     backend: str
     outcome: Outcome
     failure: str | None = None  # of the harness, in words
+    crash: str | None = None  # an exception of the protocol that ended the run: where in `reference/`, and its words
     repeat: str  # the command that repeats it
 
     @property
@@ -139,8 +141,10 @@ def _reported(calls: pl.DataFrame) -> tuple[MessageCount, ...]:
     return tuple(MessageCount(kind=CLIENTS, error=error, count=count) for error, count in counted.iter_rows())
 
 
-def of_failure(plan: str, *, seed: int | None, protocol: str, backend: str, failure: str, repeat: str) -> Summary:
-    """The summary of a run without a history because the harness failed: UNKNOWN. `plan` is the plan's name."""
+def of_failure(
+    plan: str, *, seed: int | None, protocol: str, backend: str, failure: str, repeat: str, crash: str | None = None
+) -> Summary:
+    """The summary of a run without a history because the harness or the protocol failed: UNKNOWN. `plan` is the plan's name."""
     return Summary(
         seed=seed,
         protocol=protocol,
@@ -152,5 +156,6 @@ def of_failure(plan: str, *, seed: int | None, protocol: str, backend: str, fail
         backend=backend,
         outcome="harness-fault",
         failure=failure,
+        crash=crash,
         repeat=repeat,
     )

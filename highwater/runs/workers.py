@@ -1,8 +1,14 @@
 """Perform and judge one run as an item of work (`pipeline.work`)."""
 
+import traceback
+from pathlib import Path
+from time import process_time
+
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+import reference
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
@@ -27,6 +33,7 @@ def perform(task: Task) -> Summary:
 
 def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
+    start = process_time()
     try:
         judged = carry_out(task.plan, backend_named(task.backend), build=task.build, repeat=task.repeat, keep=task.keep)
     except HarnessError as error:
@@ -37,9 +44,28 @@ def attempt(task: Task) -> tuple[Summary, Judged | None]:
             backend=task.backend,
             failure=str(error),
             repeat=task.repeat,
+            crash=crash_of(error),
         )
-        return failed, None
-    return judged.summary, judged
+        return replace(failed, cpu_seconds=_since(start)), None
+    return replace(judged.summary, cpu_seconds=_since(start)), judged
+
+
+def crash_of(error: HarnessError) -> str | None:
+    """The exception that caused this error and the line of `reference/` that it passed last; None if it passed none."""
+    cause = error.__cause__
+    if cause is None:
+        return None
+    root = Path(reference.__file__).parent
+    for frame in reversed(traceback.extract_tb(cause.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root):
+            where = f"{root.name}/{path.relative_to(root).as_posix()}:{frame.lineno}"
+            return f"{where} in {frame.name}: {type(cause).__name__}: {cause}"
+    return None
+
+
+def _since(start: float) -> float:
+    return round(process_time() - start, 3)
 
 
 def encode_task(task: Task) -> bytes:

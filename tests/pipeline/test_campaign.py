@@ -48,7 +48,7 @@ def _perform(folder: CampaignFolder, *, jobs: int = 1, spark: SparkSession | Non
 
 def _runs(campaign: Campaign) -> list[Summary]:
     """The summaries without what differs when a run is repeated."""
-    return [replace(summary, wall_seconds=0.0) for summary in campaign.summaries]
+    return [replace(summary, wall_seconds=0.0, cpu_seconds=0.0) for summary in campaign.summaries]
 
 
 def _evidence(store: Path) -> dict[str, bytes]:
@@ -135,7 +135,7 @@ def test_killed_campaign_is_resumed_with_equal_runs(local: tuple[Path, list[Summ
     assert finished.items() <= rows.items()
     (runs,) = tmp_path.rglob("runs.jsonl")
     again = [msgspec.json.decode(line, type=Summary) for line in runs.read_bytes().splitlines()]
-    assert [replace(summary, wall_seconds=0.0) for summary in again] == local[1]
+    assert [replace(summary, wall_seconds=0.0, cpu_seconds=0.0) for summary in again] == local[1]
     assert _evidence(tmp_path).keys() == _evidence(local[0]).keys()
     assert not list(tmp_path.rglob(".aside"))
 
