@@ -1,7 +1,7 @@
 """Candidate edits of a module of the protocol: realistic mistakes of one or two lines, each with the operator that made it.
 
-An edit replaces a part of the text. Positions come from `ast`, so all other text stays as it is (docs/decisions/0029).
-Left out: docstrings, annotations, assertions, errors, notes, formatted texts, `__repr__`, and code that protocol `safe` does not execute.
+An edit replaces a part of the text. Positions come from `ast`, so all other text stays as it is (docs/decisions/0029). Left out:
+docstrings, annotations, assertions, errors, notes, formatted texts, `__repr__`, and code that protocol `safe` does not execute.
 """
 
 import ast
@@ -42,6 +42,7 @@ _RELATIONS: dict[type[ast.cmpop], tuple[str, ...]] = {
     ast.Is: ("is not",),
     ast.IsNot: ("is",),
 }
+_SET_WORDS: dict[type[ast.operator], str] = {ast.BitOr: "|", ast.BitAnd: "&", ast.Sub: "-"}
 _RELATION = re.compile(rb"\b(?:not\s+in|is\s+not|in|is)\b|[<>=!]=|[<>]")
 _ORDERED = re.compile(r"epoch|version|leo|hw|offset|end|incarnation|sequence|ms\b")
 _COUNTED = re.compile(r"epoch|version|incarnation|sequence|correlation|\bids\b|life")
@@ -210,8 +211,12 @@ class _Finder:
             case ast.Expr(value=ast.Call() as call):
                 if _called(call).lstrip("_") not in _NOTES:
                     yield self._instead("effect" if _adds_effects(call) else "statement", node, "pass")
-            case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign(target=ast.Attribute() | ast.Subscript()):
-                operator = "epoch" if isinstance(node, ast.AugAssign) and _COUNTED.search(self._text(node.target)) else "statement"
+            case (
+                ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign(target=ast.Attribute() | ast.Subscript())
+            ):
+                operator = (
+                    "epoch" if isinstance(node, ast.AugAssign) and _COUNTED.search(self._text(node.target)) else "statement"
+                )
                 yield self._instead(operator, node, "pass")
             case ast.Delete() | ast.Continue() | ast.Break():
                 yield self._instead("statement", node, "pass")
@@ -224,7 +229,7 @@ class _Finder:
             for part in ast.walk(node):
                 match part:
                     case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
-                        if name in known and not (part.value is not None and decided(part.value) is not None):
+                        if name in known and decided(part.value) is None:
                             yield self._instead("statement", part, "pass")
             known |= {t.id for part in _plain(node) for t in ast.walk(part) if isinstance(t, ast.Name) and _stored(t)}
 
@@ -244,7 +249,9 @@ class _Finder:
                 continue
             for one, other in pairwise(body):
                 match one, other:
-                    case ast.Expr(value=ast.Call() as a), ast.Expr(value=ast.Call() as b) if _adds_effects(a) and _adds_effects(b):
+                    case ast.Expr(value=ast.Call() as a), ast.Expr(value=ast.Call() as b) if _adds_effects(a) and _adds_effects(
+                        b
+                    ):
                         yield self._swapped(one, other)
 
     def _epoch(self, node: ast.AST) -> Iterator[Edit]:
@@ -260,13 +267,14 @@ class _Finder:
                     yield self._instead("set", node, f"{self._text(owner)}.{other}")
                 if b"brokers_of" in self._source and known in _with("isr", "replicas") and name == "replicas":
                     yield self._instead("set", node, f"brokers_of({self._text(owner)}.isr)")
-            case ast.Call(func=ast.Name(id="brokers_of"), args=[ast.Attribute(value=ast.Name(id=owner_name), attr="isr" | "elr")]):
+            case ast.Call(
+                func=ast.Name(id="brokers_of"), args=[ast.Attribute(value=ast.Name(id=owner_name), attr="isr" | "elr")]
+            ):
                 if self._types.get(owner_name) in _with("isr", "replicas"):
                     yield self._instead("set", node, f"{owner_name}.replicas")
-            case ast.BinOp(op=ast.BitOr() | ast.BitAnd() | ast.Sub(), left=left, right=right) if _is_set(left) or _is_set(right):
-                words = {ast.BitOr: "|", ast.BitAnd: "&", ast.Sub: "-"}
-                for op, word in words.items():
-                    if not isinstance(node.op, op):
+            case ast.BinOp(left=left, right=right) if type(node.op) in _SET_WORDS and (_is_set(left) or _is_set(right)):
+                for op, word in _SET_WORDS.items():
+                    if op is not type(node.op):
                         yield self._instead("set", node, f"({self._text(left)} {word} {self._text(right)})")
 
     def _early_returns(self, function: ast.FunctionDef) -> Iterator[Edit]:
@@ -377,7 +385,9 @@ def _fields() -> Mapping[str, Mapping[str, str]]:
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ClassDef):
                 rows = [row for row in node.body if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name)]
-                found[node.name] = {row.target.id: ast.unparse(row.annotation) for row in rows if isinstance(row.target, ast.Name)}
+                found[node.name] = {
+                    row.target.id: ast.unparse(row.annotation) for row in rows if isinstance(row.target, ast.Name)
+                }
     return found
 
 
@@ -392,7 +402,9 @@ _MEMBERS = re.compile(r"^(?:tuple|list|set|frozenset)\[(?:IsrMember|BrokerId)")
 @cache
 def _others(field: str, owner: str | None) -> tuple[str, ...]:
     """The fields with members of the same type that every possible owner of this field has as well."""
-    owners = [owner] if owner in _fields() and field in _fields()[owner] else [n for n, has in _fields().items() if field in has]
+    owners = [name for name, has in _fields().items() if field in has]
+    if owner is not None and owner in owners:
+        owners = [owner]
     choices: defaultdict[str, int] = defaultdict(int)
     for name in owners:
         has = _fields()[name]

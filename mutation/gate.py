@@ -72,9 +72,10 @@ def rows(order: Order) -> Iterator[RunRow]:
     """Perform the runs of an order; the first that kills the mutant is the last."""
     known = plans()
     for name in order.runs:
-        row = _measured(name, known[name], order.digests.get(name, "")) if order.reach else _row(name, known[name], order.digests.get(name, ""))
+        perform_one = _measured if order.reach else _row
+        row = perform_one(name, known[name], order.digests.get(name, ""))
         yield row
-        if row.killed_by:
+        if row.killed_by and not order.reach:
             return
 
 

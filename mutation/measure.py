@@ -15,17 +15,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Timer
 from time import monotonic
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mutation.gate import SERVES, Order, RunRow
 from mutation.sample import HERE, SIZE, Mutant, lines_of
@@ -38,6 +38,8 @@ _ROUNDS = (8, 30, 90, 10_000)  # runs of a mutant: all mutants do the first few 
 _CHUNK = 25  # runs of the baseline that a worker performs at once
 _DEADLINE_S, _DEADLINE_FACTOR = 90.0, 30.0  # of a run: so many seconds, and so many times the CPU seconds of its baseline
 
+BASELINE = "baseline.jsonl"
+T = TypeVar("T")
 Outcome = Literal["killed", "survived", "undecided", "does not serve"]
 
 
@@ -100,48 +102,55 @@ class Bench:
             self.folder.mkdir(parents=True, exist_ok=True)
             yield self
 
-    def baseline(self, names: Sequence[str]) -> Mapping[str, RunRow]:
-        """The runs of the unmutated code, performed now unless the ledger has them."""
-        path = self.folder / "baseline.jsonl"
-        missing = [name for name in names if name not in {row.run for row in _read(path)}]
+    def forget(self, ids: Sequence[str]) -> None:
+        """Delete the ledgers of these mutants."""
+        for id_ in ids:
+            (self.folder / f"{id_}.jsonl").unlink(missing_ok=True)
+
+    def baseline(self, names: Sequence[str]) -> None:
+        """Perform the runs of the unmutated code that the ledger does not hold."""
+        path = self.folder / BASELINE
+        held = {row.run for row in _read(path)}
+        missing = [name for name in names if name not in held]
         chunks = [tuple(missing[n : n + _CHUNK]) for n in range(0, len(missing), _CHUNK)]
 
         def perform(chunk: tuple[str, ...]) -> None:
             with self._tree() as tree:
                 for row in self._runs(tree, Order(runs=chunk, reach=True), {}):
                     _append(path, row)
-            self._say(f"baseline: {len(_read(path))} of {len(names)} runs")
+            self._say(f"baseline: {len(_read(path))} runs")
 
         self._each(perform, chunks)
-        found = {row.run: row for row in _read(path)}
-        return {name: found[name] for name in names if name in found}
 
-    def measure(self, mutants: Sequence[Mutant], baseline: Mapping[str, RunRow], *, take: Callable[[Mutant], bool]) -> None:
+    def measure(self, gate: "Gate", mutants: Sequence[Mutant], *, take: Callable[[Mutant], bool]) -> None:
         """Perform the mutants that `take` chooses, a few runs of each before more of any, until all are decided or time is up."""
         for limit in _ROUNDS:
             known: set[str] = set()
             while fresh := [m for m in serving(mutants, self.folder) if take(m) and m.id not in known]:
                 known |= {m.id for m in fresh}
-                self._each(lambda mutant, limit=limit: self._go_on(mutant, baseline, limit), fresh)
+                self._each(partial(self._go_on, gate, limit), fresh)
 
-    def _go_on(self, mutant: Mutant, baseline: Mapping[str, RunRow], limit: int) -> None:
-        found = progress(mutant, baseline, self.folder)
-        count = limit - found.performed
-        if found.outcome != "undecided" or count <= 0:
+    def _go_on(self, gate: "Gate", limit: int, mutant: Mutant) -> None:
+        found = gate.progress(mutant)
+        if found.outcome != "undecided" or found.performed >= limit:
             return
-        runs = found.left[:count] if found.rows else (SERVES, *found.left[:count])
-        order = Order(runs=runs, digests={name: baseline[name].digest for name in runs})
+        runs = [name for name in found.left if name in gate.baseline][: limit - found.performed]
+        if not runs:
+            return
+        if not found.rows:
+            runs.insert(0, SERVES)
+        order = Order(runs=tuple(runs), digests={name: gate.baseline[name].digest for name in runs})
         with self._tree() as tree:
             text = mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8"))
             with mutated(tree / mutant.file, text):
-                for row in self._runs(tree, order, baseline):
+                for row in self._runs(tree, order, gate.baseline):
                     _append(self.folder / f"{mutant.id}.jsonl", row)
-        self._say(words(progress(mutant, baseline, self.folder)))
+        self._say(words(gate.progress(mutant)))
 
-    def _each(self, function: Callable[..., None], arguments: Sequence[object]) -> None:
+    def _each(self, function: Callable[[T], None], arguments: Sequence[T]) -> None:
         """Call a function for each argument, as many at once as there are copies; none is begun when the time is up."""
 
-        def unless_late(argument: object) -> None:
+        def unless_late(argument: T) -> None:
             if monotonic() < self._ends and not self._stop.is_set():
                 function(argument)
 
@@ -164,7 +173,9 @@ class Bench:
     def _runs(self, tree: Path, order: Order, baseline: Mapping[str, RunRow]) -> Iterator[RunRow]:
         """The runs of a worker in a copy of the tree; one that ends or hangs without an answer has killed its mutant."""
         (tree / "order.json").write_bytes(msgspec.json.encode(order))
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"POLARS_MAX_THREADS": "1"}
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+            "POLARS_MAX_THREADS": "1"
+        }
         with (tree / "worker.err").open("w+b") as errors:
             command = [sys.executable, "-m", "mutation.gate", "order.json"]
             with subprocess.Popen(
@@ -207,45 +218,50 @@ class Bench:
 
 
 def _end(worker: "subprocess.Popen[bytes]") -> None:
-    with nullcontext() if worker.poll() is None else ExitStack():
-        if worker.poll() is None:
-            os.killpg(worker.pid, signal.SIGKILL)
+    if worker.poll() is None:
+        os.killpg(worker.pid, signal.SIGKILL)
 
 
-def ordered(names: Sequence[str]) -> list[str]:
-    """The runs of the gate in the order of mutation/order.txt: those that reach most code first. Others follow."""
-    first = [name for name in ORDER.read_text(encoding="utf-8").split() if name in names] if ORDER.is_file() else []
-    return first + [name for name in names if name not in first]
+class Gate:
+    """The runs of the gate on the unmutated code, as far as a ledger holds them, and what they say about mutants."""
 
+    def __init__(self, names: Sequence[str], folder: Path) -> None:
+        known = set(names)
+        first = [name for name in ORDER.read_text(encoding="utf-8").split() if name in known] if ORDER.is_file() else []
+        self.baseline: Mapping[str, RunRow] = {row.run: row for row in _read(folder / BASELINE) if row.run in known}
+        self.names = [name for name in dict.fromkeys([*first, *names]) if name != SERVES]
+        self._folder = folder
 
-def early_killers(baseline: Mapping[str, RunRow]) -> list[str]:
-    """An order of runs: the next one executes the most lines, per event, that no earlier one did."""
-    left = {name: {(file, n) for file, lines in row.lines.items() for n in lines} for name, row in baseline.items()}
-    left.pop(SERVES, None)
-    found = []
-    while left:
-        name = max(left, key=lambda name: (len(left[name]) / (1000 + baseline[name].events), name))
-        seen = left.pop(name)
-        if not seen:
-            break
-        found.append(name)
-        for lines in left.values():
-            lines -= seen
-    return found
+    def progress(self, mutant: Mutant) -> Progress:
+        """How far a mutant has come. A run whose baseline is not known yet counts as left."""
+        rows = tuple(_read(self._folder / f"{mutant.id}.jsonl"))
+        done = {row.run for row in rows}
+        edited = lines_of(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+        reached = [name for name in self.names if self._may_reach(name, mutant.file, edited)]
+        return Progress(mutant=mutant, rows=rows, left=tuple(n for n in reached if n not in done), reached=len(reached))
 
+    def _may_reach(self, name: str, file: str, edited: tuple[int, int] | None) -> bool:
+        row = self.baseline.get(name)
+        if row is None:
+            return True
+        if row.killed_by:
+            return False  # the gate is red without a mutation
+        return edited is None or any(edited[0] <= line <= edited[1] for line in row.lines.get(file, ()))
 
-def progress(mutant: Mutant, baseline: Mapping[str, RunRow], folder: Path) -> Progress:
-    """How far a mutant has come on the code of a baseline, by its ledger."""
-    rows = tuple(_read(folder / f"{mutant.id}.jsonl"))
-    done = {row.run for row in rows}
-    names = [name for name in ordered(list(baseline)) if name != SERVES and not baseline[name].killed_by]
-    edited = lines_of(mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
-    reached = [name for name in names if edited is None or _executes(baseline[name], mutant.file, edited)]
-    return Progress(mutant=mutant, rows=rows, left=tuple(n for n in reached if n not in done), reached=len(reached))
-
-
-def _executes(row: RunRow, file: str, lines: tuple[int, int]) -> bool:
-    return any(lines[0] <= line <= lines[1] for line in row.lines.get(file, ()))
+    def most_reaching(self) -> list[str]:
+        """An order of runs: the next one executes the most lines, for its events, that no earlier one did."""
+        left = {name: {(file, n) for file, lines in row.lines.items() for n in lines} for name, row in self.baseline.items()}
+        left.pop(SERVES, None)
+        found: list[str] = []
+        while left:
+            name = max(left, key=lambda name: (len(left[name]) / (1000 + self.baseline[name].events), name))
+            seen = left.pop(name)
+            if not seen:
+                break
+            found.append(name)
+            for lines in left.values():
+                lines -= seen
+        return found
 
 
 def serving(mutants: Sequence[Mutant], folder: Path, size: int = SIZE) -> list[Mutant]:
@@ -275,4 +291,6 @@ def _append(path: Path, row: RunRow) -> None:
 def _read(path: Path) -> list[RunRow]:
     if not path.is_file():
         return []
-    return [msgspec.json.decode(line, type=RunRow) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    return [
+        msgspec.json.decode(line, type=RunRow) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
+    ]

@@ -68,8 +68,9 @@ def load_sample(path: Path = SAMPLE) -> tuple[Mutant, ...]:
 def draw(size: int = SIZE, reserve: int = RESERVE, seed: str = SEED) -> tuple[Mutant, ...]:
     """Draw a sample and its reserve from the protocol's code as it is."""
     rng = Random(seed)
-    texts = {path: path.read_bytes() for module in MODULES for path in sorted((ROOT / "reference" / module).rglob("*.py"))}
-    edits = {module: [(p, e) for p, text in texts.items() if p.is_relative_to(_at(module)) for e in candidates(text)] for module in MODULES}
+    files = {module: sorted((ROOT / "reference" / module).rglob("*.py")) for module in MODULES}
+    texts = {path: path.read_bytes() for paths in files.values() for path in paths}
+    edits = {module: [(path, edit) for path in paths for edit in candidates(texts[path])] for module, paths in files.items()}
     queues = {module: _in_turns(edits[module], texts, rng) for module in MODULES}
     drawn: list[tuple[Path, Edit]] = []
     for count in (size, reserve):
@@ -78,10 +79,6 @@ def draw(size: int = SIZE, reserve: int = RESERVE, seed: str = SEED) -> tuple[Mu
         rng.shuffle(part)
         drawn += part
     return tuple(_mutant(number, path, texts[path], edit) for number, (path, edit) in enumerate(drawn, start=1))
-
-
-def _at(module: str) -> Path:
-    return ROOT / "reference" / module
 
 
 def _in_turns(edits: Sequence[tuple[Path, Edit]], texts: Mapping[Path, bytes], rng: Random) -> Iterator[tuple[Path, Edit]]:
@@ -159,7 +156,8 @@ def _blocks(node: ast.AST) -> list[ast.stmt | ast.match_case | ast.ExceptHandler
 def _first(node: ast.stmt | ast.match_case | ast.ExceptHandler) -> int:
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def _last(node: ast.stmt | ast.match_case | ast.ExceptHandler) -> int:

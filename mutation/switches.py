@@ -15,7 +15,9 @@ def switch_of(node: ast.expr) -> str | None:
     """The name of the config switch that an expression reads, as `turn.config.variant.elr` does; None if it reads none."""
     if isinstance(node, ast.Attribute) and node.attr in _SAFE.__struct_fields__:
         owner = node.value
-        if (isinstance(owner, ast.Attribute) and owner.attr == "variant") or (isinstance(owner, ast.Name) and owner.id == "variant"):
+        if (isinstance(owner, ast.Attribute) and owner.attr == "variant") or (
+            isinstance(owner, ast.Name) and owner.id == "variant"
+        ):
             return node.attr
     return None
 
