@@ -9,9 +9,11 @@ or the sample are wrong. `--draw` draws a new sample, `--order` a new order of t
 import argparse
 import sys
 
-from mutation.gate import SERVES, plans
+from mutation.gate import plans
 from mutation.measure import ORDER, Bench, Gate, serving
+from mutation.page import result_of, store_results, write_page
 from mutation.sample import MutationError, draw, load_sample, store_sample
+from mutation.worker import SERVES
 
 
 def main() -> int:
@@ -21,7 +23,10 @@ def main() -> int:
         if asked.draw:
             store_sample(draw())
             return 0
-        return _measure(asked)
+        if not asked.page:
+            return _measure(asked)
+        write_page()
+        return 0
     except MutationError as error:
         sys.stderr.write(f"mutation: {error}\n")
         return 2
@@ -29,8 +34,9 @@ def main() -> int:
 
 def _measure(asked: argparse.Namespace) -> int:
     mutants = load_sample()
-    names = list(plans())
-    bench = Bench(asked.jobs, within_s=asked.within, say=_say)
+    gate_plans = plans()
+    names = list(gate_plans)
+    bench = Bench(asked.jobs, gate_plans, within_s=asked.within, say=_say)
     if asked.again:
         bench.forget(asked.ids or [m.id for m in mutants])
     with bench.open():
@@ -44,6 +50,8 @@ def _measure(asked: argparse.Namespace) -> int:
             for name in (n for n, row in gate.baseline.items() if row.killed_by and n != SERVES):
                 _say(f"{name} is red without a mutation and is left out: {gate.baseline[name].words}")
             bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids)
+    store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows)
+    write_page()
     found = [gate.progress(m) for m in serving(mutants, bench.folder) if not asked.ids or m.id in asked.ids]
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))

@@ -27,14 +27,15 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mutation.gate import SERVES, Order, RunRow
+from highwater.plans.plan import Plan
 from mutation.sample import HERE, SIZE, Mutant, lines_of
 from mutation.trees import ROOT, copy_of_the_tree, mutated
+from mutation.worker import SERVES, Order, Run, RunRow
 from pipeline.stamp import present_stamp
 
 LEDGER = ROOT / "store" / "mutation"
 ORDER = HERE / "order.txt"
-_ROUNDS = (8, 30, 90, 10_000)  # runs of a mutant: all mutants do the first few before any does more
+_ROUNDS = (12, 40, 10_000)  # runs of a mutant: all mutants do the first few before any does more
 _CHUNK = 25  # runs of the baseline that a worker performs at once
 _DEADLINE_S, _DEADLINE_FACTOR = 90.0, 30.0  # of a run: so many seconds, and so many times the CPU seconds of its baseline
 
@@ -82,8 +83,9 @@ def stamp() -> str:
 class Bench:
     """Copies of the tree in which workers perform runs, one at a time in each, and the ledger of what they performed."""
 
-    def __init__(self, jobs: int, *, within_s: float = float("inf"), say: Callable[[str], None] = lambda words: None) -> None:
+    def __init__(self, jobs: int, plans: Mapping[str, Plan], *, within_s: float, say: Callable[[str], None]) -> None:
         self.stamp = stamp()
+        self._plans = plans
         self.folder = LEDGER / self.stamp
         self._jobs = jobs
         self._say = say
@@ -116,7 +118,8 @@ class Bench:
 
         def perform(chunk: tuple[str, ...]) -> None:
             with self._tree() as tree:
-                for row in self._runs(tree, Order(runs=chunk, reach=True), {}):
+                runs = tuple(Run(name=name, plan=self._plans[name]) for name in chunk)
+                for row in self._runs(tree, Order(runs=runs, reach=True), {}):
                     _append(path, row)
             self._say(f"baseline: {len(_read(path))} runs")
 
@@ -134,12 +137,13 @@ class Bench:
         found = gate.progress(mutant)
         if found.outcome != "undecided" or found.performed >= limit:
             return
-        runs = [name for name in found.left if name in gate.baseline][: limit - found.performed]
-        if not runs:
+        names = [name for name in found.left if name in gate.baseline][: limit - found.performed]
+        if not names:
             return
         if not found.rows:
-            runs.insert(0, SERVES)
-        order = Order(runs=tuple(runs), digests={name: gate.baseline[name].digest for name in runs})
+            names.insert(0, SERVES)
+        runs = (Run(name=name, plan=self._plans[name], digest=gate.baseline[name].digest) for name in names)
+        order = Order(runs=tuple(runs))
         with self._tree() as tree:
             text = mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8"))
             with mutated(tree / mutant.file, text):
@@ -177,12 +181,12 @@ class Bench:
             "POLARS_MAX_THREADS": "1"
         }
         with (tree / "worker.err").open("w+b") as errors:
-            command = [sys.executable, "-m", "mutation.gate", "order.json"]
+            command = [sys.executable, "-m", "mutation.worker", "order.json"]
             with subprocess.Popen(
                 command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             ) as worker:
                 try:
-                    for name in order.runs:
+                    for name in (run.name for run in order.runs):
                         row = self._answer(worker, name, baseline.get(name))
                         if row is None:
                             errors.seek(0)
