@@ -7,6 +7,7 @@ or the sample are wrong. `--draw` draws a new sample, `--order` a new order of t
 """
 
 import argparse
+import signal
 import sys
 
 from mutation.gate import plans
@@ -19,6 +20,7 @@ from mutation.worker import SERVES
 def main() -> int:
     """Measure the chosen mutants and say what is known of all."""
     asked = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # remove the copies of the tree
     try:
         if asked.draw:
             store_sample(draw())
@@ -30,6 +32,8 @@ def main() -> int:
     except MutationError as error:
         sys.stderr.write(f"mutation: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 def _measure(asked: argparse.Namespace) -> int:

@@ -91,6 +91,7 @@ class Bench:
         self._say = say
         self._ends = monotonic() + within_s
         self._stop = Event()
+        self._workers: set[subprocess.Popen[bytes]] = set()
         self._trees: SimpleQueue[Path] = SimpleQueue()
 
     @contextmanager
@@ -164,6 +165,8 @@ class Bench:
                     pass
             except BaseException:
                 self._stop.set()
+                for worker in tuple(self._workers):
+                    _end(worker)
                 raise
 
     @contextmanager
@@ -185,6 +188,7 @@ class Bench:
             with subprocess.Popen(
                 command, cwd=tree, env=env, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             ) as worker:
+                self._workers.add(worker)
                 try:
                     for name in (run.name for run in order.runs):
                         row = self._answer(worker, name, baseline.get(name))
@@ -199,6 +203,7 @@ class Bench:
                             return
                 finally:
                     _end(worker)
+                    self._workers.discard(worker)
 
     def _answer(self, worker: "subprocess.Popen[bytes]", name: str, base: RunRow | None) -> RunRow | None:
         """The next line of a worker; None if it has died."""

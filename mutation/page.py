@@ -68,7 +68,7 @@ def load_results() -> tuple[Result, ...]:
 
 
 def store_results(fresh: Iterable[Result]) -> None:
-    """Store these results; those of other mutants stay, and a decided one is not replaced by an undecided one of the same code."""
+    """Store these results beside those of other mutants; an undecided one replaces no decided one of the same code."""
     kept = {row.id: row for row in load_results()}
     for row in fresh:
         old = kept.get(row.id)
@@ -102,7 +102,7 @@ the corpus, the stored plans and {SEEDS} seeds, all on `safe`.
   A known-bad protocol that is no longer caught does not count, and UNKNOWN does not count.
 - **Survived:** every run of the gate is VALID or UNKNOWN, and live.
 - **Does not serve:** the mutant already crashes in a run without faults; the next mutant of the drawn reserve takes its place.
-- **Runs:** how many were performed until one killed; the stored plans come before the seeds, in the order of `mutation/order.txt`.
+- **Runs:** how many were performed until one killed, in the order of `mutation/order.txt`; the seeds come last.
 - **Reach:** how many of the gate's runs execute the edited statement at all. The others are not performed: they cannot differ.
 - **Differ:** in how many of the performed runs the history is not that of the unmutated code.
   If none differs, a workload or fault is missing; if some differ, no judge saw it.
@@ -147,7 +147,7 @@ def _score(rows: Sequence[Result], made: dict[str, Review]) -> str:
     hangs = sum(row.by == "hang" for row in rows)
     lines = [
         f"**{killed} of {judged} mutants are killed: {_percent(killed, judged)}.**",
-        f"Of {len(rows)} mutants, {decided} are decided: {killed} killed (of these {hangs} by `hang`), {counts['survived']} survived.",
+        f"Of {len(rows)} mutants, {decided} are decided: {killed} killed ({hangs} by `hang`), {counts['survived']} survived.",
         f"Of the survivors, {excluded['equivalent']} are equivalent and {excluded['masked']} are masked; they do not count.",
     ]
     if counts["undecided"]:

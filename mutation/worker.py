@@ -36,7 +36,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What a worker performs: runs, until one kills. `reach`: all of them, and it tells which lines of `reference` they execute."""
+    """What a worker performs: runs, until one kills. `reach`: all runs, and which lines of `reference` each executes."""
 
     runs: tuple[Run, ...]
     reach: bool = False
