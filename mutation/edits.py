@@ -45,7 +45,7 @@ _RELATIONS: dict[type[ast.cmpop], tuple[str, ...]] = {
 _SET_WORDS: dict[type[ast.operator], str] = {ast.BitOr: "|", ast.BitAnd: "&", ast.Sub: "-"}
 _RELATION = re.compile(rb"\b(?:not\s+in|is\s+not|in|is)\b|[<>=!]=|[<>]")
 _ORDERED = re.compile(r"epoch|version|leo|hw|offset|end|incarnation|sequence|ms\b")
-_COUNTED = re.compile(r"epoch|version|incarnation|sequence|correlation|\bids\b|life")
+_COUNTED = re.compile(r"epoch|version|incarnation|sequence|correlation|\bids\b|life|known|zxid|next")
 _MADE_OF = ("reference/effects.py", "reference/coordination/api.py")
 _NO_EFFECTS = ("zk_id", "correlation", "flush_id")  # methods of Turn that add no effect
 _NOTES = ("note", "Note", "note_of")  # effects that only record a row in the history
@@ -135,6 +135,7 @@ class _Finder:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self._types = {**outer, **{a.arg: a.annotation.id for a in arguments if isinstance(a.annotation, ast.Name)}}
         yield from self._all([*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)])
+        yield from self._order(node)
         yield from self._early_returns(node)
         yield from self._reassigned(node)
         yield from self._all(node.body)
@@ -256,7 +257,9 @@ class _Finder:
 
     def _epoch(self, node: ast.AST) -> Iterator[Edit]:
         match node:
-            case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=1)) if _COUNTED.search(self._text(left)):
+            case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=1) | ast.IfExp()) if _COUNTED.search(
+                self._text(left)
+            ):
                 yield self._instead("epoch", node, self._text(left))
 
     def _set(self, node: ast.AST) -> Iterator[Edit]:

@@ -1,0 +1,90 @@
+"""The stored sample of mutants fits the code as it is, and a mutant knows which lines lead to it."""
+
+from pathlib import Path
+
+import pytest
+
+from mutation.edits import ROOT
+from mutation.sample import MODULES, RESERVE, SIZE, Mutant, MutationError, lines_of, load_sample, statement_at, store_sample
+
+
+def test_every_mutant_applies_exactly_once() -> None:
+    """If an edit of the code makes this fail, edit `old` and `new` in mutation/sample.yaml in the same way."""
+    texts = {mutant.file: (ROOT / mutant.file).read_text(encoding="utf-8") for mutant in load_sample()}
+
+    assert [mutant.id for mutant in load_sample() if texts[mutant.file].count(mutant.old) != 1] == []
+
+
+def test_every_mutant_compiles_and_edits_a_place_of_its_own() -> None:
+    places = []
+    for mutant in load_sample():
+        text = (ROOT / mutant.file).read_text(encoding="utf-8")
+        compile(mutant.applied_to(text), mutant.file, "exec")
+        places.append((mutant.file, mutant.old))
+
+    assert len(set(places)) == len(places) == SIZE + RESERVE
+    assert {mutant.module for mutant in load_sample()} == set(MODULES)
+
+
+SOURCE = b"""LIMIT = 3
+
+
+def f(x: int) -> int:
+    if (
+        x > 1
+    ):
+        return x
+    match x:
+        case 0 if g(x):
+            return 1
+    return [
+        y
+        for y in x
+    ]
+
+
+class C:
+    z: int = 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (b"3", None),  # runs at the import
+        (b"z: int", None),
+        (b"x > 1", (5, 7)),
+        (b"return x", (8, 8)),
+        (b"g(x)", (10, 10)),
+        (b"for y", (12, 15)),
+    ],
+)
+def test_statement_of_an_edit_ends_before_its_body(part: bytes, expected: tuple[int, int] | None) -> None:
+    assert statement_at(SOURCE, SOURCE.index(part)) == expected
+
+
+def test_mutant_is_reached_through_its_statement() -> None:
+    text = "def f(x: int) -> None:\n    a()\n    if x:\n        b()\n"
+    mutant = Mutant(id="M-1", file="f.py", line=3, operator="guard", old="    if x:\n", new="    if not (x):\n")
+
+    assert lines_of(mutant, text) == (3, 3)
+
+
+def test_mutant_is_refused_unless_its_text_occurs_once() -> None:
+    mutant = Mutant(id="M-1", file="f.py", line=1, operator="statement", old="a()\n", new="pass\n")
+
+    with pytest.raises(MutationError, match="f.py 2 times, not once"):
+        mutant.applied_to("a()\na()\n")
+
+
+def test_sample_is_read_as_it_was_stored(tmp_path: Path) -> None:
+    store_sample(load_sample(), tmp_path / "sample.yaml")
+
+    assert load_sample(tmp_path / "sample.yaml") == load_sample()
+
+
+def test_malformed_sample_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "sample.yaml").write_text("- id: M-1\n  file: 3\n")
+
+    with pytest.raises(MutationError, match=r"^sample\.yaml:\d"):
+        load_sample(tmp_path / "sample.yaml")
