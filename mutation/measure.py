@@ -37,7 +37,6 @@ LEDGER = ROOT / "store" / "mutation"
 ORDER = HERE / "order.txt"
 _ROUNDS = (12, 40, 10_000)  # runs of a mutant: all mutants do the first few before any does more
 _CHUNK = 25  # runs of the baseline that a worker performs at once
-_DEADLINE_S, _DEADLINE_FACTOR = 90.0, 30.0  # of a run: so many seconds, and so many times the CPU seconds of its baseline
 
 BASELINE = "baseline.jsonl"
 T = TypeVar("T")
@@ -83,10 +82,20 @@ def stamp() -> str:
 class Bench:
     """Copies of the tree in which workers perform runs, one at a time in each, and the ledger of what they performed."""
 
-    def __init__(self, jobs: int, plans: Mapping[str, Plan], *, within_s: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        jobs: int,
+        plans: Mapping[str, Plan],
+        *,
+        say: Callable[[str], None],
+        ledger: Path = LEDGER,
+        within_s: float = float("inf"),
+        deadline_s: float = 90.0,
+    ) -> None:
         self.stamp = stamp()
+        self.folder = ledger / self.stamp
         self._plans = plans
-        self.folder = LEDGER / self.stamp
+        self._deadline_s = deadline_s  # of a run that takes a second of CPU in the baseline; longer ones have more
         self._jobs = jobs
         self._say = say
         self._ends = monotonic() + within_s
@@ -136,21 +145,20 @@ class Bench:
 
     def _go_on(self, gate: "Gate", limit: int, mutant: Mutant) -> None:
         found = gate.progress(mutant)
-        if found.outcome != "undecided" or found.performed >= limit:
+        names = [name for name in found.left if name in gate.baseline][: max(0, limit - found.performed)]
+        if found.outcome != "undecided" or not names:
             return
-        names = [name for name in found.left if name in gate.baseline][: limit - found.performed]
-        if not names:
-            return
-        if not found.rows:
-            names.insert(0, SERVES)
+        for row in self.performed(mutant, names if found.rows else [SERVES, *names], gate):
+            _append(self.folder / f"{mutant.id}.jsonl", row)
+        self._say(words(gate.progress(mutant)))
+
+    def performed(self, mutant: Mutant, names: Sequence[str], gate: "Gate") -> Iterator[RunRow]:
+        """Perform these runs of a mutant until one kills it."""
         runs = (Run(name=name, plan=self._plans[name], digest=gate.baseline[name].digest) for name in names)
-        order = Order(runs=tuple(runs))
         with self._tree() as tree:
             text = mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8"))
             with mutated(tree / mutant.file, text):
-                for row in self._runs(tree, order, gate.baseline):
-                    _append(self.folder / f"{mutant.id}.jsonl", row)
-        self._say(words(gate.progress(mutant)))
+                yield from self._runs(tree, Order(runs=tuple(runs)), gate.baseline)
 
     def _each(self, function: Callable[[T], None], arguments: Sequence[T]) -> None:
         """Call a function for each argument, as many at once as there are copies; none is begun when the time is up."""
@@ -213,7 +221,7 @@ class Bench:
             late.set()
             _end(worker)
 
-        seconds = _DEADLINE_S + _DEADLINE_FACTOR * (base.cpu_seconds if base is not None else 10.0)
+        seconds = self._deadline_s * max(1.0, base.cpu_seconds if base is not None else 10.0)
         watch = Timer(seconds, end)
         watch.start()
         assert worker.stdout is not None

@@ -141,26 +141,23 @@ def _excluded(row: Result, made: dict[str, Review]) -> bool:
 def _score(rows: Sequence[Result], made: dict[str, Review]) -> str:
     counts = Counter(row.outcome for row in rows)
     excluded = Counter(made[row.id].made for row in rows if _excluded(row, made))
-    decided = len(rows) - counts["undecided"]
-    judged = decided - excluded.total()
-    killed = counts["killed"]
+    killed, left, judged = counts["killed"], counts["undecided"], len(rows) - excluded.total()
     hangs = sum(row.by == "hang" for row in rows)
     lines = [
         f"**{killed} of {judged} mutants are killed: {_percent(killed, judged)}.**",
-        f"Of {len(rows)} mutants, {decided} are decided: {killed} killed ({hangs} by `hang`), {counts['survived']} survived.",
+        f"Of {len(rows)} mutants, {killed} are killed ({hangs} by `hang`), {counts['survived']} survived, {left} are undecided.",
         f"Of the survivors, {excluded['equivalent']} are equivalent and {excluded['masked']} are masked; they do not count.",
     ]
-    if counts["undecided"]:
-        lines.append(
-            f"The measurement is **not complete**: {counts['undecided']} mutants are undecided, so the score will change."
-        )
+    if left:
+        most = _percent(killed + left, judged)
+        lines.append(f"The measurement is **not complete**: {_percent(killed, judged)} is the least score and {most} the most.")
     stamps = sorted({row.stamp for row in rows if row.stamp})
     lines.append(f"Code and corpus: {', '.join(stamps) or 'not measured'}.")
     return "\n".join(lines) + "\n"
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "none decided"
+    return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
 def _counts(

@@ -73,14 +73,15 @@ def test_mutant_is_reached_through_its_statement() -> None:
 def test_mutant_is_refused_unless_its_text_occurs_once() -> None:
     mutant = Mutant(id="M-1", file="f.py", line=1, operator="statement", old="a()\n", new="pass\n")
 
-    with pytest.raises(MutationError, match="f.py 2 times, not once"):
+    with pytest.raises(MutationError, match=r"f\.py 2 times, not once"):
         mutant.applied_to("a()\na()\n")
 
 
 def test_sample_is_read_as_it_was_stored(tmp_path: Path) -> None:
-    store_sample(load_sample(), tmp_path / "sample.yaml")
+    some = load_sample()[:5]
+    store_sample(some, tmp_path / "sample.yaml")
 
-    assert load_sample(tmp_path / "sample.yaml") == load_sample()
+    assert load_sample(tmp_path / "sample.yaml") == some
 
 
 def test_malformed_sample_is_refused_with_file_and_line(tmp_path: Path) -> None:
