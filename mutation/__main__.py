@@ -9,12 +9,13 @@ or the sample are wrong. `--draw` draws a new sample, `--order` a new order of t
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 
+from highwater.campaigns.chaos import MIXES
 from mutation.gate import plans
 from mutation.measure import ORDER, Bench, Gate, serving
 from mutation.page import result_of, store_results, write_page
 from mutation.sample import MutationError, draw, load_sample, store_sample
-from mutation.worker import SERVES
 
 
 def main() -> int:
@@ -44,15 +45,14 @@ def _measure(asked: argparse.Namespace) -> int:
     if asked.again:
         bench.forget(asked.ids or [m.id for m in mutants])
     with bench.open():
-        # The stored plans are short and kill most: all mutants meet them before any meets a seed.
-        for stage in ([name for name in names if not name.startswith("seeds/")], names):
+        for stage in _stages(names):
             bench.baseline(stage)
             gate = Gate(names, bench.folder)
             if asked.order:
                 ORDER.write_text("".join(f"{name}\n" for name in gate.most_reaching()), encoding="utf-8")
                 return 0
-            for name in (n for n, row in gate.baseline.items() if row.killed_by and n != SERVES):
-                _say(f"{name} is red without a mutation and is left out: {gate.baseline[name].words}")
+            for row in gate.red:
+                _say(f"{row.run} is red without a mutation and is left out: {row.words}")
             bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids)
     store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows)
     write_page()
@@ -60,6 +60,13 @@ def _measure(asked: argparse.Namespace) -> int:
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts["undecided"] else 0
+
+
+def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
+    """All mutants meet the stored plans, which are short and kill most, before any meets a seed; then seeds of every fault mix."""
+    stored = [name for name in names if not name.startswith("seeds/")]
+    some = [name for name in names if name not in stored][: 4 * len(MIXES)]
+    return stored, stored + some, list(names)
 
 
 def _arguments() -> argparse.Namespace:

@@ -247,6 +247,7 @@ class Gate:
         first = [name for name in ORDER.read_text(encoding="utf-8").split() if name in known] if ORDER.is_file() else []
         self.baseline: Mapping[str, RunRow] = {row.run: row for row in _read(folder / BASELINE) if row.run in known}
         self.names = [name for name in dict.fromkeys([*first, *names]) if name != SERVES]
+        self.red = [row for row in self.baseline.values() if row.killed_by]  # without a mutation
         self._folder = folder
 
     def progress(self, mutant: Mutant) -> Progress:
