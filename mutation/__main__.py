@@ -63,7 +63,7 @@ def _measure(asked: argparse.Namespace) -> int:
 
 
 def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
-    """All mutants meet the stored plans, which are short and kill most, before any meets a seed; then seeds of every fault mix."""
+    """The stored plans, which are short and kill most; some seeds of every fault mix; all seeds."""
     stored = [name for name in names if not name.startswith("seeds/")]
     some = [name for name in names if name not in stored][: 4 * len(MIXES)]
     return stored, stored + some, list(names)
