@@ -35,7 +35,7 @@ from pipeline.stamp import present_stamp
 
 LEDGER = ROOT / "store" / "mutation"
 ORDER = HERE / "order.txt"
-_ROUNDS = (5, 60, 10_000)  # runs of a mutant: all mutants do the first few before any does more
+_ROUNDS = (5, 20, 60, 10_000)  # runs of a mutant: all mutants do the first few before any does more
 _CHUNK = 25  # runs of the baseline that a worker performs at once
 
 BASELINE = "baseline.jsonl"
