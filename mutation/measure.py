@@ -66,6 +66,11 @@ class Progress(Struct, frozen=True, kw_only=True):
         return sum(row.differs for row in self.rows if row.run != SERVES)
 
     @property
+    def unknown(self) -> int:
+        """In how many runs the verdict was UNKNOWN."""
+        return sum(row.unknown for row in self.rows)
+
+    @property
     def performed(self) -> int:
         """How many runs of the gate it performed."""
         return sum(row.run != SERVES for row in self.rows)
@@ -298,7 +303,8 @@ def words(found: Progress) -> str:
     where = f"{mutant.id} {mutant.file}:{mutant.line} {mutant.operator}"
     if found.outcome == "killed":
         return f"{where}: killed by {found.rows[-1].killed_by} in {found.rows[-1].run}, run {found.performed}"
-    return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {found.differed} differ"
+    seen = f"{found.differed} differ, {found.unknown} are UNKNOWN"
+    return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {seen}"
 
 
 def _append(path: Path, row: RunRow) -> None:

@@ -32,6 +32,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     performed: int = 0  # runs, until it was killed
     reached: int = 0  # runs of the gate that execute the edited statement
     differed: int = 0  # performed runs whose history is not that of the unmutated code
+    unknown: int = 0  # performed runs whose verdict is UNKNOWN
 
 
 class Review(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +60,7 @@ def result_of(found: Progress, stamp: str) -> Result:
         performed=found.performed,
         reached=found.reached,
         differed=found.differed,
+        unknown=found.unknown,
     )
 
 
@@ -106,6 +108,8 @@ the corpus, the stored plans and {SEEDS} seeds, all on `safe`.
 - **Reach:** how many of the gate's runs execute the edited statement at all. The others are not performed: they cannot differ.
 - **Differ:** in how many of the performed runs the history is not that of the unmutated code.
   If none differs, a workload or fault is missing; if some differ, no judge saw it.
+- **UNKNOWN:** in how many of the performed runs no judge could decide, for example because nothing was elected or acknowledged.
+  `make test-chaos` is red on these in the corpus and the stored plans, but an UNKNOWN does not say what is wrong, so it is no kill.
 
 """
 
@@ -183,7 +187,7 @@ def _killers(rows: Sequence[Result]) -> str:
 
 def _survivor(mutant: Mutant, row: Result, review: Review | None) -> str:
     said = f"**{review.made}:** {review.why}" if review else "**not reviewed yet**"
-    differ = f"{row.differed} of {row.performed} performed runs differ; {row.reached} runs reach it."
+    differ = f"{row.differed} of {row.performed} performed runs differ, {row.unknown} are UNKNOWN; {row.reached} runs reach it."
     old, new = changed(mutant)
     edit = "".join(f"-{line}\n" for line in old) + "".join(f"+{line}\n" for line in new)
     return f"### {mutant.id} {mutant.operator}, {mutant.file}:{mutant.line}\n\n```diff\n{edit}```\n\n{differ}\n{said}\n\n"
@@ -193,11 +197,14 @@ def _table(mutants: dict[str, Mutant], rows: Sequence[Result], outcome: Outcome)
     chosen = [row for row in rows if row.outcome == outcome]
     if not chosen:
         return "None.\n"
-    lines = ["| mutant | place | operator | by | run | runs | differ | reach |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| mutant | place | operator | by | run | runs | differ | UNKNOWN | reach |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for row in chosen:
         mutant = mutants[row.id]
         place = f"{mutant.file.removeprefix('reference/')}:{mutant.line}"
-        numbers = f"{row.performed} | {row.differed} | {row.reached}"
+        numbers = f"{row.performed} | {row.differed} | {row.unknown} | {row.reached}"
         lines.append(f"| {row.id} | {place} | {mutant.operator} | {row.by} | {row.run} | {numbers} |")
     return "\n".join(lines) + "\n"
 

@@ -49,7 +49,8 @@ class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
     differs: bool = False  # from the unmutated code
     killed_by: str = ""  # `checker/kind`, `not live`, `crash` or `hang`; empty if the gate lets the run pass
-    words: str = ""  # the anomaly or the exception
+    unknown: bool = False  # the verdict is UNKNOWN
+    words: str = ""  # the anomaly, the exception, or why the verdict is UNKNOWN
     events: int = 0  # handled by the simulator
     cpu_seconds: float = 0.0
     lines: Mapping[str, Sequence[int]] = {}
@@ -76,20 +77,21 @@ def _row(run: Run) -> RunRow:
         elif seen.differs and run.name != SERVES:
             with attempting(f"judging {run.name}", ""):
                 verdict = judge(done.history)
-            killed_by, words = _kill(verdict)
-            seen = replace(seen, killed_by=killed_by, words=words)
+            seen = _judged(seen, verdict)
     except HarnessError as error:
         seen = RunRow(run=run.name, differs=True, killed_by="crash", words=crash_of(error) or str(error))
     return replace(seen, cpu_seconds=round(process_time() - start, 3))
 
 
-def _kill(verdict: Verdict) -> tuple[str, str]:
+def _judged(row: RunRow, verdict: Verdict) -> RunRow:
     if verdict.validity is Validity.INVALID:
         anomaly = verdict.anomalies[0]
-        return f"{anomaly.checker}/{anomaly.kind}", anomaly.words
+        return replace(row, killed_by=f"{anomaly.checker}/{anomaly.kind}", words=anomaly.words)
     if verdict.live is False:
-        return "not live", verdict.not_live[0] if verdict.not_live else ""
-    return "", ""
+        return replace(row, killed_by="not live", words=verdict.not_live[0] if verdict.not_live else "")
+    if verdict.validity is Validity.UNKNOWN:
+        return replace(row, unknown=True, words=verdict.unchecked[0] if verdict.unchecked else "")
+    return row
 
 
 def _measured(run: Run) -> RunRow:
