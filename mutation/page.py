@@ -109,7 +109,7 @@ the corpus, the stored plans and {SEEDS} seeds, all on `safe`.
 - **Differ:** in how many of the performed runs the history is not that of the unmutated code.
   If none differs, a workload or fault is missing; if some differ, no judge saw it.
 - **UNKNOWN:** in how many of the performed runs no judge could decide, for example because nothing was elected or acknowledged.
-  `make test-chaos` is red on these in the corpus and the stored plans, but an UNKNOWN does not say what is wrong, so it is no kill.
+  `make test-chaos` fails on an UNKNOWN in its first two phases, but UNKNOWN does not say what is wrong, so it is no kill here.
 
 """
 
