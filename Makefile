@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements clean
+.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements mutation clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -77,6 +77,11 @@ prove-requirements: $(READY)
 # The same for three minutes at most, without storing what was proved.
 check-requirements: $(READY)
 	$(BIN)/python -m tests.clauses --check --within 180
+
+# Breaks the protocol in 160 drawn places, one at a time, and sees whether the gate (test-chaos) notices. Hours; it can be stopped and
+# goes on where it was.
+mutation: $(READY)
+	nice $(BIN)/python -m mutation $(if $(AGAIN),--again) $(IDS)
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -19,7 +19,6 @@ The exit code is 0 if every clause that was tried is proved, 1 if one is not, 2 
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -35,9 +34,9 @@ from threading import Event
 from time import monotonic
 
 from highwater.catalogue.clauses import Clause, Proof, clauses, proofs, store
+from mutation.trees import ROOT, copy_of_the_tree, mutated
 from tests.tidy.protocol import rewrite
 
-ROOT = Path(__file__).resolve().parents[1]
 SERVES = "tests/reference/test_serving.py"
 _RED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
 
@@ -60,17 +59,6 @@ def to_prove(ids: Sequence[str], *, again: bool) -> tuple[Clause, ...]:
     return tuple(row for row in named if again or proofs().get(row.id) != present_proof(row))
 
 
-def copy_of_the_tree(to: Path) -> None:
-    """Copy every file of the repository that git does not ignore."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, to / name)
-
-
 def red(tree: Path, tests: tuple[str, ...], deadline_s: float) -> set[str]:
     """The tests that fail in this tree, by id without parameters. Raises TimeoutError at the deadline."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
@@ -89,26 +77,17 @@ def red(tree: Path, tests: tuple[str, ...], deadline_s: float) -> set[str]:
     return found
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a module. Its bytecode goes: Python would believe it where size and second of the text are the same."""
-    path.write_text(text, encoding="utf-8")
-    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-        compiled.unlink()
-
-
 def verdict(tree: Path, row: Clause, deadline_s: float) -> str:
     """Apply the mutation of a clause to this tree, run its tests, undo the mutation."""
     path = tree / row.file
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     if before.count(row.old) != 1:
         return "does not apply"
-    _write(path, before.replace(row.old, row.new))
     try:
-        failed = red(tree, (SERVES, *row.tests), deadline_s)
+        with mutated(path, before.replace(row.old, row.new)):
+            failed = red(tree, (SERVES, *row.tests), deadline_s)
     except TimeoutError:
         return "hangs"
-    finally:
-        _write(path, before)
     if any(test.startswith(SERVES) or "::" not in test for test in failed):
         return "does not serve"
     green = [test for test in row.tests if test not in failed]

@@ -18,7 +18,7 @@ PACKAGES = (
     "pipeline",
     "highwater",
 )  # in the wheel
-OUTSIDE = ("proof", "bench")  # in the repository, not in the wheel
+OUTSIDE = ("proof", "bench", "mutation")  # in the repository, not in the wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from highwater.catalogue import clauses as catalogue
 from highwater.catalogue import trace
 from highwater.catalogue.clauses import Clause, Proof, clauses, status
-from tests.clauses import copy_of_the_tree, present_proof, to_prove, verdict, verdicts
+from mutation.trees import copy_of_the_tree
+from tests.clauses import present_proof, to_prove, verdict, verdicts
 from tests.tidy.sources import ROOT
 
 

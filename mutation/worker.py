@@ -1,0 +1,119 @@
+"""A worker performs some runs of the gate and judges them: `python -m mutation.worker ORDER.json` in a copy of the tree.
+
+A run whose history has the digest that the unmutated code gave is not judged again: the simulator is deterministic, and the same
+history has the same verdict.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import process_time
+
+import msgspec
+from coverage import Coverage
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.verdict import Validity, Verdict
+from highwater.backends.sim.backend import SimBackend
+from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
+from highwater.runs.provenance import Build
+from highwater.runs.run import attempting, judge, perform
+from highwater.runs.workers import crash_of
+
+SERVES = "serves"  # a run without faults, before those of the gate: a mutant that crashes here proves nothing
+_BUILD = Build(commit="", dirty=False, versions={})
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run to perform. `digest` is that of the unmutated code."""
+
+    name: str
+    plan: Plan
+    digest: str = ""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What a worker performs: runs, until one kills. `reach`: all runs, and which lines of `reference` each executes."""
+
+    runs: tuple[Run, ...]
+    reach: bool = False
+
+
+class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run of a mutant or of the unmutated code; a worker prints it as a line of JSON."""
+
+    run: str
+    digest: str = ""
+    differs: bool = False  # from the unmutated code
+    killed_by: str = ""  # `checker/kind`, `not live`, `crash` or `hang`; empty if the gate lets the run pass
+    unknown: bool = False  # the verdict is UNKNOWN
+    words: str = ""  # the anomaly, the exception, or why the verdict is UNKNOWN
+    events: int = 0  # handled by the simulator
+    cpu_seconds: float = 0.0
+    lines: Mapping[str, Sequence[int]] = {}
+
+
+def rows(order: Order) -> Iterator[RunRow]:
+    """Perform the runs of an order; the first that kills the mutant is the last."""
+    for run in order.runs:
+        row = _measured(run) if order.reach else _row(run)
+        yield row
+        if row.killed_by and not order.reach:
+            return
+
+
+def _row(run: Run) -> RunRow:
+    start = process_time()
+    try:
+        with attempting(f"performing {run.name}", ""):
+            done = perform(run.plan, SimBackend(), _BUILD)
+        manifest = done.history.manifest
+        seen = RunRow(run=run.name, digest=manifest.digest, differs=manifest.digest != run.digest, events=manifest.events_handled)
+        if done.failure is not None:
+            seen = replace(seen, killed_by="hang", words=done.failure)
+        elif seen.differs and run.name != SERVES:
+            with attempting(f"judging {run.name}", ""):
+                verdict = judge(done.history)
+            seen = _judged(seen, verdict)
+    except HarnessError as error:
+        seen = RunRow(run=run.name, differs=True, killed_by="crash", words=crash_of(error) or str(error))
+    return replace(seen, cpu_seconds=round(process_time() - start, 3))
+
+
+def _judged(row: RunRow, verdict: Verdict) -> RunRow:
+    if verdict.validity is Validity.INVALID:
+        anomaly = verdict.anomalies[0]
+        return replace(row, killed_by=f"{anomaly.checker}/{anomaly.kind}", words=anomaly.words)
+    if verdict.live is False:
+        return replace(row, killed_by="not live", words=verdict.not_live[0] if verdict.not_live else "")
+    if verdict.validity is Validity.UNKNOWN:
+        return replace(row, unknown=True, words=verdict.unchecked[0] if verdict.unchecked else "")
+    return row
+
+
+def _measured(run: Run) -> RunRow:
+    cover = Coverage(data_file=None, include=[str(_ROOT / "reference" / "*")], config_file=False)
+    cover.start()
+    try:
+        row = _row(run)
+    finally:
+        cover.stop()
+    data = cover.get_data()
+    found = {Path(file).relative_to(_ROOT).as_posix(): sorted(data.lines(file) or ()) for file in data.measured_files()}
+    return replace(row, lines=found)
+
+
+def main() -> int:
+    """Perform the order in the named file; print one line for each run."""
+    order = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Order)
+    for row in rows(order):
+        sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+        sys.stdout.buffer.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Mutants are performed in copies of the tree, and the ledger tells who killed them and in which run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from highwater.plans.plan import Plan
+from mutation.gate import FIRST, SEEDS, plans
+from mutation.measure import Bench, Gate, Progress, serving
+from mutation.sample import Mutant, load_sample
+from mutation.trees import ROOT
+from mutation.worker import SERVES, RunRow
+from tests.tidy.sources import ROOT as TREE
+
+FAST = "corpus/jepsen-2013"
+
+
+def mutant(id_: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(id=id_, file=file, line=1, operator="statement", old=old, new=new)
+
+
+LEADER = "reference/replica/leader.py"
+KILLED = mutant("M-1", LEADER, "    follower.leo = fetch.offset\n", "    pass\n")
+DEAD = mutant("M-2", LEADER, "    base = partition.log.leo\n", "    raise ValueError\n")
+HANGS = mutant("M-3", "reference/replica/isr.py", "    if slow:\n", "    while slow:\n        pass\n    if slow:\n")
+UNREACHED = mutant(
+    "M-4",
+    "reference/controller/reassign/move.py",
+    "    move.step = order[order.index(move.step) + 1]\n",
+    "    raise ValueError\n",
+)
+
+
+@pytest.fixture(scope="module")
+def gate_plans() -> Mapping[str, Plan]:
+    return plans()
+
+
+def measured(mutants: list[Mutant], chosen: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
+    """Measure mutants against these runs alone, and read the ledger."""
+    bench = Bench(1, chosen, say=lambda words: None, ledger=ledger, deadline_s=20.0)
+    with bench.open():
+        bench.baseline(list(chosen))
+        gate = Gate(list(chosen), bench.folder)
+        bench.measure(gate, mutants, take=lambda mutant: True)
+    return {row.id: gate.progress(row) for row in mutants}
+
+
+@pytest.mark.slow
+def test_ledger_tells_how_each_mutant_ended(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
+    chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
+    found = measured([KILLED, DEAD, HANGS, UNREACHED], chosen, tmp_path)
+    kills = {id_: (row.outcome, row.rows[-1].killed_by if row.rows else "", row.performed) for id_, row in found.items()}
+
+    assert kills == {
+        "M-1": ("killed", "not live", 1),
+        "M-2": ("does not serve", "crash", 0),
+        "M-3": ("killed", "hang", 1),
+        "M-4": ("survived", "", 0),
+    }
+    assert (ROOT / LEADER).read_text(encoding="utf-8").count(KILLED.old) == 1  # the tree itself is never edited
+
+
+@pytest.mark.slow
+def test_measurement_goes_on_where_its_ledger_ends(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
+    chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
+    first = measured([KILLED], chosen, tmp_path)
+    texts = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
+
+    assert measured([KILLED], chosen, tmp_path) == first
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == texts
+
+
+@pytest.mark.slow
+def test_mutant_gives_the_same_digests_where_it_is_not_reached(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
+    """Runs that never execute the edited statement are skipped; that is sound only if they cannot differ."""
+    chosen = {name: gate_plans[name] for name in (SERVES, FAST, "corpus/kip112-leader", "plans/mutants/kip-343-copy")}
+    bench = Bench(1, chosen, say=lambda words: None, ledger=tmp_path)
+    with bench.open():
+        bench.baseline(list(chosen))
+        gate = Gate(list(chosen), bench.folder)
+        skipped = {m: sorted(set(chosen) - {SERVES} - set(gate.progress(m).left)) for m in load_sample()[::20]}
+        rows = [row for m, names in skipped.items() if names for row in bench.performed(m, names, gate)]
+
+    assert len(rows) == sum(map(len, skipped.values())) > 5
+    assert [row for row in rows if row.differs] == []
+
+
+def test_gate_is_the_one_of_the_makefile(gate_plans: Mapping[str, Plan]) -> None:
+    seeds = [name for name in gate_plans if name.startswith("seeds/")]
+
+    assert f"SEEDS ?= {SEEDS}\n" in (TREE / "Makefile").read_text(encoding="utf-8")
+    assert len(seeds) == SEEDS
+    assert gate_plans[seeds[0]].seed == FIRST
+    assert {plan.protocol for plan in gate_plans.values()} == {"safe"}
+
+
+def test_mutant_that_does_not_serve_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "M-2.jsonl").write_bytes(b'{"run":"serves","differs":true,"killed_by":"crash"}\n')
+
+    assert serving([KILLED, DEAD, HANGS], tmp_path, size=2) == [KILLED, HANGS]
+
+
+def test_torn_last_line_of_a_ledger_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "M-1.jsonl").write_bytes(b'{"run":"serves"}\n{"run":"cor')
+
+    assert Gate([SERVES], tmp_path).progress(KILLED).rows == (RunRow(run=SERVES),)
