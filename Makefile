@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 # test-chaos runs SEEDS seeds from FIRST on; if FIRST is empty, the first seed is derived from the commit. The number is chosen
 # for 6 minutes on two idle cores (docs/gate-a-change.md); time never cuts a run.
-SEEDS ?= 200
+SEEDS ?= 128
 FIRST ?=
 STORE ?= store/chaos
 PYTEST_ARGS ?=
@@ -16,7 +16,7 @@ SOAK_SEEDS ?= 0..19
 
 .PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements mutation clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=200] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -34,7 +34,7 @@ test-fast: $(READY)
 # Clusters of real processes wait more than they work: more of them than there are cores, and nothing beside them.
 test: $(READY)
 	$(BIN)/python -m pytest -n auto -m 'not (docker or zookeeper)' --durations=20 $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 4 -m 'zookeeper' --durations=20 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 6 -m 'zookeeper' --durations=20 $(PYTEST_ARGS)
 
 test-chaos: $(READY)
 	$(BIN)/highwater chaos --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --store $(STORE)

@@ -22,9 +22,10 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
+from checkers.audits import ADMIN_REQUESTS, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import REQUESTS, undone
+from checkers.moves import undone
 from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
@@ -34,6 +35,8 @@ from history.event import EventKind as K
 
 NAME = "availability"
 _MOVES = "/admin/reassign"
+_MAY_BE_LATE = (None, "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")  # errors of a slow machine; librdkafka's begin with "_"
+Times = list[int]  # ns, of the writes of a partition's state
 _MADE = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED, K.APPEND)
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
@@ -42,9 +45,10 @@ _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
 
 def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge liveness of the whole cluster after all faults ended (LIVE-1 and LIVE-4):
+    """Judge liveness of the whole cluster after all faults ended (LIVE-1, LIVE-4 and LIVE-5):
 
-    one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin.
+    one controller, every broker registered, every assigned partition in ZooKeeper, no open request in /admin, each request
+    after the bound carried out.
     """
     deadline = deadline_ns(facts)
     if deadline is None:
@@ -85,7 +89,10 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
             leaders.pop(about[row.at], None)
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
-    why.extend(undone(calls(operation_rows(operations)), [(about[row.at], row) for row in fit]))
+    done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
+    why.extend(undone(done, placed))
+    why.extend(unserved(done, deadline))
+    why.extend(unpreferred(done, placed, deadline))
     return Findings(not_live=tuple(why), live_judged=True)
 
 
@@ -124,6 +131,7 @@ class _Partition:
         self.made: set[str] = set()  # nodes that have made a log of it
         self.epochs: dict[str, int] = {}  # node -> the leader epoch that it acts in
         self.hw = -1
+        self.written: Times = []
 
     def see(self, row: EventRow) -> None:
         kind = row.kind
@@ -137,6 +145,7 @@ class _Partition:
             self.replicas.replay(row)
         if kind in ISR_ROWS:
             self.standing.see(row)
+            self.written += [row.time_ns] if kind == K.STATE_WRITTEN else []
         if kind in (K.WOUND, K.REGISTERED, K.STATE_WRITTEN):
             self.wounded.see(row)
             self.emptied &= set(self.wounded.since)
@@ -154,6 +163,11 @@ class _Partition:
         if row.node not in self.made:
             self.wounded.see(row)
             self.emptied.add(row.node)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the partition has been assigned to brokers."""
+        return bool(self.assigned)
 
     def is_emptied(self) -> bool:
         """True if the harness emptied every replica that counts, so that the partition may stay offline (SILENT-2)."""
@@ -175,6 +189,10 @@ class _Partition:
                 says = "acts in no epoch" if epoch is None else f"acts in epoch {epoch}"
                 why.append(f"{node} {says} of {self.name}, ZooKeeper has {self.standing.epoch}, {when}")
         return why
+
+    def log(self) -> list[str | None]:
+        """The log of the leader that ZooKeeper names; empty if there is none."""
+        return [] if self.standing.leader is None else self.replicas.log(self.standing.leader).values
 
     def disagrees(self) -> list[str]:
         """Describe which replicas' logs differ or are not committed to their end when the run ends (LIVE-2)."""
@@ -199,16 +217,51 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
     )
 
 
-def _clients(done: list[Call], facts: Facts, deadline: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
-    """Describe what clients missed after the bound B: acknowledgements (LIVE-2) or records in final reads (LIVE-3)."""
-    why: list[str] = []
-    late = [call for call in done if call.f == "produce" and call.asked[0].acks == -1 and call.invoked_ns >= deadline]
-    if late and not any(call.type == "ok" for call in late):
-        why.append(f"no acks=all produce to {name} was acknowledged after the bound")
-    patience = facts.promise.request_timeout_ms * MS
+def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]) -> list[str]:
+    """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5) or records in final reads (LIVE-3)."""
+    name, patience = partition.name, facts.promise.request_timeout_ms * MS
+    late = [call for call in done if call.invoked_ns >= deadline]
+    asked = {
+        "acks=all produce to": [call for call in late if call.f == "produce" and call.asked[0].acks == -1],
+        "acks=1 produce to": _informed(late, 1, partition.written, patience),
+        "poll of": [call for call in late if call.f == "poll"],
+        "question for the latest offset of": [call for call in late if call.f == "latest"],
+    }
+    why = [
+        f"no {what} {name} was answered with success after the bound"
+        for what, calls_ in asked.items()
+        if calls_ and not any(call.type == "ok" for call in calls_)
+    ]
+    for call in _informed(late, -1, partition.written, patience) + _informed(late, 1, partition.written, patience):
+        if call.type in ("fail", "info") and not _is_late(error := call.rows[0].error):
+            why.append(f"process {call.process} knew the leader of {name} and got {error} for its produce at row {call.invoked}")
+    sent = [row.value for call in _informed(late, 0, partition.written, patience) for row in call.asked]
+    if sent and not set(sent) & set(partition.log()):
+        why.append(f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end")
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
     return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
+
+
+def _is_late(error: str | None) -> bool:
+    return error in _MAY_BE_LATE or str(error).startswith("_")
+
+
+def _informed(late: list[Call], acks: int, written: Times, patience_ns: int) -> list[Call]:
+    """Return the produces with these acks whose process knew the leader: its last produce under acks=all was acknowledged.
+
+    No state was written from then until the request arrived at the latest. With stale metadata such a produce may get lost: the
+    answer to acks=0 does not tell the client that it asked the wrong broker.
+    """
+    found: list[Call] = []
+    knows: dict[int, int | None] = {}  # process -> since when
+    for call in sorted((call for call in late if call.f == "produce"), key=lambda call: call.invoked):
+        since, until = knows.get(call.process), call.invoked_ns + patience_ns
+        if call.asked[0].acks == acks and since is not None and not any(since <= time_ns <= until for time_ns in written):
+            found.append(call)
+        if call.asked[0].acks == -1:
+            knows[call.process] = call.invoked_ns if call.type == "ok" else None
+    return found
 
 
 def _unseen(done: list[Call], final_ns: int, name: str, cuts: tuple[Cut, ...]) -> list[str]:
@@ -251,7 +304,7 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
     for row in sorted([*event_rows(events), *whole.values()], key=lambda row: row.at):
         if row.time_ns > deadline and not looked:
             looked = True
-            why.extend([] if partition.is_emptied() else partition.lacks("B after healing"))
+            why.extend(partition.lacks("B after healing") if partition.exists and not partition.is_emptied() else [])
         if row.at in whole:
             partition.see_swap(row)
         else:
@@ -260,19 +313,21 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
         return Findings(not_live=tuple(why), live_judged=True, counts={"offline_rightly": 1})
     why.extend(partition.lacks("at the end"))
     why.extend(partition.disagrees())
-    why.extend(_clients(calls(operation_rows(operations)), facts, deadline, name, cuts_of(cuts, topic, number)))
+    done = calls(operation_rows(operations))
+    why.extend(_clients(done, facts, deadline, partition, cuts_of(cuts, topic, number)))
     return Findings(not_live=tuple(why), live_judged=True)
 
 
 CLUSTER = Checker(
     name="availability-cluster",
-    claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are done.",
+    claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are "
+    "done, and each that is requested after the bound succeeds.",
     assumes="ZooKeeper's registrations are complete.",
     blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
     "were cancelled, or requested while an extra request for the partition might be waiting.",
     kinds=(),
     group_by=WHOLE_RUN,
-    operations=("admin-pending", *REQUESTS),
+    operations=("admin-pending", *ADMIN_REQUESTS),
     events=(
         K.REGISTERED,
         K.SESSION_ENDED,
@@ -291,8 +346,8 @@ CLUSTER = Checker(
 
 PARTITIONS = Checker(
     name=NAME,
-    claim="At the bound B after healing, and at the end, each partition has its leader, its whole ISR and equal logs, and serves "
-    "each acknowledged record.",
+    claim="At the bound B after healing, and at the end, each partition has its leader, its whole ISR and equal logs; it serves "
+    "each acknowledged record, and each kind of request.",
     assumes="Brokers record each role, append and HW; the workload produces and reads after healing.",
     blind="What changes between the two checks and back; requests that no client sent.",
     kinds=(),

@@ -65,6 +65,8 @@ class Turns:
     failed: Flags  # a completion, paired
     other: Ints  # an invocation's completion, a completion's invocation
     acks_all: Flags  # a produce
+    acks_one: Flags  # a produce
+    acks_none: Flags  # a produce
     once: Flags  # a produce by an idempotent producer
     out_of_range: Flags  # a failed completion says that the offset is out of range
 
@@ -226,7 +228,7 @@ def _unpaired(turns: Turns) -> Codes:
 
 
 def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
-    index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=0)
+    index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=NONE)
     asks, f = _is(heads["type"], "invoke"), _numbers_of(_codes(heads["f"]))
     produce = _is(heads["f"], "produce")
     order = np.argsort(process, kind="stable")
@@ -251,6 +253,8 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         failed=answered & _is(heads["type"], "fail"),
         other=other,
         acks_all=produce & (acks == -1)[asked],
+        acks_one=produce & (acks == 1)[asked],
+        acks_none=produce & (acks == 0)[asked],
         once=produce & _is(heads["delivery"], "once")[asked],
         out_of_range=answered & _is(heads["type"], "fail") & _is(heads["error"], "OFFSET_OUT_OF_RANGE"),
     )

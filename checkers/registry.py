@@ -15,6 +15,7 @@ from checkers import (
     deletion,
     duplicates,
     election,
+    electorate,
     fencing,
     incarnations,
     isr_agreement,
@@ -25,6 +26,7 @@ from checkers import (
     order,
     polls,
     progress,
+    replacement,
     single_leader,
     state_writes,
     topic_identity,
@@ -47,6 +49,7 @@ ALL: tuple[Checker, ...] = (
     isr_agreement.CHECKER,
     log_matching.CHECKER,
     election.CHECKER,
+    electorate.CHECKER,
     state_writes.CHECKER,
     fencing.CHECKER,
     incarnations.CHECKER,
@@ -58,6 +61,7 @@ ALL: tuple[Checker, ...] = (
     availability.PARTITIONS,
     availability.CLUSTER,
     progress.CHECKER,
+    replacement.CHECKER,
     convergence.CHECKER,
 )
 

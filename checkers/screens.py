@@ -169,14 +169,19 @@ def _highest_before(group: Ints, value: Ints) -> Ints:
 
 
 def availability(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
-    """Suspect partitions with a call without answer, without late acknowledgements, or with records that no final reader got."""
+    """Suspect partitions with a call without answer, without late answers of each kind, or with records no final reader got."""
     turns, suspect = columns.turns, np.zeros(len(columns.partitions), np.bool_)
     deadline = deadline_ns(facts)
     if deadline is None:
         return Screened(suspect=suspect)
-    late = np.flatnonzero(turns.asks & turns.acks_all & (turns.time_ns >= deadline))
-    acknowledged = (turns.other[late] != NONE) & turns.ok[turns.other[late]]
-    suspect |= columns.named(turns.part[late]) & ~columns.named(turns.part[late[acknowledged]])
+    asked_late = turns.asks & (turns.time_ns >= deadline)
+    for kind in (turns.acks_all, turns.poll, ~turns.produce & ~turns.poll):
+        late = np.flatnonzero(asked_late & kind)
+        answered = (turns.other[late] != NONE) & turns.ok[turns.other[late]]
+        suspect |= columns.named(turns.part[late]) & ~columns.named(turns.part[late[answered]])
+    late = np.flatnonzero(asked_late & turns.produce)
+    suspect |= columns.named(turns.part[late[(turns.other[late] == NONE) | ~turns.ok[turns.other[late]]]])
+    suspect |= columns.named(turns.part[asked_late & turns.acks_none])  # only the log says whether they arrived
     patience = facts.promise.request_timeout_ms * MS
     suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
     if facts.final_reads_at_ns is None:

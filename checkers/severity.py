@@ -34,6 +34,7 @@ SEVERITY: tuple[str, ...] = (
     # The next failover may lose a record.
     "unclean-election",
     "empty-leader",
+    "short-electorate",
     "strong-isr",
     "weak-isr",
     "uncommitted-below-hw",

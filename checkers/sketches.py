@@ -23,7 +23,7 @@ from history.promise import Promise, TopicPromise
 
 _MS = 1_000_000
 _KINDS = {str(kind) for kind in EventKind}
-_LISTS = ("isr", "elr", "replicas")
+_LISTS = ("isr", "elr", "replicas", "stamps")
 _PARTITION = {"topic": "t", "partition": "0"}
 # Kinds whose rows name no partition.
 _NODE_KINDS = {
@@ -99,7 +99,7 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 def _manifest(healed_at_ns: int | None) -> RunManifest:
     promise = Promise(
         topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
-        session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500,
+        session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500, replacement_ms=5000,
     )  # fmt: skip
     end_ns = 3_600_000 * _MS
     return RunManifest(

@@ -7,6 +7,14 @@ from msgspec import Struct
 Flush = Literal["none", "before_ack"]
 
 
+def time_to_replace_ms(session_timeout_ms: int) -> int:
+    """How long a broker that alone is cut off may lead a partition (docs/promise.md LIVE-6).
+
+    Its session or its heartbeats end within a session timeout, a new controller needs another, and requests to it a third.
+    """
+    return 3 * session_timeout_ms + 2000
+
+
 class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run promises for one topic: its min.insync.replicas and whether acknowledged records are flushed."""
 
@@ -25,6 +33,7 @@ class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replica_lag_time_max_ms: int
     request_timeout_ms: int
     containers: bool = False
+    replacement_ms: int = 0  # after which a broker that alone is cut off leads nothing (LIVE-6); 0: not promised
 
     def topic(self, name: str) -> TopicPromise:
         """What the run promises for one topic. Raises KeyError for a topic without a promise."""

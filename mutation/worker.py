@@ -16,11 +16,10 @@ from msgspec.structs import replace
 
 from checkers.verdict import Validity, Verdict
 from highwater.backends.sim.backend import SimBackend
-from highwater.errors import HarnessError
+from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import attempting, judge, perform
-from highwater.runs.workers import crash_of
 
 SERVES = "serves"  # a run without faults, before those of the gate: a mutant that crashes here proves nothing
 _BUILD = Build(commit="", dirty=False, versions={})
@@ -78,8 +77,10 @@ def _row(run: Run) -> RunRow:
             with attempting(f"judging {run.name}", ""):
                 verdict = judge(done.history)
             seen = _judged(seen, verdict)
-    except HarnessError as error:
-        seen = RunRow(run=run.name, differs=True, killed_by="crash", words=crash_of(error) or str(error))
+    except CrashError as error:
+        seen = RunRow(run=run.name, differs=True, killed_by="crash", words=error.where)
+    except HarnessError as error:  # red in the gate too, but nothing says that the protocol is wrong
+        seen = RunRow(run=run.name, differs=True, unknown=True, words=str(error))
     return replace(seen, cpu_seconds=round(process_time() - start, 3))
 
 

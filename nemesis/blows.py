@@ -1,6 +1,6 @@
 """What a kind of fault is, and the random draws from which its faults are made: target and duration.
 
-A blow is one fault on one target for one duration, drawn for one window of a schedule. Blows are short (0.05 to 10 s). Their
+A blow is one fault on one target for one duration, drawn for one window of a schedule. Most blows are short (0.05 to 10 s). Their
 targets are roles, since a fault does most at a leader, the controller or a member of the ISR. Many last about as long as the
 session timeout, so that some brokers learn of the fault and others do not. What each kind does is in `nemesis.<family>_kinds`.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from history.promise import time_to_replace_ms
 from history.seed import Rng
 from nemesis.faults import AnyFault
 from nemesis.schedule import Shape
@@ -119,6 +120,11 @@ def above_session(rng: Rng, shape: Shape) -> int:
 def around_session(rng: Rng, shape: Shape) -> int:
     """Duration of a fault: `below_session` or `above_session`, one draw in two each."""
     return below_session(rng, shape) if rng.ratio(1, 2) else above_session(rng, shape)
+
+
+def until_replaced(rng: Rng, shape: Shape) -> int:
+    """Duration of a fault: longer than a broker may take to be replaced (docs/promise.md LIVE-6), if the run is long enough."""
+    return min(time_to_replace_ms(shape.session_timeout_ms) + rng.between(2000, 6000), shape.end_ms * 3 // 4)
 
 
 # --- what ------------------------------------------------------------------------------------------------------------

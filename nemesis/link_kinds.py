@@ -15,6 +15,7 @@ from nemesis.blows import (
     leader,
     one,
     some_role,
+    until_replaced,
 )
 from nemesis.faults import ALL_LINKS, AnyFault, Clog, Links, Packets, Partition, Reset, Slow
 from nemesis.schedule import Shape
@@ -119,6 +120,24 @@ KINDS: tuple[Kind, ...] = (
         family="partition",
         says="the controller cut off from everybody",
         draw=blow(Partition(), controller, around_session),
+    ),
+    Kind(
+        name="isolate-long",
+        family="partition",
+        says="one broker cut off from everybody, until it must be replaced",
+        draw=blow(Partition(), one, until_replaced),
+    ),
+    Kind(
+        name="cut-peers-long",
+        family="partition",
+        says="one broker cut off from other brokers only, until it must be replaced",
+        draw=blow(_cut("peers"), one, until_replaced),
+    ),
+    Kind(
+        name="cut-zookeeper-long",
+        family="partition",
+        says="one broker cut off from ZooKeeper only, until it must be replaced",
+        draw=blow(_cut("zookeeper"), one, until_replaced),
     ),
     Kind(
         name="cut-zookeeper",

@@ -1,13 +1,16 @@
 """Definitions of liveness (docs/promise.md §6), computed from all rows for each moment at which it is required."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import OpType
 from proof.durability import counted_on, is_whole
-from proof.log_rows import Case, Events, calls, log_at
+from proof.log_rows import Call, Case, Events, Operations, calls, log_at
 
+REPLACEMENT_NS = 5_000_000_000  # the promised time in which a broker that alone is cut off is replaced
+_ALONE = ("isolate-one", "cut-peers-long", "crash-leader")  # those kinds of LIVE-6 that the random histories draw
 BOUND_NS = 16_000_000_000  # B of the promise of all random histories
 PATIENCE_NS = 500_000_000  # its request timeout
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
@@ -45,6 +48,59 @@ def progress(case: Case) -> set[str]:
     return found
 
 
+def replacement(operations: Operations, events: Events) -> set[str]:
+    """Definition of LIVE-6, for each row that is the last one before the promised time of a period has passed."""
+    for begun, ended in pairwise([row for row in events if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)]):
+        lone = _in_force(events, begun)
+        if len(lone) != 1 or lone[0].detail not in _ALONE or begun.time_ns + REPLACEMENT_NS >= ended.time_ns:
+            continue
+        past = [row for row in events if row.time_ns < begun.time_ns + REPLACEMENT_NS]
+        states = [row for row in past if row.kind is K.STATE_WRITTEN]
+        controllers = [row for row in past if row.kind is K.CONTROLLER_ELECTED]
+        node = lone[0].node
+        if not states or states[-1].leader not in (None, node):
+            continue
+        if not controllers or controllers[-1].node == node or _ended(past, controllers[-1].node, controllers[-1].index):
+            continue
+        members = dict(zip(states[-1].isr or (), states[-1].stamps or (), strict=True))
+        if any(_could_lead(past, one, stamp, begun) for one, stamp in members.items() if one != node):
+            return {"unreplaced"}
+    return set()
+
+
+def _in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
+    """The faults that began until this row and did not end."""
+    seen = [row for row in events if row.index <= last.index]
+    return [
+        row
+        for row in seen
+        if row.kind is K.FAULT_BEGUN
+        and not any(
+            one.kind is K.FAULT_ENDED and (one.fault, one.node) == (row.fault, row.node) and one.index > row.index for one in seen
+        )
+    ]
+
+
+def _could_lead(past: Events, node: str, stamp: int, begun: ClusterEvent) -> bool:
+    mine = [row for row in past if row.kind is K.REGISTERED and row.node == node]
+    if not mine or mine[-1].incarnation != stamp or mine[-1].time_ns >= begun.time_ns:
+        return False
+    failed = any(row.kind is K.DIR_FAILED and row.node == node and row.index > mine[-1].index for row in past)
+    return not failed and not _ended(past, node, mine[-1].index)
+
+
+def _ended(past: Events, node: str | None, since: int) -> bool:
+    # Whether the session under which the node was registered last has ended after this row.
+    registered = [row for row in past if row.kind is K.REGISTERED and row.node == node]
+    return any(
+        row.kind is K.SESSION_ENDED
+        and row.node == node
+        and row.index > since
+        and [one.incarnation for one in registered if one.index < row.index][-1:] == [row.incarnation]
+        for row in past
+    )
+
+
 def availability(case: Case) -> set[str]:
     """Definition of LIVE-2 and LIVE-3 of one partition, B after the faults and at the end, unless SILENT-2 applies."""
     deadline = (case.healed_at_ns or 0) + BOUND_NS
@@ -56,13 +112,46 @@ def availability(case: Case) -> set[str]:
         return found
     found |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
     produced = calls(case.operations, "produce")
-    late = [one for one in produced if one.asked[0].acks == -1 and one.asked[0].time_ns >= deadline]
-    found |= {"no-ack"} if late and not any(one.ok for one in late) else set()
+    found |= _unserved(case, deadline)
     for call in (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest")):
         found |= (
             {f"hung {call.asked[0].index}"} if not call.answer and call.asked[0].time_ns + PATIENCE_NS < case.end_ns else set()
         )
     return found | _unread(case)
+
+
+def _unserved(case: Case, deadline: int) -> set[str]:
+    """LIVE-2 and LIVE-5: the kinds of requests that were sent after the deadline, and of which none was carried out."""
+    found = set()
+    late = [one for f in ("produce", "poll", "latest") for one in calls(case.operations, f) if one.asked[0].time_ns >= deadline]
+    for kind in ("produce -1", "produce 1", "poll None", "latest None"):
+        mine = [one for one in late if f"{one.asked[0].f} {one.asked[0].acks}" == kind]
+        mine = [one for one in mine if kind != "produce 1" or _knows_the_leader(case, late, one)]
+        found |= {f"no-answer {kind}"} if mine and not any(one.ok for one in mine) else set()
+    for one in late:
+        asked = one.asked[0]
+        refused = bool(one.answer) and not one.ok and one.answer[0].error not in (None, "REQUEST_TIMED_OUT")
+        if asked.f == "produce" and asked.acks in (-1, 1) and refused and _knows_the_leader(case, late, one):
+            found.add(f"refused {asked.index}")
+    silent = [
+        one for one in late if one.asked[0].f == "produce" and one.asked[0].acks == 0 and _knows_the_leader(case, late, one)
+    ]
+    unanswered = {row.value for one in silent for row in one.asked}
+    leader = _states(case.events)[-1].leader
+    log = {} if leader is None else log_at(case.events, leader, case.events[-1].index)
+    return found | ({"not-in-log"} if unanswered and not unanswered & set(log.values()) else set())
+
+
+def _knows_the_leader(case: Case, late: list[Call], call: Call) -> bool:
+    # Its process's last produce under acks=all succeeded, and no state was written since, until the request has timed out.
+    asked = call.asked[0]
+    earlier = [one.asked[0] for one in late if one.asked[0].process == asked.process and one.asked[0].index < asked.index]
+    last = max((row.index for row in earlier if row.f == "produce" and row.acks == -1), default=None)
+    return any(
+        one.ok and not any(one.asked[0].time_ns <= row.time_ns <= asked.time_ns + PATIENCE_NS for row in _states(case.events))
+        for one in late
+        if one.asked[0].index == last
+    )
 
 
 def _states(rows: Events) -> list[ClusterEvent]:

@@ -94,8 +94,10 @@ class _Partition:
         self.note(K.HW, **about, hw=self.hw, leo=self.hw)
 
     def call(self, f: str, asked: dict[str, object], *rows: dict[str, object], type_: OpType | None = OpType.OK) -> None:
-        """Append one client call of a new process to the random history; with type None it gets no completion."""
-        about = {"process": self.index % 100, "f": f, "topic": "t", "partition": 0}
+        """Append one client call to the random history, of a new process if none is named; type None: without completion."""
+        process = asked.setdefault("process", self.index % 100)
+        rows = tuple({**row, "process": process} for row in rows)
+        about = {"f": f, "topic": "t", "partition": 0}
         self.now += SECOND // 10
         self.operations.append(
             Operation(index=self.index, type=OpType.INVOKE, time_ns=self.now, **about, **asked)  # type: ignore[arg-type]
@@ -109,13 +111,27 @@ class _Partition:
             )
             self.index += 1
 
-    def produce(self) -> None:
-        """Produce a record in the random history; mostly it is copied, committed and acknowledged."""
+    def produce_in_turn(self) -> None:
+        """Let one process produce with acks=all, 1 and 0; sometimes the state is written in between."""
+        process = self.index % 100
+        for acks in (-1, self.rng.below(2), self.rng.below(2)):
+            if not self.produce(acks, process):
+                return
+            if self.rng.below(8) == 0:
+                self.lead(surely=True)
+
+    def produce(self, acks: int = -1, process: int | None = None) -> bool:
+        """Produce a record; mostly it is copied, committed and acknowledged. False if the process gets no answer at all."""
         rng, value = self.rng, f"v{self.index}"
-        asked: dict[str, object] = {"value": value, "acks": -1 if rng.below(6) else 1}
+        asked: dict[str, object] = {"value": value, "acks": acks, "process": self.index % 100 if process is None else process}
         if rng.below(6) == 0:
-            self.call("produce", asked, asked, type_=rng.pick((OpType.INFO, OpType.FAIL, None)))
-            return
+            type_ = rng.pick((OpType.INFO, OpType.FAIL, None))
+            error = rng.pick((None, "REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER", "OUT_OF_ORDER_SEQUENCE_NUMBER"))
+            self.call("produce", asked, {**asked, "error": error}, type_=type_)
+            return type_ is not None
+        if asked["acks"] == 0 and rng.below(2):
+            self.call("produce", asked, {**asked})  # the request was sent and lost
+            return True
         self.append(self.leader, value, "leader")
         for node in self.assigned:
             if rng.below(8):
@@ -123,6 +139,12 @@ class _Partition:
         if rng.below(8):
             self.commit()
         self.call("produce", asked, {**asked, "offset": len(self.logs[self.leader]) - 1, "leader_epoch": self.epoch})
+        return True
+
+    def ask(self) -> None:
+        """Append a request for the end offset or a poll of nothing to the random history; some fail."""
+        f, type_ = self.rng.pick(("latest", "poll")), self.rng.pick((OpType.OK, OpType.OK, OpType.FAIL))
+        self.call(f, {"offset": self.hw} if f == "poll" else {}, {"leader_epoch": self.epoch}, type_=type_)
 
     def trouble(self) -> None:
         """Append one violation or disturbance to the random history."""
@@ -199,10 +221,61 @@ def drawn_availability(rng: Rng) -> Case:
         if rng.below(4) == 0:
             partition.trouble()
         if partition.index < 75 and rng.below(2):
-            partition.produce()
+            partition.produce(rng.pick((-1, -1, -1, 1)))
+        if partition.index < 75 and rng.below(3) == 0:
+            partition.ask()
+        if partition.index < 60 and rng.below(3) == 0:
+            partition.produce_in_turn()
     partition.now = max(partition.now, 32 * SECOND)
     if rng.below(8):
         partition.read()
     return Case(
         partition.operations, partition.events, healed_at_ns=10 * SECOND, final_reads_at_ns=32 * SECOND, end_ns=40 * SECOND
     )
+
+
+def drawn_replacement(rng: Rng) -> Case:
+    """Return a random history of one partition whose brokers are cut off, some of them alone and for long."""
+    nodes = ("b1", "b2", "b3")
+    stamps = dict(zip(nodes, (1, 2, 3), strict=True))
+    rows: list[ClusterEvent] = []
+    now = 0
+
+    def note(kind: K, **columns: object) -> None:
+        nonlocal now
+        now += SECOND * rng.pick((0, 0, 1, 2, 6)) + 1_000_000
+        rows.append(ClusterEvent(index=len(rows), kind=kind, time_ns=now, **columns))  # type: ignore[arg-type]
+
+    for node in nodes:
+        note(K.REGISTERED, node=node, incarnation=stamps[node])
+    note(K.CONTROLLER_ELECTED, node=rng.pick(nodes), controller_epoch=1)
+    open_: list[tuple[str, str, str]] = []
+    for turn in range(6 + rng.below(10)):
+        node = rng.pick(nodes)
+        match 2 if turn == 0 else rng.below(8):
+            case 0 | 1:
+                open_.append((f"f{turn}", node, rng.pick(("isolate-one", "cut-peers-long", "crash-leader", "slow"))))
+                fault, node, detail = open_[-1]
+                note(K.FAULT_BEGUN, fault=fault, node=node, detail=detail)
+            case 2 | 3:
+                isr = tuple(one for one in nodes if rng.below(4)) or nodes
+                about = {
+                    "leader": rng.pick((*isr, None)),
+                    "leader_epoch": turn,
+                    "isr": isr,
+                    "stamps": tuple(map(stamps.get, isr)),
+                }
+                note(K.STATE_WRITTEN, topic="t", partition=0, node="b1", zk_version=turn, **about)
+            case 4 if rng.below(2):
+                note(K.SESSION_ENDED, node=node, incarnation=stamps[node])
+            case 4:
+                stamps[node] += 10
+                note(K.REGISTERED, node=node, incarnation=stamps[node])
+            case 5:
+                note(rng.pick((K.DIR_FAILED, K.CONTROLLER_ELECTED)), node=node, dir=0, controller_epoch=turn)
+            case _ if open_:
+                fault, node, detail = open_.pop(rng.below(len(open_)))
+                note(K.FAULT_ENDED, fault=fault, node=node, detail=detail)
+            case _:
+                note(K.GAUGE, node=node, detail="x", gauge=1)
+    return Case([], rows)

@@ -15,10 +15,10 @@ from proof.client_definitions import (
 )
 from proof.durability import acked_loss, elections
 from proof.end_definitions import cluster, convergence
-from proof.liveness_definitions import availability, progress
+from proof.liveness_definitions import availability, progress, replacement
 from proof.log_rows import Definition, of_rows
 from proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
-from proof.run_definitions import deletion, incarnations, single_controller, topic_identity
+from proof.run_definitions import deletion, electorate, incarnations, single_controller, topic_identity
 
 _OF_CALLS: dict[str, Definition] = {
     "acked-loss": of_rows(passed_over), "offset-agreement": of_rows(offset_agreement), "order": of_rows(order),
@@ -42,7 +42,9 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "wounds": {"acked-loss": acked_loss, "election": elections},
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
+    "electorates": {"electorate": electorate},
     "progress": {"progress": progress},
+    "replacements": {"replacement": of_rows(replacement)},
     "availability": {"availability": availability},
     "ends": {"convergence": convergence},
     "clusters": {"availability-cluster": cluster},

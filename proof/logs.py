@@ -19,12 +19,12 @@ from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from proof.end_histories import drawn_cluster, drawn_end
 from proof.lies import drawn_feuds, drawn_lies
-from proof.liveness_histories import drawn_availability, drawn_progress
+from proof.liveness_histories import drawn_availability, drawn_progress, drawn_replacement
 from proof.log_definitions import DEFINITIONS
 from proof.log_histories import drawn_calls, drawn_commits, drawn_events
 from proof.log_rows import Case
 from proof.manifests import manifest, promise
-from proof.run_histories import drawn_controllers, drawn_deletion, drawn_incarnations, drawn_topics
+from proof.run_histories import drawn_controllers, drawn_deletion, drawn_electorate, drawn_incarnations, drawn_topics
 from proof.verdict_words import ROOM, Words, words
 from proof.wound_histories import drawn_wounds
 
@@ -42,13 +42,15 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "feuds": drawn_feuds,
     "incarnations": drawn_incarnations,
     "deletion": drawn_deletion,
+    "electorates": drawn_electorate,
     "progress": drawn_progress,
+    "replacements": drawn_replacement,
     "commits": drawn_commits,
     "availability": drawn_availability,
     "ends": drawn_end,
     "clusters": drawn_cluster,
 }
-ALONE = ("controllers", "incarnations", "clusters")  # about the whole run: one history each
+ALONE = ("controllers", "incarnations", "electorates", "clusters")  # about the whole run: one history each
 
 
 @dataclass(slots=True)

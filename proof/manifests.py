@@ -5,7 +5,7 @@ from history.promise import Flush, Promise, TopicPromise
 
 
 def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, topics: tuple[str, ...] = ("orders",)) -> Promise:
-    """Return a promise for small histories, with bound B = 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s."""
+    """Return a promise for small histories: B = 2 * 1 s + 2 * 1 s + 4 * 0.5 s + 10 s = 16 s, and 5 s to replace a broker."""
     return Promise(
         topics=tuple(TopicPromise(topic=topic, min_insync_replicas=m, flush=flush) for topic in topics),
         unclean_election="by_operator" if by_operator else "never",
@@ -13,6 +13,7 @@ def promise(*, m: int = 2, flush: Flush = "none", by_operator: bool = False, top
         session_timeout_ms=1000,
         replica_lag_time_max_ms=1000,
         request_timeout_ms=500,
+        replacement_ms=5000,
     )
 
 

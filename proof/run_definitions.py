@@ -1,11 +1,11 @@
 """Definitions of the checkers of a whole run, and of those of topics that had the same name in turn."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import OpType
-from proof.log_rows import Events, Operations
+from proof.log_rows import Case, Events, Operations
 
 
 def single_controller(operations: Operations, events: Events) -> set[str]:
@@ -85,3 +85,30 @@ def _asked_to_go(before: Events) -> list[ClusterEvent]:
             written = True
         asked = [*asked, row] if row.kind is K.TOPIC_DELETED else asked
     return asked
+
+
+def electorate(case: Case) -> set[str]:
+    """Definition: no write takes ISR and ELR below m or the assigned replicas, except while an ordered election lasts."""
+    writes = [row for row in case.events if row.kind is K.STATE_WRITTEN]
+    if not any(row.elr for row in writes):
+        return set()
+    found = set()
+    for before, row in pairwise(writes):
+        needed = _needed(case, row)
+        orders = [one for one in case.events if one.kind is K.UNCLEAN_ELECTION_ORDERED and one.index < row.index]
+        lasts = any(
+            not any(order.index < one.index <= row.index and len(one.isr or ()) >= _needed(case, one) for one in writes)
+            for order in orders
+        )
+        if len(_may_lead(before)) >= needed > len(_may_lead(row)) and not lasts:
+            found.add("short-electorate")
+    return found
+
+
+def _may_lead(state: ClusterEvent) -> set[str]:
+    return {*(state.isr or ()), *(state.elr or ())}
+
+
+def _needed(case: Case, state: ClusterEvent) -> int:
+    assigned = [row for row in case.events if row.kind is K.ASSIGNED and row.index < state.index]
+    return min(case.m, len(assigned[-1].replicas or ())) if assigned else case.m

@@ -105,3 +105,22 @@ def drawn_topics(rng: Rng) -> Case:
             row = {**about, "type": type_, "f": "poll", "offset": 0}
             operations.append(Operation(index=index, process=0, time_ns=index, **row))  # type: ignore[arg-type]
     return Case(operations, events)
+
+
+def drawn_electorate(rng: Rng) -> Case:
+    """Return a random history of the writes of one partition's state, which mostly keep who leaves the ISR in the ELR."""
+    rows: list[ClusterEvent] = []
+    isr: tuple[str, ...] = _NODES
+    elr: tuple[str, ...] = ()
+    for index in range(3 + rng.below(10)):
+        match rng.below(10):
+            case 0 if rows:
+                rows.append(_event(index, K.ASSIGNED, topic="t", partition=0, replicas=_NODES[: 1 + rng.below(3)]))
+            case 1 if rows:
+                rows.append(_event(index, K.UNCLEAN_ELECTION_ORDERED, topic="t", partition=0, leader="b1"))
+            case _:
+                before, isr = {*isr, *elr}, tuple(node for node in _NODES if rng.below(2)) or ("b1",)
+                elr = tuple(sorted(before - {*isr})) if len(isr) < 2 and rng.below(6) else ()
+                about = {"leader": isr[0], "leader_epoch": 1, "zk_version": index, "isr": isr, "elr": elr}
+                rows.append(_event(index, K.STATE_WRITTEN, topic="t", partition=0, node=isr[0], **about))
+    return Case([], rows, m=2)

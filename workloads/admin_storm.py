@@ -17,6 +17,8 @@ pending moves, and all of them allow moves again and repeat that until it succee
 requests that are still pending (docs/promise.md LIVE-4).
 """
 
+from collections.abc import Sequence
+
 from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
@@ -25,6 +27,7 @@ from workloads.parameters import Parameters, PartitionName
 from workloads.produce_consume import FinalReader, Producer
 
 ADDED_MAX = 3
+DEPOSES_ONE_IN = 12  # commands, of an administrator that deposes controllers
 REMOVES_ONE_IN = 8  # commands, while an added partition can be removed
 GAP_MS_MIN = 500
 GAP_MS_MAX = 3000
@@ -37,15 +40,20 @@ LOOKS_MAX = 10
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """The processes of produce-consume, then the producer and the reader of added partitions, then the administrator."""
-    shared = Draws(draws)
     added: list[PartitionName] = []
-    producer = Producer(parameters.producers, shared, parameters, partitions=added)
+    shared = Draws(draws)
     return (
         *produce_consume.processes(draws, parameters),
-        producer,
-        FinalReader(added),
+        *writer_and_reader(shared, parameters, parameters.producers, added),
         Administrator(shared, parameters, added),
     )
+
+
+def writer_and_reader(
+    draws: Draws, parameters: Parameters, number: int, partitions: list[PartitionName]
+) -> tuple[Producer, FinalReader]:
+    """The producer with this number, which writes to the partitions that exist now, and the reader of those that remain."""
+    return Producer(number, draws, parameters, partitions=partitions), FinalReader(partitions)
 
 
 class Looker:
@@ -73,18 +81,31 @@ class Looker:
 
 
 class Administrator:
-    """A client that sends admin requests to ZooKeeper, one after the other."""
+    """A client that sends admin requests to ZooKeeper, one after the other.
 
-    def __init__(self, draws: Draws, parameters: Parameters, added: list[PartitionName]) -> None:
+    `others` are partitions beside those of the start that it elects and moves while they exist; with `deposes` it also deposes
+    controllers.
+    """
+
+    def __init__(
+        self,
+        draws: Draws,
+        parameters: Parameters,
+        added: list[PartitionName],
+        *,
+        others: Sequence[PartitionName] = (),
+        deposes: bool = False,
+    ) -> None:
         self._draws = draws
         self._parameters = parameters
         self._added = added
+        self._others = others
+        self._deposes = deposes
         self._next_index = {topic.name: topic.partitions for topic in parameters.topics}
-        self._written_down = {
-            PartitionName(topic.name, index): of for topic in parameters.topics for index, of in enumerate(topic.replicas)
-        }
+        known = (*parameters.topics, *([] if parameters.scratch is None else [parameters.scratch]))
+        self._written_down = {PartitionName(topic.name, index): of for topic in known for index, of in enumerate(topic.replicas)}
         self._moved: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, with the replicas before it
-        self._copies = {topic.name: len(topic.replicas[0]) for topic in parameters.topics}
+        self._copies = {topic.name: len(topic.replicas[0]) for topic in known}
         self._removing: Invocation | None = None
         self._cancelled = False  # True also where the outcome is unknown
         self._rolls_back = draws.ratio("workload admin ends", 1, 2)
@@ -100,12 +121,14 @@ class Administrator:
                     return Sleep(self._due_ms - now_ms)
                 self._due_ms = now_ms + self._draws.between("workload gap admin", GAP_MS_MIN, GAP_MS_MAX)
                 return self._ask()
-            case "quiet":
+            case "quiet" | "audit":
                 return self._end(now_ms)
             case "final":
                 return self._looker.next()
 
     def _ask(self) -> Invocation:
+        if self._deposes and self._draws.ratio("workload admin deposes", 1, DEPOSES_ONE_IN):
+            return Invocation(f="depose-controller")
         if self._removing is None and self._added and self._draws.ratio("workload admin removes", 1, REMOVES_ONE_IN):
             self._removing = self._remove()
         if self._removing is not None:
@@ -118,7 +141,7 @@ class Administrator:
             back = self._back()
             if back is not None:
                 return back
-        everything = (*self._parameters.partitions, *self._added)
+        everything = (*self._parameters.partitions, *self._added, *self._others)
         partition = everything[self._draws.below("workload admin partition", len(everything))]
         if choice < CHOICES_PREFERRED:
             unclean = self._parameters.by_operator and choice == 0

@@ -12,7 +12,7 @@ from history.op import OpType
 
 # The defect of a deliberately wrong produce, as the client that performs it names it
 Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
-Phase = Literal["faults", "quiet", "final"]
+Phase = Literal["faults", "quiet", "audit", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
 RequestF = Literal[
     "create-topic",
@@ -26,6 +26,7 @@ RequestF = Literal[
     "reassign-request",
     "cancel-reassignments",
     "allow-reassignments",
+    "depose-controller",
 ]
 AdminF = RequestF | Literal["admin-pending"]
 
@@ -84,7 +85,7 @@ class Process(Protocol):
     """One sequential client process of a workload. Times are milliseconds since the start of the workload."""
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
-        """The client's next operation. After `Done` in phase "faults" or "quiet" it is asked again in the next phase."""
+        """The client's next operation. After `Done` it is asked again in the next phase."""
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Report an operation's result to the client process; called once for each operation, before the next `next`."""

@@ -10,10 +10,9 @@ it lists the requests that are still pending (docs/promise.md LIVE-4). Deletion 
 from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
-from workloads.admin_storm import Looker
+from workloads.admin_storm import Looker, writer_and_reader
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
 from workloads.parameters import Parameters, ParametersError, PartitionName, TopicShape
-from workloads.produce_consume import FinalReader, Producer
 
 LIFE_MS_MIN = 1500
 LIFE_MS_MAX = 5000
@@ -29,8 +28,7 @@ def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
     there: list[PartitionName] = []
     return (
         *produce_consume.processes(draws, parameters),
-        Producer(parameters.producers, shared, parameters, partitions=there),
-        FinalReader(there),
+        *writer_and_reader(shared, parameters, parameters.producers, there),
         Administrator(shared, parameters.scratch, there),
     )
 
@@ -50,7 +48,7 @@ class Administrator:
         """The next creation or deletion of the topic, at its due time."""
         if phase == "final":
             return self._looker.next()
-        if phase == "quiet":
+        if phase in ("quiet", "audit"):
             return Done()
         if self._due_ms > now_ms:
             return Sleep(self._due_ms - now_ms)

@@ -53,6 +53,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     scratch: TopicShape | None = None  # the topic that an administrator creates and deletes
     retries: int = 0  # of each produce that asks for an answer
     script: tuple[Step, ...] = ()  # requests of one more administrator, in the order of time
+    audited: bool = False  # an auditor sends each kind of admin request in phase "audit"
 
 
 class ParametersError(ValueError):

@@ -5,9 +5,10 @@ Values. The k-th value of producer i is "p<i>-<k>", both from 0. It is unique in
 Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap
 drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer
 continues at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
-"quiet" each writes with acks=all to one partition after the other, beginning at a different one. Together they write to every
-partition about once in QUIET_ROUND_MS, which shows when a partition accepts writes again (docs/promise.md LIVE-2). Done in phase
-"final".
+"quiet" and "audit" each writes to one partition after the other, beginning at a different one. Together they write to every
+partition about once in QUIET_ROUND_MS, which shows when a partition accepts writes again (docs/promise.md LIVE-2). In phase
+"quiet" they ask for acks=all. In phase "audit" each writes to a partition with acks=all, which tells it the leader, then with
+acks=1 and with acks=0, before it goes on to the next partition (LIVE-5). Done in phase "final".
 
 Consumers. Each reads every partition in turn, from the earliest offset on, with drawn gaps around the interval, and continues
 behind the last record that it got. A failed poll changes nothing, except that after OFFSET_OUT_OF_RANGE the consumer restarts at
@@ -37,6 +38,7 @@ BEYOND = 1_000_000  # records behind any log end of a run
 FINAL_BACKOFF_MS = 250
 FINAL_ATTEMPTS_MAX = 10
 ACKS_ALL = -1
+AUDITED_ACKS = (ACKS_ALL, 1, 0)
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
@@ -65,6 +67,7 @@ class Producer:
         self._due_us = 0
         self._written = 0
         self._quiet_turn = number * len(parameters.partitions) // parameters.producers
+        self._audited = 0  # produces in phase "audit"
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
@@ -76,7 +79,7 @@ class Producer:
             return Sleep(QUIET_ROUND_MS)
         if self._due_us > 1000 * now_ms:
             return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
-        self._open = self._drawn(now_ms) if phase == "faults" else self._in_turn(now_ms)
+        self._open = self._drawn(now_ms) if phase == "faults" else self._in_turn(now_ms, audit=phase == "audit")
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
@@ -92,12 +95,15 @@ class Producer:
         partition = partitions[self._draws.below(f"workload partition {self._name}", len(partitions))]
         return self._produce(partition, acks[self._draws.below(f"workload acks {self._name}", len(acks))])
 
-    def _in_turn(self, now_ms: int) -> Invocation:
+    def _in_turn(self, now_ms: int, *, audit: bool) -> Invocation:
         count = len(self._partitions)
         self._due_us = 1000 * now_ms + min(_QUIET_GAP_US_MAX, 1000 * QUIET_ROUND_MS * self._parameters.producers // count)
         partition = self._partitions[self._quiet_turn % count]
-        self._quiet_turn = (self._quiet_turn + 1) % count
-        return self._produce(partition, ACKS_ALL)
+        acks = AUDITED_ACKS[self._audited % len(AUDITED_ACKS)] if audit else ACKS_ALL
+        self._audited += audit
+        if not audit or acks == AUDITED_ACKS[-1]:
+            self._quiet_turn = (self._quiet_turn + 1) % count
+        return self._produce(partition, acks)
 
     def _produce(self, partition: PartitionName, acks: int) -> Invocation:
         first = self._written

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from workloads import admin_storm, create_delete, misuse, produce_consume
+from workloads import admin_storm, create_delete, everything, misuse, produce_consume
 from workloads.client import Process
 from workloads.parameters import Parameters
 
@@ -14,4 +14,5 @@ WORKLOADS: dict[str, Factory] = {
     "admin-storm": admin_storm.processes,
     "create-delete": create_delete.processes,
     "misuse": misuse.processes,
+    "everything": everything.processes,
 }

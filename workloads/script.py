@@ -47,7 +47,7 @@ class Administrator:
                 return Done()
             case "faults" if self._left[0].at_ms > now_ms:
                 return Sleep(self._left[0].at_ms - now_ms)
-            case "faults" | "quiet":
+            case "faults" | "quiet" | "audit":
                 return self._ask(self._left.pop(0))
             case _:
                 assert_never(phase)

@@ -11,7 +11,8 @@ from workloads.parameters import Step
 
 MAX_STEPS = 1000
 _MOVES = ("reassign", "reassign-extra", "reassign-request")
-_OF_NOTHING = ("cancel-reassignments", "allow-reassignments")
+_OF_ALL = ("cancel-reassignments", "allow-reassignments")
+_OF_THE_CLUSTER = ("depose-controller",)
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -39,9 +40,10 @@ def complaints(script: tuple[Step, ...], ground: Ground) -> Iterator[tuple[int, 
 
 def _subject(step: Step, ground: Ground) -> Iterator[str]:
     """Errors in the topic and the partition that a step of an administrator's script names."""
-    if step.do in _OF_NOTHING:
+    if step.do in (*_OF_ALL, *_OF_THE_CLUSTER):
         if step.topic or step.partition:
-            yield "it concerns all pending reassignments, so topic and partition must be left out"
+            what = "all pending reassignments" if step.do in _OF_ALL else "the cluster"
+            yield f"it concerns {what}, so topic and partition must be left out"
         return
     if step.topic not in ground.topics and step.topic not in ground.later:
         yield f"unknown topic {step.topic!r}; known topics: {', '.join((*ground.topics, *ground.later))}"

@@ -50,6 +50,7 @@ class KnownBad(Struct, frozen=True, kw_only=True):
 MIXES: tuple[tuple[str, ...], ...] = (
     (),
     ("partitions",),
+    ("isolate-long", "cut-peers-long", "cut-zookeeper-long"),
     ("crash-heavy",),
     ("zk-flap",),
     ("clocks",),

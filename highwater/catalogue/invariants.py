@@ -28,6 +28,7 @@ INVARIANTS: dict[str, Invariant] = {
             "lost-write",
             "empty-leader",
             "unclean-election",
+            "short-electorate",
             "read-above-hw",
             "commit-lost",
             "phantom-commit",
@@ -79,7 +80,9 @@ INVARIANTS: dict[str, Invariant] = {
             "int-nonmonotonic-send",
         ),
     ),
-    "LIVE": Invariant(words="there is progress after healing", not_live=("availability", "availability-cluster", "progress")),
+    "LIVE": Invariant(
+        words="there is progress after healing", not_live=("availability", "availability-cluster", "progress", "replacement")
+    ),
     "META": Invariant(words="metadata converges", not_live=("convergence", "availability")),
     "CTL": Invariant(
         words="only one controller at a time has effect",

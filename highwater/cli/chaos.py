@@ -65,7 +65,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def chaos(
     *,
-    seeds: _Seeds = 200,
+    seeds: _Seeds = 128,
     first: _First = None,
     derivation: options.Derivation = None,
     parts: _Parts = "",

@@ -68,7 +68,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seek_one_in: int = 0  # a consumer seeks before one poll in this many; 0: never
     idempotent: int = 0  # number of idempotent producers
     retries: int = 0  # of each produce with acks other than 0 (message.send.max.retries)
-    scratch: TopicSpec | None = None  # topic that create-delete creates and deletes
+    scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +87,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     promise: Promise
     faults_ms: int = 60_000  # length of workload and schedule; then all faults are healed
     quiet_ms: int = 0  # length of the fault-free time after that, at least the promise's bound
+    audit_ms: int = 0  # then each kind of request is sent once, for so long (docs/promise.md LIVE-5); 0: no audit
     schedule: tuple[Window, ...] = ()
     script: tuple[Step, ...] = ()  # requests of an administrator, beside the workload
     path: tuple[AnyAction, ...] = ()  # of the explorer: exactly these actions, instead of workload and schedule
@@ -162,6 +163,8 @@ def unknown_workload(name: str) -> str:
     return f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}"
 
 
+WITH_SCRATCH = ("create-delete", "everything")  # workloads that create and delete a topic
+
 # Of the cluster. A timer of 0 ms would fire for ever without the simulated clock moving on.
 _AT_LEAST_ONE = (
     "brokers",
@@ -218,8 +221,9 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
     workload = plan.workload
     if workload.name not in WORKLOADS:
         yield Complaint(path=("workload", "name"), sentence=unknown_workload(workload.name))
-    if (workload.name == "create-delete") != (workload.scratch is not None):
-        need = "needs a scratch topic" if workload.scratch is None else "has no scratch topic; only create-delete has one"
+    if (workload.name in WITH_SCRATCH) != (workload.scratch is not None):
+        these = " and ".join(WITH_SCRATCH)
+        need = "needs a scratch topic" if workload.scratch is None else f"has no scratch topic; only {these} have one"
         yield Complaint(path=("workload", "scratch"), sentence=f"workload {workload.name} {need}")
     if workload.consumers < 0:
         yield Complaint(path=("workload", "consumers"), sentence=f"consumers must be at least 0, not {workload.consumers}")
@@ -270,6 +274,8 @@ def _promise(plan: Plan) -> Iterator[Complaint]:
     if plan.quiet_ms < plan.promise.bound_ms:
         sentence = f"quiet_ms must be at least the promise's bound ({plan.promise.bound_ms}), not {plan.quiet_ms}"
         yield Complaint(path=("quiet_ms",), sentence=sentence)
+    if plan.audit_ms < 0:
+        yield Complaint(path=("audit_ms",), sentence=f"audit_ms must be at least 0, not {plan.audit_ms}")
 
 
 def _schedule(plan: Plan) -> Iterator[Complaint]:

@@ -15,6 +15,7 @@ from reference.client.commands import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DeposeController,
     ElectPreferred,
     ElectUnclean,
     ListPending,
@@ -136,6 +137,8 @@ class Attempts:
                 return CancelReassignments(id=self.calls)
             case "allow-reassignments":
                 return AllowReassignments(id=self.calls)
+            case "depose-controller":
+                return DeposeController(id=self.calls)
             case "admin-pending":
                 return ListPending(id=self.calls)
             case _:

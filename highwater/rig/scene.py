@@ -72,12 +72,13 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         by_operator=plan.promise.unclean_election == "by_operator",
         scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
         script=plan.script,
+        audited=plan.audit_ms > 0,
     )
     return generate(spec.name, plan.draws, parameters)
 
 
-def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX) -> TopicShape:
-    # A topic for administrators; `replicas` also has the brokers of partitions that may be added.
+def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX + 1) -> TopicShape:
+    # A topic for administrators; `replicas` also has the brokers of partitions that they and the auditor may add.
     count = topic.partitions + room
     return TopicShape(
         topic.name,

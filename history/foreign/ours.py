@@ -34,6 +34,7 @@ _LEFT_OUT = frozenset(
         "reassign-request",
         "cancel-reassignments",
         "allow-reassignments",
+        "depose-controller",
         "admin-pending",
     }
 )

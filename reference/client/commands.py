@@ -84,6 +84,10 @@ class AllowReassignments(_Command, frozen=True, kw_only=True, tag=True):
     """Delete the cancel znode of KIP-236, so that the controller accepts reassignments again (R-239)."""
 
 
+class DeposeController(_Command, frozen=True, kw_only=True, tag=True):
+    """Delete /controller, so that the brokers elect a controller anew (R-001, R-040)."""
+
+
 class ListPending(_Command, frozen=True, kw_only=True, tag=True):
     """List the admin requests that are still under /admin."""
 
@@ -99,6 +103,7 @@ _Ask = (
     | RequestReassignment
     | CancelReassignments
     | AllowReassignments
+    | DeposeController
 )
 Command = _Ask | ListPending
 
@@ -184,5 +189,7 @@ def script(command: _Ask) -> Script:
             return Script((), admin_paths.REASSIGN_CANCEL, b"", False, ErrorCode.NONE, beside=admin_paths.REASSIGN)
         case AllowReassignments():
             return Script((), admin_paths.REASSIGN_CANCEL, b"", False, gone=True)
+        case DeposeController():
+            return Script((), paths.CONTROLLER, b"", False, gone=True)
         case _:
             assert_never(command)

@@ -69,7 +69,8 @@ def test_checkers_find_the_planted_benchmark_anomaly() -> None:
 
     history = transactions(400)
     lost = [call for call in history.calls if call.index != 10]
-    assert judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0)).notes
+    found = judge_transactions("list-append", type(history)(calls=tuple(lost), failed=(), steps=0))
+    assert {anomaly.kind for anomaly in found.anomalies} == {"phantom-read"}
 
 
 def test_benchmark_plot_is_svg_with_a_dot_for_each_result() -> None:

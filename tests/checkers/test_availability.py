@@ -139,7 +139,7 @@ def test_partition_without_acks_after_the_bound_is_not_live() -> None:
 
     verdict = judge(story.history(healed_at_ns=healed_at))
 
-    assert verdict.not_live == ("no acks=all produce to orders-0 was acknowledged after the bound",)
+    assert verdict.not_live == ("no acks=all produce to orders-0 was answered with success after the bound",)
 
 
 def test_first_ack_within_the_bound_after_healing_is_in_time() -> None:

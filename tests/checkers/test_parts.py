@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -76,7 +76,12 @@ def test_parts_keep_the_verdicts_of_the_corpus(name: str, tmp_path: Path) -> Non
     assert_cuts_change_nothing(tmp_path, stored(name), Rng(1))
 
 
+# Each example is judged once for every place where it may be cut, so a third of the examples is enough.
+_FEWER = settings(max_examples=settings().max_examples // 3)
+
+
 @pytest.mark.slow
+@_FEWER
 @given(seed=seeds)
 def test_parts_keep_the_verdicts_of_random_runs(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = Rng(seed)
@@ -85,6 +90,7 @@ def test_parts_keep_the_verdicts_of_random_runs(seed: int, tmp_path_factory: pyt
 
 
 @pytest.mark.slow
+@_FEWER
 @given(seed=seeds, partitions=st.integers(1, 4))
 def test_parts_keep_the_verdicts_of_toy_logs(seed: int, partitions: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     history = Toy(Rng(seed), partitions=partitions, m=1).run(120, breaks=8)

@@ -10,6 +10,7 @@ from highwater.backends.real.containers.backend import with_time_for_containers
 from highwater.campaigns.campaign import Campaign, Limits, Request, exit_code, run_campaign, tally
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance
 from highwater.runs.provenance import Build
@@ -132,10 +133,10 @@ def test_campaign_stops_at_its_limit_of_invalid_runs(monkeypatch: pytest.MonkeyP
 
 
 def test_repeat_command_has_only_non_default_options() -> None:
-    assert Request().command(7) == "highwater run --seed 7 --derivation 1"
+    assert Request().command(7) == f"highwater run --seed 7 --derivation {DERIVATION}"
     assert (
         Request(protocol="v3", faults=("pause", "clock"), profile="beyond", seconds=9).command(7)
-        == "highwater run --seed 7 --derivation 1 --protocol v3 --faults pause,clock --profile beyond --seconds 9"
+        == f"highwater run --seed 7 --derivation {DERIVATION} --protocol v3 --faults pause,clock --profile beyond --seconds 9"
     )
 
 

@@ -16,6 +16,7 @@ from highwater.campaigns.folder import Asked, CampaignFolder
 from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.plans.derive import DERIVATION
 from highwater.runs.provenance import Build
 from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
@@ -200,4 +201,4 @@ def test_run_that_meets_its_deadline_fails_the_harness(tmp_path: Path) -> None:
 
     assert late.exit_code is ExitCode.LABORATORY_FAILED
     assert late.failure == "seed-0: not ready after 0.001 s"
-    assert late.repeat == "highwater run --seed 0 --derivation 1 --protocol v3 --seconds 2"
+    assert late.repeat == f"highwater run --seed 0 --derivation {DERIVATION} --protocol v3 --seconds 2"

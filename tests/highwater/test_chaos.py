@@ -32,6 +32,7 @@ from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
 from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
+from highwater.plans.derive import DERIVATION
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
@@ -103,10 +104,10 @@ def test_interrupted_bad_protocol_check_is_unknown(monkeypatch: pytest.MonkeyPat
 def _seeds(
     monkeypatch: pytest.MonkeyPatch, perform: Callable[[Task], Summary], means: Means = MEANS
 ) -> tuple[Part, list[RunLine]]:
-    """Seeds 20 to 26, one of each fault mix, of which 20 per cent may be UNKNOWN."""
+    """Seeds from 20 on, one of each fault mix, of which 20 per cent may be UNKNOWN."""
     lines: list[RunLine] = []
     _performed_by(monkeypatch, perform)
-    part = perform_cases("seeds", cases_of(range(20, 27)), replace(means, seen=lines.append), unknown_allowed=20)
+    part = perform_cases("seeds", cases_of(range(20, 20 + len(MIXES))), replace(means, seen=lines.append), unknown_allowed=20)
     return part, lines
 
 
@@ -138,7 +139,7 @@ def test_seeds_tolerate_some_unknown_runs(unknown: tuple[int, ...], code: ExitCo
         monkeypatch, lambda task: replace(_summary(task), verdict="UNKNOWN") if task.plan.seed in unknown else _summary(task)
     )
 
-    assert (part.code, [line.red for line in lines]) == (code, [False] * 7)
+    assert (part.code, [line.red for line in lines]) == (code, [False] * len(MIXES))
 
 
 def test_stored_plan_must_be_valid_and_live_on_safe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +172,7 @@ def test_hung_run_becomes_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
     part, lines = _seeds(monkeypatch, perform, replace(MEANS, deadline_s=0.1))
 
     assert (lines[0].red, lines[0].failure) == (True, "seed-20: not ready after 0.1 s")
-    assert (part.code, len(lines)) == (ExitCode.LABORATORY_FAILED, 7)
+    assert (part.code, len(lines)) == (ExitCode.LABORATORY_FAILED, len(MIXES))
 
 
 def test_crash_of_the_protocol_names_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +212,8 @@ def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("highwater.campaigns.chaos.KNOWN_BAD", (BAD,))
     _performed_by(monkeypatch, _lossy)
     (tmp_path / "entry.yaml").write_text(
-        "{name: entry, story: s, seed: 3, derivation: 1, expect: [{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
+        f"{{name: entry, story: s, seed: 3, derivation: {DERIVATION}, expect: "
+        "[{protocol: v3, verdict: INVALID, kinds: [lost-write]}]}"
     )
     store = tmp_path / "out"
     arguments = f"chaos --seeds 2 --first 1 --jobs 1 --corpus {tmp_path} --plans corpus/plans/log-dirs --store {store}"
@@ -300,7 +302,9 @@ def _job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: str) -> tuple
     monkeypatch.setattr(chaos, "_digest_elsewhere", lambda seed, hash_seed: "same")
     monkeypatch.setattr(chaos, "KNOWN_BAD", (BAD,))
     _performed_by(monkeypatch, lambda task: replace(_summary(task), verdict="INVALID", anomalies=(LOST,)))
-    (tmp_path / "e.yaml").write_text("{name: e, story: s, seed: 3, derivation: 1, expect: [{protocol: v3, verdict: INVALID}]}")
+    (tmp_path / "e.yaml").write_text(
+        f"{{name: e, story: s, seed: 3, derivation: {DERIVATION}, expect: [{{protocol: v3, verdict: INVALID}}]}}"
+    )
     runs = tmp_path / "runs.jsonl"
     folders = f"--corpus {tmp_path} --plans corpus/plans/log-dirs --store {tmp_path / 'out'} --runs {runs}"
 

@@ -9,22 +9,22 @@ from highwater.campaigns import corpus
 from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_entry, load_plans
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.derive import derive
+from highwater.plans.derive import DERIVATION, derive
 from highwater.plans.text import plan_to_yaml
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import perform
 
-ENTRY = """\
+ENTRY = f"""\
 name: example
 story: Why it is here.
 seed: 3
-derivation: 1
+derivation: {DERIVATION}
 faults: [pause]
 expect:
-  - {protocol: v3, verdict: INVALID, kinds: [lost-write]}
-  - {protocol: safe, verdict: VALID}
+  - {{protocol: v3, verdict: INVALID, kinds: [lost-write]}}
+  - {{protocol: safe, verdict: VALID}}
 """
 LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
 INVALID = Summary(
@@ -57,13 +57,16 @@ def test_corpus_entry_becomes_a_case_per_expected_verdict(tmp_path: Path) -> Non
     cases = load_corpus(tmp_path)
 
     assert [case.plan.protocol for case in cases] == ["v3", "safe"]
-    assert cases[0].repeat == "highwater run --seed 3 --derivation 1 --workload produce-consume --protocol v3 --faults pause"
+    assert (
+        cases[0].repeat
+        == f"highwater run --seed 3 --derivation {DERIVATION} --workload produce-consume --protocol v3 --faults pause"
+    )
     assert cases[0].plan.schedule == cases[1].plan.schedule
 
 
 def test_corpus_entry_may_name_a_plan_file(tmp_path: Path) -> None:
     (tmp_path / "plan.yml").write_text(plan_to_yaml(derive(5)))
-    (tmp_path / "example.yaml").write_text(ENTRY.replace("seed: 3\nderivation: 1\nfaults: [pause]", "plan: plan.yml"))
+    (tmp_path / "example.yaml").write_text(ENTRY.replace(f"seed: 3\nderivation: {DERIVATION}\nfaults: [pause]", "plan: plan.yml"))
 
     assert [case.plan.draws for case in load_entry(tmp_path / "example.yaml")] == [derive(5).draws] * 2
 
@@ -73,7 +76,7 @@ def test_corpus_entry_may_name_a_plan_file(tmp_path: Path) -> None:
     [
         (ENTRY.replace("VALID}", "GOOD}"), "example.yaml:8"),
         (ENTRY.replace("seed: 3\n", ""), "example.yaml:1"),
-        (ENTRY.replace("derivation: 1\n", ""), "example.yaml:1"),
+        (ENTRY.replace(f"derivation: {DERIVATION}\n", ""), "example.yaml:1"),
         (ENTRY + "colour: red\n", "example.yaml:9"),
         ("name: [", "example.yaml:1"),
     ],

@@ -29,6 +29,7 @@ ELSEWHERE = (
     "availability-cluster",
     "committed-offsets",
     "convergence",
+    "electorate",
     "fencing",
     "incarnations",
     "polls",

@@ -80,6 +80,14 @@ class ForgetsTheLeader(StateTamperer):
         return replace(state, isr=others) if others else state
 
 
+class ForgetsTheElr(StateTamperer):
+    """A node that forgets the ELR now and then."""
+
+    def other(self, state: PartitionState) -> PartitionState:
+        """Write no ELR in every second leader epoch."""
+        return replace(state, elr=()) if state.leader_epoch % 2 else state
+
+
 class GoesBack(StateTamperer):
     """A node that writes an old leader epoch."""
 
@@ -217,6 +225,7 @@ class Sulking(Broken):
     [
         (ForgetsTheLeader, "kafka-7164.yaml", "leader-outside-isr"),
         (GoesBack, "kafka-7164.yaml", "epoch-regressed"),
+        (ForgetsTheElr, "mutants/kip-966.yaml", "short-electorate"),
         (Meddler, "kafka-7164.yaml", "unentitled-write"),
         (Clinging, "mutants/failover-retry.yaml", "deposed-controller"),
         (RemembersStamps, "mutants/isr-eager.yaml", "incarnation-order"),

@@ -39,7 +39,7 @@ def test_fault_kind_names_are_unique_and_families_known() -> None:
 
 def test_faults_are_selected_by_family_mix_first_word_or_kind() -> None:
     assert select(["pause"]) == ("pause-short", "pause-long")
-    assert select(["isolate"]) == ("isolate-one", "isolate-leader", "isolate-controller")
+    assert select(["isolate"]) == ("isolate-one", "isolate-leader", "isolate-controller", "isolate-long")
     assert select(["crash-leader", "cut-peers", "crash-leader"]) == ("cut-peers", "crash-leader")
     assert select(["calm"]) == ()
     assert select(["all"]) == KIND_NAMES

@@ -1,6 +1,6 @@
 """The phases of a run on real brokers: build the cluster, perform the plan on it, take it down.
 
-    ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ final reads ─▶ end
+    ZooKeeper ─▶ topics ─▶ brokers ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet ─▶ audit ─▶ final reads ─▶ end
 
 The history has the same rows as the simulator's. Operations and faults are recorded here as they happen; brokers' rows come from
 their notes, ZooKeeper's from its transaction log; probes add what they saw of each fault. Times are real, so the same plan gives
@@ -47,8 +47,8 @@ SLICE_S = 0.2  # between two checks for dead brokers
 
 def unplayable(plan: Plan) -> str | None:
     """Why this plan cannot be performed on real brokers on this machine, in a sentence; None if it can."""
-    if plan.workload.name == "misuse":
-        return "the workload 'misuse' breaks rules of the protocol that librdkafka cannot break; run it with --backend sim"
+    if plan.workload.name in ("misuse", "everything"):
+        return f"the workload {plan.workload.name!r} breaks rules that librdkafka cannot break; run it with --backend sim"
     return tmpdir_too_long()
 
 
@@ -157,6 +157,9 @@ class Stage:
         self._healed_at_ns = self._now_ns()
         phases.enter("quiet")
         await self._pass_time(self._plan.quiet_ms / 1000, faults)
+        if self._plan.audit_ms:
+            phases.enter("audit")
+            await self._pass_time(self._plan.audit_ms / 1000, faults)
         self._recorder.event(EventKind.FINAL_READS)
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")

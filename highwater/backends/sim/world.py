@@ -1,6 +1,6 @@
 """A whole simulated run: puts together the brokers, clients, ZooKeeper and nemesis of one plan, and runs its phases.
 
-    boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ final reads ─▶ end
+    boot ─▶ faults (workload and schedule) ─▶ heal ─▶ quiet (workload goes on) ─▶ audit ─▶ final reads ─▶ end
 
 The harness creates the topics like an administrator and waits until each partition has a leader; then the workload's time begins.
 A run is a function of its plan: the same plan gives the same rows.
@@ -75,6 +75,9 @@ class World:
         self.healed_at_ns = self.sim.scheduler.now
         self._phase("quiet")
         self._run_for(plan.quiet_ms)
+        if plan.audit_ms:
+            self._phase("audit")
+            self._run_for(plan.audit_ms)
         # Final readers start after the last write: they would miss records that are acknowledged later.
         for client in self.clients:
             client.phase = "final"

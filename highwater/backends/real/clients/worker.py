@@ -14,7 +14,7 @@ from workloads.client import Done, Invocation, Phase, Sleep
 
 
 class Phases:
-    """The current phase of a run ("faults", "quiet", "final"), with a way for clients to wait until it changes."""
+    """The current phase of a run ("faults", "quiet", "audit", "final"), with a way for clients to wait until it changes."""
 
     def __init__(self) -> None:
         self.now: Phase = "faults"

@@ -1,0 +1,69 @@
+"""What a healed cluster still owes an administrator: each kind of request is carried out again (docs/promise.md LIVE-5).
+
+Only requests are judged that began after the bound B, when no fault is in force and no other administrator works.
+"""
+
+from collections.abc import Iterable
+
+from checkers.rows import Call, EventRow
+from history.event import EventKind as K
+
+ADMIN_REQUESTS = (
+    "create-topic",
+    "delete-topic",
+    "add-partition",
+    "remove-partition",
+    "elect-preferred",
+    "elect-unclean",
+    "reassign",
+    "reassign-extra",
+    "reassign-request",
+    "cancel-reassignments",
+    "allow-reassignments",
+    "depose-controller",
+)
+
+
+def unserved(done: list[Call], deadline_ns: int) -> list[str]:
+    """Describe each admin request after the deadline that was not answered with success."""
+    why = []
+    for call in _after(done, deadline_ns, ADMIN_REQUESTS):
+        if call.type != "ok":
+            error = (call.rows[0].error if call.rows else None) or "no answer"
+            why.append(f"{_words(call)} was requested after the bound and failed: {error}")
+    return why
+
+
+def unpreferred(done: list[Call], rows: Iterable[tuple[str, EventRow]], deadline_ns: int) -> list[str]:
+    """Describe each partition whose preferred replica was elected after the deadline, and which another broker leads at the end.
+
+    A partition that was moved after the election is left out, and so is one without a leader, which is judged by itself.
+    """
+    elected = {
+        name: call
+        for call in _after(done, deadline_ns, ("elect-preferred",))
+        if call.type == "ok" and (name := call.asked[0].value) is not None
+    }
+    leaders: dict[str, str | None] = {}
+    replicas: dict[str, tuple[str, ...]] = {}
+    assigned_at: dict[str, int] = {}
+    for name, row in rows:
+        if row.kind == K.STATE_WRITTEN:
+            leaders[name] = row.leader
+        elif row.kind == K.ASSIGNED:
+            replicas[name], assigned_at[name] = row.replicas, row.at
+    return [
+        f"{leaders[name]} leads {name} at the end, though its preferred replica {replicas[name][0]} was elected after the bound"
+        for name, call in elected.items()
+        if leaders.get(name) is not None and name in replicas
+        if assigned_at[name] < call.invoked and leaders[name] != replicas[name][0]
+    ]
+
+
+def _after(done: list[Call], deadline_ns: int, kinds: tuple[str, ...]) -> list[Call]:
+    return sorted((call for call in done if call.f in kinds and call.invoked_ns >= deadline_ns), key=lambda call: call.invoked)
+
+
+def _words(call: Call) -> str:
+    value = call.asked[0].value
+    return call.f if value is None else f"{call.f} {value}"

@@ -1,0 +1,152 @@
+"""LIVE-5: after the bound each kind of request of clients and administrators is carried out (docs/promise.md)."""
+
+import pytest
+
+from checkers.single import judge
+from history.event import EventKind
+from history.op import OpType
+from tests.checkers.story import BOUND_NS, Story
+from tests.checkers.test_availability import quiet_cluster
+
+
+def after_the_bound() -> tuple[Story, int]:
+    """A healed cluster whose bound has passed, and the time of healing."""
+    story = quiet_cluster()
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    return story, healed_at
+
+
+def not_live(story: Story, healed_at: int) -> tuple[str, ...]:
+    story.event(EventKind.FINAL_READS, whole_node=True)
+    return judge(story.history(healed_at_ns=healed_at)).not_live
+
+
+@pytest.mark.parametrize(("outcome", "served"), [(OpType.OK, True), (OpType.FAIL, False), (OpType.INFO, False)])
+def test_admin_request_that_fails_after_the_bound_is_not_live(outcome: OpType, served: bool) -> None:
+    story, healed_at = after_the_bound()
+    story.op(9, OpType.INVOKE, "add-partition", ({"value": "orders-7 on 1,2,3"},))
+    story.op(9, outcome, "add-partition", ({"error": None if served else "REQUEST_TIMED_OUT"},))
+
+    missed = ("add-partition orders-7 on 1,2,3 was requested after the bound and failed: REQUEST_TIMED_OUT",)
+
+    assert not_live(story, healed_at) == (() if served else missed)
+
+
+def test_admin_request_that_fails_before_the_bound_is_live() -> None:
+    story = quiet_cluster()
+    story.op(9, OpType.INVOKE, "depose-controller")
+    story.op(9, OpType.INFO, "depose-controller")
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+
+    assert not_live(story, healed_at) == ()
+
+
+@pytest.mark.parametrize(("replicas", "led"), [(("b1", "b2", "b3"), True), (("b2", "b1", "b3"), False)])
+def test_preferred_replica_leads_after_its_late_election(replicas: tuple[str, ...], led: bool) -> None:
+    """R-147: b1 leads at the end; the first replica is the preferred one."""
+    story = quiet_cluster()
+    story.event(EventKind.ASSIGNED, replicas=replicas)
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    story.op(9, OpType.INVOKE, "elect-preferred", ({"value": "orders-0"},))
+    story.op(9, OpType.OK, "elect-preferred")
+
+    missed = ("b1 leads orders-0 at the end, though its preferred replica b2 was elected after the bound",)
+
+    assert not_live(story, healed_at) == (() if led else missed)
+
+
+def test_partition_moved_later_needs_no_preferred_leader() -> None:
+    story, healed_at = after_the_bound()
+    story.op(9, OpType.INVOKE, "elect-preferred", ({"value": "orders-0"},))
+    story.op(9, OpType.OK, "elect-preferred")
+    story.event(EventKind.ASSIGNED, replicas=("b2", "b1", "b3"))
+
+    assert not_live(story, healed_at) == ()
+
+
+@pytest.mark.parametrize(("f", "words"), [("poll", "poll of"), ("latest", "question for the latest offset of")])
+def test_request_never_served_after_the_bound_is_not_live(f: str, words: str) -> None:
+    story, healed_at = after_the_bound()
+    story.op(9, OpType.INVOKE, f, ({"offset": 0} if f == "poll" else {},))
+    story.op(9, OpType.FAIL, f)
+
+    assert not_live(story, healed_at) == (f"no {words} orders-0 was answered with success after the bound",)
+
+
+def knows_the_leader(story: Story, process: int) -> None:
+    """The process has a record acknowledged under acks=all, and its request timeout passes after the last write of a state."""
+    story.asks(process, "x2")
+    story.append("b1 b2 b3", 1, "x2")
+    story.hw("b1", 2)
+    story.acked(process, "x2", 1)
+
+
+@pytest.mark.parametrize(("outcome", "served"), [(OpType.OK, True), (OpType.INFO, False)])
+def test_process_knowing_the_leader_is_answered_under_acks_1(outcome: OpType, served: bool) -> None:
+    story, healed_at = after_the_bound()
+    knows_the_leader(story, 9)
+    story.asks(9, "y", acks=1)
+    story.append("b1 b2 b3", 2, "y")
+    story.hw("b1", 3)
+    story.op(9, outcome, "produce")
+
+    missed = ("no acks=1 produce to orders-0 was answered with success after the bound",)
+
+    assert not_live(story, healed_at) == (() if served else missed)
+
+
+@pytest.mark.parametrize(("error", "served"), [("OUT_OF_ORDER_SEQUENCE_NUMBER", False), ("REQUEST_TIMED_OUT", True)])
+def test_process_knowing_the_leader_is_not_refused(error: str, served: bool) -> None:
+    """A slow machine may let a request time out; a refusal is the protocol's."""
+    story, healed_at = after_the_bound()
+    knows_the_leader(story, 9)
+    at = story.asks(9, "y")
+    story.op(9, OpType.FAIL, "produce", ({"error": error},))
+
+    missed = (f"process 9 knew the leader of orders-0 and got {error} for its produce at row {at}",)
+
+    assert not_live(story, healed_at) == (() if served else missed)
+
+
+def test_stale_metadata_may_lose_a_record_under_acks_0() -> None:
+    """No answer tells it that it asks the wrong broker: only what it sends after an acknowledgement is judged."""
+    story, healed_at = after_the_bound()
+    story.asks(9, "y", acks=0)
+    story.op(9, OpType.OK, "produce")
+    knows_the_leader(story, 9)
+    story.state("b1", 1, "b1 b2 b3", version=1)
+    story.asks(9, "z", acks=0)
+    story.op(9, OpType.OK, "produce")
+
+    assert not_live(story, healed_at) == ()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_late_record_under_acks_0_must_be_in_the_log(arrives: bool) -> None:
+    """acks=0 has no answer that could say that the leader took the record."""
+    story, healed_at = after_the_bound()
+    knows_the_leader(story, 9)
+    story.asks(9, "y", acks=0)
+    story.op(9, OpType.OK, "produce")
+    if arrives:
+        story.append("b1 b2 b3", 2, "y")
+        story.hw("b1", 3)
+
+    missed = ("none of 1 records that were sent to orders-0 with acks=0 after the bound is in the log at the end",)
+
+    assert not_live(story, healed_at) == (() if arrives else missed)
+
+
+def test_partition_added_after_the_bound_need_not_exist_before() -> None:
+    story, healed_at = after_the_bound()
+    other = story.about(7)
+    other.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    other.state("b1", 0, "b1 b2 b3")
+    other.leads("b1", 0, leo=0, isr="b1 b2 b3")
+    for node in ("b2", "b3"):
+        other.follows(node, 0, "b1")
+
+    assert not_live(story, healed_at) == ()

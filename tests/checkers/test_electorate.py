@@ -1,0 +1,57 @@
+"""Writes of the state that leave too few replicas that may be elected (docs/promise.md §1, DUR-4)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from checkers.single import judge
+from history.event import EventKind
+from proof.manifests import promise
+from tests.checkers.story import Story, begin, committed
+
+
+def written(*states: tuple[str, str], m: int = 2, before_last: Callable[[Story], int] | None = None) -> list[tuple[str, str]]:
+    """The anomalies after these writes, each of an ISR and an ELR; `before_last` adds a row before the last of them."""
+    story = begin(promise(m=m))
+    committed(story, "x", 0)
+    for place, (isr, elr) in enumerate(states):
+        if before_last is not None and place == len(states) - 1:
+            before_last(story)
+        about = {"isr": tuple(isr.split()), "elr": tuple(elr.split())}
+        story.event(
+            EventKind.STATE_WRITTEN, leader="b1", leader_epoch=1, zk_version=1, node="b1", isr=about["isr"], elr=about["elr"]
+        )
+    return [(one.kind, one.words) for one in judge(story.history()).anomalies]
+
+
+FORGOTTEN = (("b1 b2", ""), ("b1", "b2"), ("b1", ""))
+
+
+def test_write_that_forgets_the_elr_is_an_anomaly() -> None:
+    words = "orders-0: a write leaves 1 replicas that may be elected, before it were 2; needed: 2"
+
+    assert written(*FORGOTTEN) == [("short-electorate", words)]
+
+
+@pytest.mark.parametrize(
+    ("states", "m"),
+    [
+        ((("b1 b2", ""), ("b1", "b2"), ("b1 b2", "")), 2),
+        ((("b1 b2 b3", ""), ("b1", "b2 b3"), ("b1", "b3")), 2),
+        (FORGOTTEN, 1),
+        ((("b1 b2", ""), ("b1", "")), 2),
+    ],
+    ids=["kept until the ISR is full", "enough are left", "one is enough", "no ELR in the run"],
+)
+def test_write_that_leaves_enough_is_allowed(states: tuple[tuple[str, str], ...], m: int) -> None:
+    assert written(*states, m=m) == []
+
+
+def test_ordered_unclean_election_may_leave_too_few() -> None:
+    """DUR-7: the operator accepts what the elected replica lacks."""
+    assert written(*FORGOTTEN, before_last=lambda story: story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1")) == []
+
+
+def test_partition_with_one_replica_needs_one() -> None:
+    """A move that leaves fewer than min.insync.replicas assigned."""
+    assert written(*FORGOTTEN, before_last=lambda story: story.event(EventKind.ASSIGNED, replicas=("b1",))) == []

@@ -1,0 +1,88 @@
+"""A broker that alone is cut off, or has lost the directory of a replica, is replaced in time (docs/promise.md LIVE-6)."""
+
+import pytest
+
+from checkers.single import judge
+from history.event import EventKind
+from tests.checkers.story import Story, begin, committed
+
+SECOND = 1_000_000_000
+STAMPS = (11, 12, 13)  # the registrations of b1, b2 and b3
+
+
+def led(stamps: tuple[int, ...] = STAMPS, controller: str = "b2") -> Story:
+    """b1 leads with all brokers in the ISR, under these registrations."""
+    story = begin()
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node=controller, controller_epoch=1)
+    committed(story, "x", 0)
+    story.state("b1", 1, "b1 b2 b3", stamps=stamps)
+    return story
+
+
+def fault(story: Story, kind: str, lasts_s: int, *, node: str = "b1", name: str = "f1", where: bool = False) -> None:
+    """A fault on this broker; `where`: in the directory of its replica, whose failure it reports."""
+    about = {"node": node, "fault": name, "detail": kind}
+    for first, event in ((True, EventKind.FAULT_BEGUN), (False, EventKind.FAULT_ENDED)):
+        story.event(event, whole_node=True, node=about["node"], fault=about["fault"], detail=about["detail"])
+        if where:
+            story.event(event, node=about["node"], fault=about["fault"], detail=about["detail"], dir=0)
+        if first and where:
+            story.dir_failed(node)
+        story.time_ns += lasts_s * SECOND if first else 0
+
+
+def not_live(story: Story) -> tuple[str, ...]:
+    return tuple(words for words in judge(story.history()).not_live if "leads" in words)
+
+
+@pytest.mark.parametrize(("lasts_s", "replaced"), [(4, True), (6, False)])
+def test_leader_cut_off_alone_for_long_is_replaced(lasts_s: int, replaced: bool) -> None:
+    """The promise of these histories is 5 s."""
+    story = led()
+    fault(story, "cut-peers-long", lasts_s)
+
+    missed = ("b1 leads orders-0, though b2 could and b1 was cut off alone from row 14 to row 15",)
+
+    assert not_live(story) == (() if replaced else missed)
+
+
+def test_fault_beside_it_leaves_a_lone_broker_unjudged() -> None:
+    story = led()
+    story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b3", fault="f0", detail="slow")
+    fault(story, "isolate-one", 30)
+
+    assert not_live(story) == ()
+
+
+def test_controller_cut_off_from_its_peers_is_not_judged() -> None:
+    story = led(controller="b1")
+    fault(story, "cut-peers-long", 30)
+
+    assert not_live(story) == ()
+
+
+def test_members_registered_anew_cannot_replace_a_leader() -> None:
+    """KIP-380: they may have lost records since the ISR named them."""
+    story = led(stamps=(11, 2, 3))
+    fault(story, "isolate-one", 30)
+
+    assert not_live(story) == ()
+
+
+def test_leader_with_a_failed_directory_is_replaced() -> None:
+    """KIP-112: two session timeouts (2 s) sooner, since the broker reports it; it stays failed when the fault has ended."""
+    story = led()
+    fault(story, "dir-failure", 1, where=True)
+    story.time_ns += 4 * SECOND
+    fault(story, "slow", 1, node="b3", name="f2")
+
+    assert not_live(story) == ("b1 leads orders-0, though b2 could and b1 alone had no directory for it from row 16 to row 19",)
+
+
+def test_failed_directory_of_other_replicas_needs_no_new_leader() -> None:
+    story = led()
+    fault(story, "dir-failure", 1)
+    story.time_ns += 30 * SECOND
+    fault(story, "slow", 1, node="b3", name="f2")
+
+    assert not_live(story) == ()
