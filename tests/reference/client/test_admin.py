@@ -11,6 +11,7 @@ from reference.client.commands import (
     Command,
     CreateTopic,
     DeleteTopic,
+    DeposeController,
     ElectPreferred,
     ListPending,
     Reassign,
@@ -217,6 +218,17 @@ MOVE = Reassign(id=1, tp=TP, replicas=REPLICAS)
 MOVE_TOO = Reassign(id=2, tp=TP, replicas=REPLICAS, extra=True)
 CANCEL, ALLOW = CancelReassignments(id=3), AllowReassignments(id=4)
 ENTRIES = b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[1,2]}]}'
+
+
+def test_deposed_controller_loses_its_znode_once() -> None:
+    """R-001: the brokers that watch it elect a controller; without a controller there is nothing to depose."""
+    world = World()
+    world.controller(Create(paths.CONTROLLER, b"", ephemeral=True))
+
+    world.start(DeposeController(id=1))
+    world.start(DeposeController(id=2))
+
+    assert (world.data(paths.CONTROLLER), world.errors()) == (None, [ErrorCode.NONE, ErrorCode.NONE])
 
 
 @pytest.mark.parametrize(("command", "path"), [(MOVE, admin_paths.REASSIGN), (MOVE_TOO, admin_paths.REASSIGN_EXTRA)])
