@@ -220,7 +220,7 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
 def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]) -> list[str]:
     """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5) or records in final reads (LIVE-3)."""
     name, patience = partition.name, facts.promise.request_timeout_ms * MS
-    late = [call for call in done if call.invoked_ns >= deadline]
+    late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
     asked = {
         "acks=all produce to": [call for call in late if call.f == "produce" and call.asked[0].acks == -1],
         "acks=1 produce to": _informed(late, 1, partition.written, patience),
@@ -241,6 +241,11 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
     return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
+
+
+def _was_refused_by_client(call: Call) -> bool:
+    # librdkafka asks for a topic's partitions every five minutes, and refuses to send to one that it has not heard of.
+    return bool(call.rows) and call.rows[0].error in ("_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC")
 
 
 def _is_late(error: str | None) -> bool:

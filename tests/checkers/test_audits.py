@@ -98,6 +98,15 @@ def test_process_knowing_the_leader_is_answered_under_acks_1(outcome: OpType, se
     assert not_live(story, healed_at) == (() if served else missed)
 
 
+def test_partition_that_the_client_has_not_heard_of_is_not_judged() -> None:
+    """librdkafka refuses to send to it by itself, so nothing was asked of the cluster."""
+    story, healed_at = after_the_bound()
+    story.asks(9, "y")
+    story.op(9, OpType.FAIL, "produce", ({"error": "_UNKNOWN_PARTITION"},))
+
+    assert not_live(story, healed_at) == ()
+
+
 @pytest.mark.parametrize(("error", "served"), [("OUT_OF_ORDER_SEQUENCE_NUMBER", False), ("REQUEST_TIMED_OUT", True)])
 def test_process_knowing_the_leader_is_not_refused(error: str, served: bool) -> None:
     """A slow machine may let a request time out; a refusal is the protocol's."""
