@@ -98,7 +98,7 @@ def test_process_knowing_the_leader_is_answered_under_acks_1(outcome: OpType, se
     assert not_live(story, healed_at) == (() if served else missed)
 
 
-def test_partition_that_the_client_has_not_heard_of_is_not_judged() -> None:
+def test_partition_unknown_to_the_client_is_not_judged() -> None:
     """librdkafka refuses to send to it by itself, so nothing was asked of the cluster."""
     story, healed_at = after_the_bound()
     story.asks(9, "y")
