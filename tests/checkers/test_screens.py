@@ -228,7 +228,7 @@ def test_fast_prechecks_keep_the_verdict_after_one_corruption(name: str) -> None
     rng = Rng(7)
     rows = good(800).operations
     found = 0
-    for _ in range(15):
+    for _ in range(25):
         hit, other = rng.pick(rows), rng.pick(rows)
         changed = [
             CHANGES[name](row, other) if row is hit or (name != "another value" and row.index == hit.index) else row
