@@ -7,21 +7,7 @@ from collections.abc import Iterable
 
 from checkers.rows import Call, EventRow
 from history.event import EventKind as K
-
-ADMIN_REQUESTS = (
-    "create-topic",
-    "delete-topic",
-    "add-partition",
-    "remove-partition",
-    "elect-preferred",
-    "elect-unclean",
-    "reassign",
-    "reassign-extra",
-    "reassign-request",
-    "cancel-reassignments",
-    "allow-reassignments",
-    "depose-controller",
-)
+from history.op import ADMIN_REQUESTS
 
 
 def unserved(done: list[Call], deadline_ns: int) -> list[str]:

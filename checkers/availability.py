@@ -2,8 +2,9 @@
 
 B after the harness has healed the cluster, it must be whole: one controller, every broker registered, every partition led by the
 leader in ZooKeeper with all assigned replicas in the ISR, acks=all acknowledged again, logs equal and committed to the end, and
-final readers given every acknowledged record. The state is checked twice: B after healing and at the end. Only one silence is
-right after healing: a partition of which every counted-on replica was emptied (SILENT-2). It is counted.
+final readers given every acknowledged record. From then on every kind of request is served (LIVE-5). The state is checked twice:
+B after healing and at the end. Only one silence is right after healing: a partition of which every counted-on replica was emptied
+(SILENT-2). It is counted.
 
 A replica also counts as emptied if its directory was swapped before its broker made a log of it, although it was counted on
 already: the broker cannot know on return that the directory held nothing.
@@ -22,7 +23,7 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
-from checkers.audits import ADMIN_REQUESTS, unpreferred, unserved
+from checkers.audits import unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import undone
@@ -32,6 +33,7 @@ from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swa
 from checkers.verdict import Cut, Findings
 from checkers.wounds import Wounded
 from history.event import EventKind as K
+from history.op import ADMIN_REQUESTS
 
 NAME = "availability"
 _MOVES = "/admin/reassign"
@@ -221,9 +223,10 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5) or records in final reads (LIVE-3)."""
     name, patience = partition.name, facts.promise.request_timeout_ms * MS
     late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
+    informed = _informed(late, partition.written, patience)
     asked = {
         "acks=all produce to": [call for call in late if call.f == "produce" and call.asked[0].acks == -1],
-        "acks=1 produce to": _informed(late, 1, partition.written, patience),
+        "acks=1 produce to": [call for call in informed if call.asked[0].acks == 1],
         "poll of": [call for call in late if call.f == "poll"],
         "question for the latest offset of": [call for call in late if call.f == "latest"],
     }
@@ -232,10 +235,10 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
         for what, calls_ in asked.items()
         if calls_ and not any(call.type == "ok" for call in calls_)
     ]
-    for call in _informed(late, -1, partition.written, patience) + _informed(late, 1, partition.written, patience):
-        if call.type in ("fail", "info") and not _is_late(error := call.rows[0].error):
+    for call in informed:
+        if call.asked[0].acks in (-1, 1) and call.type in ("fail", "info") and not _is_late(error := call.rows[0].error):
             why.append(f"process {call.process} knew the leader of {name} and got {error} for its produce at row {call.invoked}")
-    sent = [row.value for call in _informed(late, 0, partition.written, patience) for row in call.asked]
+    sent = [row.value for call in informed if call.asked[0].acks == 0 for row in call.asked]
     if sent and not set(sent) & set(partition.log()):
         why.append(f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end")
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
@@ -252,8 +255,8 @@ def _is_late(error: str | None) -> bool:
     return error in _MAY_BE_LATE or str(error).startswith("_")
 
 
-def _informed(late: list[Call], acks: int, written: Times, patience_ns: int) -> list[Call]:
-    """Return the produces with these acks whose process knew the leader: its last produce under acks=all was acknowledged.
+def _informed(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
+    """Return the produces whose process knew the leader: its last produce under acks=all was acknowledged.
 
     No state was written from then until the request arrived at the latest. With stale metadata such a produce may get lost: the
     answer to acks=0 does not tell the client that it asked the wrong broker.
@@ -262,7 +265,7 @@ def _informed(late: list[Call], acks: int, written: Times, patience_ns: int) -> 
     knows: dict[int, int | None] = {}  # process -> since when
     for call in sorted((call for call in late if call.f == "produce"), key=lambda call: call.invoked):
         since, until = knows.get(call.process), call.invoked_ns + patience_ns
-        if call.asked[0].acks == acks and since is not None and not any(since <= time_ns <= until for time_ns in written):
+        if since is not None and not any(since <= time_ns <= until for time_ns in written):
             found.append(call)
         if call.asked[0].acks == -1:
             knows[call.process] = call.invoked_ns if call.type == "ok" else None

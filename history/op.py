@@ -9,6 +9,22 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+# The `f` of an administrator's requests, which may have effects; "admin-pending" only lists them.
+ADMIN_REQUESTS = (
+    "create-topic",
+    "delete-topic",
+    "add-partition",
+    "remove-partition",
+    "elect-preferred",
+    "elect-unclean",
+    "reassign",
+    "reassign-extra",
+    "reassign-request",
+    "cancel-reassignments",
+    "allow-reassignments",
+    "depose-controller",
+)
+
 
 class OpType(StrEnum):
     """Jepsen's four types: invoked, certainly done, certainly not done, perhaps done."""

@@ -13,31 +13,11 @@ from history.foreign.jsonlines import frozen
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import UNKNOWN, Call, Pairs, Step
 from history.history import History, by_index
-from history.op import Operation, OpType
+from history.op import ADMIN_REQUESTS, Operation, OpType
 
 _RECORDS = ("produce", "poll")
 # What administrators do, and what is asked about a log or a group. An `f` that is not listed is a call of another system.
-_LEFT_OUT = frozenset(
-    {
-        "latest",
-        "earliest",
-        "commit",
-        "committed",
-        "create-topic",
-        "delete-topic",
-        "add-partition",
-        "remove-partition",
-        "elect-preferred",
-        "elect-unclean",
-        "reassign",
-        "reassign-extra",
-        "reassign-request",
-        "cancel-reassignments",
-        "allow-reassignments",
-        "depose-controller",
-        "admin-pending",
-    }
-)
+_LEFT_OUT = frozenset({"latest", "earliest", "commit", "committed", *ADMIN_REQUESTS, "admin-pending"})
 LEFT_OUT = "operations of administrators and queries for the end of a log are left out"
 
 _Rows = tuple[Operation, ...]

@@ -1,11 +1,14 @@
 """The table of errors: which errors are failures, and the next process number."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from history.op import OpType
+from history.op import ADMIN_REQUESTS, OpType
 from reference.errors import ErrorCode
+from workloads.client import RequestF
 from workloads.completion import PRODUCE, completion_type, number_after
 
 
@@ -79,3 +82,8 @@ def test_process_number_is_not_reused_after_unknown_outcome(processes: int, endi
 
         assert not retired & set(numbers)
         assert len(set(numbers)) == processes
+
+
+def test_admin_requests_of_histories_are_those_of_clients() -> None:
+    """A request that one of the lists lacks would not be judged (LIVE-5)."""
+    assert set(get_args(RequestF)) == set(ADMIN_REQUESTS)

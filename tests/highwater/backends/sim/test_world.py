@@ -7,7 +7,7 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
 from history.event import ClusterEvent, EventKind
-from history.op import OpType
+from history.op import ADMIN_REQUESTS, OpType
 from nemesis.faults import (
     AnyFault,
     ClockDrift,
@@ -88,6 +88,19 @@ def test_run_without_faults_acknowledges_and_reads_everything() -> None:
     assert len(produced) > 50
     assert produced <= read
     assert {op.type for op in run.history.operations} == {OpType.INVOKE, OpType.OK}
+
+
+def test_audit_serves_admin_requests_after_the_bound() -> None:
+    """LIVE-5; a plan without an audit sends none."""
+    of = msgspec.structs.replace(plan(), quiet_ms=plan().promise.bound_ms)
+    run, without = perform(msgspec.structs.replace(of, audit_ms=8000)), perform(of)
+    bound_ns = (run.history.manifest.healed_at_ns or 0) + of.promise.bound_ms * 1_000_000
+    asked = [row for row in run.history.operations if row.f in ADMIN_REQUESTS]
+
+    assert {"depose-controller", "add-partition", "reassign", "elect-preferred"} == {row.f for row in asked}
+    assert min(row.time_ns for row in asked) >= bound_ns
+    assert {row.type for row in asked} == {OpType.INVOKE, OpType.OK}
+    assert [row for row in without.history.operations if row.f in ADMIN_REQUESTS] == []
 
 
 def test_run_phases_follow_each_other_as_planned() -> None:
