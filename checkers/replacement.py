@@ -10,6 +10,9 @@ A controller that is cut off from the brokers and not from ZooKeeper is left out
 The same holds for a broker that has reported the failure of the directory with its replica, two session timeouts sooner, since
 nobody waits for a session or a heartbeat (KIP-112).
 
+Then the others also serve writes (LIVE-7): once the leader has had the time to take the broker out of the ISR, a produce with
+acks=all is acknowledged again, if the ISR without that broker has min.insync.replicas members.
+
     >>> from checkers.sketches import sketch
     >>> cut = "fault-begun fault=f node=b1 detail=isolate-one"
     >>> rows = "registered node=b2 incarnation=2", "state-written leader=b1 isr=b1,b2 stamps=1,2", "controller-elected node=b3"
@@ -21,8 +24,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import MS, PARTITION, Checker, Facts, partition_of
-from checkers.rows import EventRow, event_rows
+from checkers.checker import MS, PARTITION, Checker, Facts, partition_of, promised
+from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -43,7 +46,7 @@ ALONE = (
     "controller-kill",
     "pause-long",
 )
-
+_TRIED_MIN = 3  # writes in a period; one or two may be those of a client whose requests are wrong on purpose
 
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-removed", "dir-failure", "dir-drop")
 _LOOKED_AT = (K.FAULT_BEGUN, K.FAULT_ENDED, K.DIR_FAILED, K.REGISTERED)
@@ -152,35 +155,74 @@ class _Cluster:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge whether brokers that were cut off alone were replaced; the count `lone_periods` says how often that was judged."""
+    """Judge whether brokers that were cut off alone were replaced, and whether writes went on without them.
+
+    The counts `lone_periods` and `lone_writes` say how often the one and the other was judged.
+    """
     if facts.promise.replacement_ms == 0:
         return Findings()
     topic, number = partition_of(operations, events)
     rows = event_rows(events)
-    why: list[str] = []
     periods = _periods(events, facts)
+    why = [words for period in periods if (words := _unreplaced(rows, period, f"{topic}-{number}"))]
+    writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1] if periods else []
+    judged = 0
     for period in periods:
-        cluster = _Cluster()
-        for row in rows:
-            if row.time_ns >= period.due_ns:
-                break
-            cluster.see(row)
-        able = cluster.able(period)
-        leader = None if cluster.state is None else cluster.state.leader
-        if able and leader in (None, period.node):
-            what = f"no broker leads {topic}-{number}" if leader is None else f"{leader} leads {topic}-{number}"
-            lack = "was cut off alone" if period.cut_off else "alone had no directory for it"
-            why.append(f"{what}, though {able[0]} could and {period.node} {lack} from row {period.begun} to row {period.ended}")
-    return Findings(not_live=tuple(why), live_judged=bool(why), counts={"lone_periods": len(periods)})
+        tried = _owed(rows, period, writes, facts, topic)
+        judged += bool(tried)
+        if tried and not any(call.type == "ok" for call in tried):
+            span = f"between rows {tried[0].invoked} and {max(call.ended for call in tried)}"
+            what = f"none of {len(tried)} acks=all produces to {topic}-{number} was acknowledged"
+            why.append(f"{what} {span}, though only {period.node} was cut off")
+    counts = {"lone_periods": len(periods), "lone_writes": judged}
+    return Findings(not_live=tuple(why), live_judged=bool(why), counts=counts)
+
+
+def _unreplaced(rows: list[EventRow], period: _Period, name: str) -> str | None:
+    """Say that the broker still leads, or nobody does, when it must have been replaced (LIVE-6)."""
+    cluster = _cluster_at(rows, period.due_ns)
+    able = cluster.able(period)
+    leader = None if cluster.state is None else cluster.state.leader
+    if not able or leader not in (None, period.node):
+        return None
+    what = f"no broker leads {name}" if leader is None else f"{leader} leads {name}"
+    lack = "was cut off alone" if period.cut_off else "alone had no directory for it"
+    return f"{what}, though {able[0]} could and {period.node} {lack} from row {period.begun} to row {period.ended}"
+
+
+def _owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Facts, topic: str) -> list[Call]:
+    """The writes of a period of which one must be acknowledged (LIVE-7); none if the others need not serve writes."""
+    promise = promised(facts, topic)
+    due_ns = period.due_ns + (2 * facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms) * MS
+    if promise is None or due_ns >= period.until_ns:
+        return []
+    cluster = _cluster_at(rows, due_ns)
+    able = cluster.able(period)
+    if cluster.state is None or cluster.state.leader not in able or len(able) < promise.min_insync_replicas:
+        return []
+    tried = [call for call in writes if due_ns <= call.invoked_ns and call.rows and call.rows[0].time_ns < period.until_ns]
+    return tried if len(tried) >= _TRIED_MIN else []
+
+
+def _cluster_at(rows: list[EventRow], time_ns: int) -> _Cluster:
+    cluster = _Cluster()
+    for row in rows:
+        if row.time_ns >= time_ns:
+            break
+        cluster.see(row)
+    return cluster
 
 
 CHECKER = Checker(
     name=NAME,
-    claim="A broker that alone is cut off, down or without the replica leads nothing after the promised time, if others could.",
+    claim="A broker that alone is cut off, down or without the replica leads nothing after the promised time, if others could; "
+    "acks=all writes then go on without it.",
     assumes="The harness records when each fault begins and ends, and on which brokers; ZooKeeper's writes are complete.",
-    blind="Periods with more than one fault; controllers that only the brokers cannot reach; what follows the promised time.",
+    blind="Periods with more than one fault; controllers that only the brokers cannot reach; what follows the promised time; "
+    f"periods with fewer than {_TRIED_MIN} writes.",
     kinds=(),
     group_by=PARTITION,
+    operations=("produce",),
     events=(
         K.FAULT_BEGUN,
         K.FAULT_ENDED,

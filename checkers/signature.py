@@ -54,6 +54,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("the log of", "availability", "logs of one partition differ"),
     ("the high watermark of", "availability", "the high watermark stays below the log end"),
     ("though no fault was in force", "progress", "no produce is acknowledged in a calm"),
+    ("though only", "replacement", "no produce is acknowledged while one broker is cut off"),
     ("no acks=all produce", "availability", "no produce is acknowledged"),
     ("got no answer", "availability", "a client gets no answer"),
     ("final readers", "availability", "final readers miss records"),

@@ -11,11 +11,12 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from highwater.campaigns.chaos import MIXES
 from mutation.gate import plans
-from mutation.measure import ORDER, Bench, Gate, serving
+from mutation.measure import ORDER, Bench, Gate, in_order, serving
 from mutation.page import result_of, store_results, write_page
 from mutation.sample import MutationError, draw, load_sample, store_sample
+
+_FIRST = 20  # runs that every mutant performs before more runs of the baseline are made
 
 
 def main() -> int:
@@ -45,7 +46,7 @@ def _measure(asked: argparse.Namespace) -> int:
     if asked.again:
         bench.forget(asked.ids or [m.id for m in mutants])
     with bench.open():
-        for stage in _stages(names):
+        for stage in [names] if asked.order else _stages(names):
             bench.baseline(stage)
             gate = Gate(names, bench.folder)
             if asked.order:
@@ -63,10 +64,9 @@ def _measure(asked: argparse.Namespace) -> int:
 
 
 def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
-    """The stored plans, which are short and kill most; some seeds of every fault mix; all seeds."""
-    stored = [name for name in names if not name.startswith("seeds/")]
-    some = [name for name in names if name not in stored][: 4 * len(MIXES)]
-    return stored, stored + some, list(names)
+    """The runs that kill most mutants; more of them; all."""
+    ordered = in_order(names)
+    return ordered[: _FIRST + 1], ordered[: 3 * _FIRST + 1], ordered
 
 
 def _arguments() -> argparse.Namespace:
@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
     parser.add_argument("--draw", action="store_true", help="draw a new sample")
-    parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the stored plans execute")
+    parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the runs of the gate execute")
     parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
     known = {mutant.id for mutant in load_sample()}

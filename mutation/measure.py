@@ -249,9 +249,8 @@ class Gate:
 
     def __init__(self, names: Sequence[str], folder: Path) -> None:
         known = set(names)
-        first = [name for name in ORDER.read_text(encoding="utf-8").split() if name in known] if ORDER.is_file() else []
         self.baseline: Mapping[str, RunRow] = {row.run: row for row in _read(folder / BASELINE) if row.run in known}
-        self.names = [name for name in dict.fromkeys([*first, *names]) if name != SERVES]
+        self.names = [name for name in in_order(names) if name != SERVES]
         self.red = [row for row in self.baseline.values() if row.killed_by]  # without a mutation
         self._folder = folder
 
@@ -285,6 +284,14 @@ class Gate:
             for lines in left.values():
                 lines -= seen
         return found
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """The run without faults, stored plans that reach much, the seeds, the other plans, most of which aim at one switch."""
+    first = ORDER.read_text(encoding="utf-8").split() if ORDER.is_file() else []
+    seeds = [name for name in names if name.startswith("seeds/")]
+    wanted = [SERVES, *first[:5], *seeds[:16], *first, *seeds, *names]
+    return [name for name in dict.fromkeys(wanted) if name in set(names)]
 
 
 def serving(mutants: Sequence[Mutant], folder: Path, size: int = SIZE) -> list[Mutant]:

@@ -104,7 +104,7 @@ the corpus, the stored plans and seeds, all on `safe`.
   A known-bad protocol that is no longer caught does not count, and UNKNOWN does not count.
 - **Survived:** every run of the gate is VALID or UNKNOWN, and live.
 - **Does not serve:** the mutant already crashes in a run without faults; the next mutant of the drawn reserve takes its place.
-- **Runs:** how many were performed until one killed, in the order of `mutation/order.txt`; the seeds come last.
+- **Runs:** how many were performed until one killed, first of `mutation/order.txt`, then seeds, then the other stored plans.
 - **Reach:** how many of the gate's runs execute the edited statement at all. The others are not performed: they cannot differ.
 - **Differ:** in how many of the performed runs the history is not that of the unmutated code.
   If none differs, a workload or fault is missing; if some differ, no judge saw it.

@@ -123,8 +123,12 @@ def around_session(rng: Rng, shape: Shape) -> int:
 
 
 def until_replaced(rng: Rng, shape: Shape) -> int:
-    """Duration of a fault: longer than a broker may take to be replaced (docs/promise.md LIVE-6), if the run is long enough."""
-    return min(time_to_replace_ms(shape.session_timeout_ms) + rng.between(2000, 6000), shape.end_ms * 3 // 4)
+    """Duration of a fault: longer than a broker may take to be replaced, mostly long enough to see writes go on without it
+    (docs/promise.md LIVE-6 and LIVE-7), if the run is long enough.
+    """
+    until_written = 2 * shape.replica_lag_time_max_ms + 2000 if rng.ratio(3, 4) else 0
+    lasts = time_to_replace_ms(shape.session_timeout_ms) + until_written + rng.between(2000, 6000)
+    return min(lasts, shape.end_ms * 3 // 4)
 
 
 # --- what ------------------------------------------------------------------------------------------------------------

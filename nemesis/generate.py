@@ -22,6 +22,7 @@ _ROUNDS_MAX = 100
 _RESTLESS_MAX = 12  # the density of blows in a round without swarm; swarms stay below it
 _SWIZZLED = ("isolate-one", "cut-zookeeper", "cut-peers", "one-way", "clog", "pause-long", "crash-random")
 _DEPOSING = ("expire-session", "bounce", "bounce-at-once", "crash-leader", "isolate-leader", "cut-zookeeper", "pause-long")
+FOR_LONG = ("isolate-long", "cut-peers-long", "cut-zookeeper-long")  # until the broker must be replaced
 _FLAPPING = ("dir-unreadable", "dir-file", "dir-failure", "disk-full", "dir-drop", "disk-swap")
 _RETRIES = 4  # draws of a blow until it fits into its round; then it is left out
 
@@ -58,6 +59,10 @@ def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
     deck: list[Kind] = []
     windows: list[Window] = []
     at = min(_LEAD_MS, shape.end_ms // 5)
+    alone = _alone(rng.fork("alone"), ground, at)
+    if alone is not None:
+        windows.append(alone)
+        at = alone.until_ms + _calm_ms(rng.fork("calm after it"), shape)
     for number in range(_ROUNDS_MAX):
         draws = rng.fork(f"round {number}")
         mix, deck = _deal(draws.fork("deal"), deck, kinds, draws.between(1 + restless // 2, 1 + restless))
@@ -68,6 +73,21 @@ def generate(rng: Rng, profile: Profile, shape: Shape) -> tuple[Window, ...]:
             break
     windows.sort(key=lambda window: (window.at_ms, window.until_ms, window.kind))
     return tuple(msgspec.structs.replace(window, id=f"f{number}") for number, window in enumerate(windows, 1))
+
+
+def _alone(rng: Rng, ground: _Ground, at: int) -> Window | None:
+    """Draw one broker to be cut off for long with no fault beside it, in every second schedule: only such a period shows whether
+    the others replace it and go on (docs/promise.md LIVE-6 and LIVE-7). None where the profile has no such kind.
+    """
+    kinds = [kind for kind in usable(ground.profile, ground.shape) if kind.name in FOR_LONG]
+    if not ground.profile.swarm or not kinds or not rng.ratio(1, 2):
+        return None
+    kind = rng.pick(kinds)
+    blow = kind.draw(rng, _aim(rng, ground.shape))
+    until = at + blow.lasts_ms
+    if until > ground.shape.end_ms:
+        return None
+    return Window(id="", kind=kind.name, at_ms=at, until_ms=until, fault=blow.fault, target=blow.target)
 
 
 def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:

@@ -52,13 +52,13 @@ def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
 def cluster(case: Case) -> set[str]:
     """Definition of LIVE-1 and LIVE-4: all brokers registered, one controller, every partition known, no request left."""
     kinds = {row.kind for row in case.events}
-    if not {K.REGISTERED, K.STATE_WRITTEN} <= kinds:
+    if K.REGISTERED not in kinds or (K.BECAME_LEADER in kinds and K.STATE_WRITTEN not in kinds):
         return {"unjudged"}
     in_time = [row for row in case.events if row.time_ns <= (case.healed_at_ns or 0) + BOUND_NS]
     found = {f"{what} at the end" for what in _cluster_lacks(case.events)}
     if len(in_time) < len(case.events):
         found |= {f"{what} in time" for what in _cluster_lacks(in_time)}
-    led = [row for row in case.events if row.kind is K.STATE_WRITTEN][-1].leader is not None
+    led = [row.leader for row in case.events if row.kind is K.STATE_WRITTEN][-1:] != [None]
     looks = [call for call in calls(case.operations, "admin-pending") if call.asked[0].time_ns >= (case.final_reads_at_ns or 0)]
     found |= {"unlooked"} if looks and not any(call.ok for call in looks) else set()
     pending = [row.value for call in looks if call.ok for row in call.answer if row.value is not None]

@@ -100,6 +100,8 @@ def _happens(rng: Rng, node: str, session: dict[str, int | None], step: int) -> 
     if what in (4, 9) and rng.below(8):
         about = {"topic": "t", "partition": 0, "leader_epoch": step, "isr": (node,), "zk_version": 0}
         return K.STATE_WRITTEN, {"node": node, "leader": node if rng.below(3) else None, **about}
+    if what in (4, 13):
+        return K.BECAME_LEADER, {"node": node, "topic": "t", "partition": 0, "leader_epoch": step, "hw": 0, "leo": 0, "life": 1}
     if what == 10:
         return K.CONTROLLER_RESIGNED, {"node": node, "controller_epoch": step}
     if what in (11, 12) and session[node] is not None:

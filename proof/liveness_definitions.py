@@ -7,9 +7,10 @@ from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import OpType
 from proof.durability import counted_on, is_whole
-from proof.log_rows import Call, Case, Events, Operations, calls, log_at
+from proof.log_rows import Call, Case, Events, calls, log_at
 
 REPLACEMENT_NS = 5_000_000_000  # the promised time in which a broker that alone is cut off is replaced
+WRITTEN_NS = 2_500_000_000  # from then on: 2 replica.lag.time.max and a request timeout, until writes go on
 _ALONE = ("isolate-one", "cut-peers-long", "crash-leader")  # those kinds of LIVE-6 that the random histories draw
 BOUND_NS = 16_000_000_000  # B of the promise of all random histories
 PATIENCE_NS = 500_000_000  # its request timeout
@@ -48,24 +49,44 @@ def progress(case: Case) -> set[str]:
     return found
 
 
-def replacement(operations: Operations, events: Events) -> set[str]:
-    """Definition of LIVE-6, for each row that is the last one before the promised time of a period has passed."""
-    for begun, ended in pairwise([row for row in events if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)]):
-        lone = _in_force(events, begun)
-        if len(lone) != 1 or lone[0].detail not in _ALONE or begun.time_ns + REPLACEMENT_NS >= ended.time_ns:
+def replacement(case: Case) -> set[str]:
+    """Definition of LIVE-6 and LIVE-7, for each moment at which the promised time of a period has passed."""
+    found: set[str] = set()
+    for begun, ended in pairwise([row for row in case.events if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)]):
+        lone = _in_force(case.events, begun)
+        if len(lone) != 1 or lone[0].detail not in _ALONE:
             continue
-        past = [row for row in events if row.time_ns < begun.time_ns + REPLACEMENT_NS]
-        states = [row for row in past if row.kind is K.STATE_WRITTEN]
-        controllers = [row for row in past if row.kind is K.CONTROLLER_ELECTED]
-        node = lone[0].node
-        if not states or states[-1].leader not in (None, node):
+        node, replaced_ns = lone[0].node, begun.time_ns + REPLACEMENT_NS
+        past = [row for row in case.events if row.time_ns < replaced_ns]
+        leader = [row.leader for row in _states(past)][-1:]
+        if replaced_ns < ended.time_ns and leader in ([None], [node]) and _others(past, node, begun):
+            found.add("unreplaced")
+        written_ns = replaced_ns + WRITTEN_NS
+        past = [row for row in case.events if row.time_ns < written_ns]
+        others = _others(past, node, begun)
+        if len(others) < case.m or _states(past)[-1].leader not in others:
             continue
-        if not controllers or controllers[-1].node == node or _ended(past, controllers[-1].node, controllers[-1].index):
-            continue
-        members = dict(zip(states[-1].isr or (), states[-1].stamps or (), strict=True))
-        if any(_could_lead(past, one, stamp, begun) for one, stamp in members.items() if one != node):
-            return {"unreplaced"}
-    return set()
+        tried = [
+            call
+            for call in calls(case.operations, "produce")
+            if call.asked[0].acks == -1 and written_ns <= call.asked[0].time_ns
+            and call.answer and call.answer[0].time_ns < ended.time_ns
+        ]  # fmt: skip
+        if len(tried) >= 3 and not any(call.ok for call in tried):
+            found.add("unwritten")
+    return found
+
+
+def _others(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:
+    """The members of the ISR that could lead in place of this broker; none without a controller elsewhere."""
+    states = _states(past)
+    controllers = [row for row in past if row.kind is K.CONTROLLER_ELECTED]
+    if not states or not controllers or controllers[-1].node == node:
+        return []
+    if _ended(past, controllers[-1].node, controllers[-1].index):
+        return []
+    members = dict(zip(states[-1].isr or (), states[-1].stamps or (), strict=True))
+    return [one for one, stamp in members.items() if one != node and _could_lead(past, one, stamp, begun)]
 
 
 def _in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:

@@ -235,16 +235,28 @@ def drawn_availability(rng: Rng) -> Case:
 
 
 def drawn_replacement(rng: Rng) -> Case:
-    """Return a random history of one partition whose brokers are cut off, some of them alone and for long."""
+    """Return a random history of one partition whose brokers are cut off, some of them alone and for long, with writes."""
     nodes = ("b1", "b2", "b3")
     stamps = dict(zip(nodes, (1, 2, 3), strict=True))
     rows: list[ClusterEvent] = []
-    now = 0
+    operations: list[Operation] = []
+    now, at = 0, 0
 
     def note(kind: K, **columns: object) -> None:
-        nonlocal now
+        nonlocal now, at
         now += SECOND * rng.pick((0, 0, 1, 2, 6)) + 1_000_000
-        rows.append(ClusterEvent(index=len(rows), kind=kind, time_ns=now, **columns))  # type: ignore[arg-type]
+        rows.append(ClusterEvent(index=at, kind=kind, time_ns=now, **columns))  # type: ignore[arg-type]
+        at += 1
+
+    def write(result: OpType) -> None:
+        nonlocal now, at
+        for type_ in (OpType.INVOKE, result):
+            now += SECOND * rng.pick((0, 0, 1)) + 1_000_000
+            about = {"process": 1, "f": "produce", "topic": "t", "partition": 0, "value": f"v{at}", "acks": rng.pick((-1, -1, 1))}
+            if type_ is OpType.OK:
+                about["offset"] = at
+            operations.append(Operation(index=at, type=type_, time_ns=now, **about))  # type: ignore[arg-type]
+            at += 1
 
     for node in nodes:
         note(K.REGISTERED, node=node, incarnation=stamps[node])
@@ -252,6 +264,11 @@ def drawn_replacement(rng: Rng) -> Case:
     open_: list[tuple[str, str, str]] = []
     for turn in range(6 + rng.below(10)):
         node = rng.pick(nodes)
+        if open_ and rng.below(3) == 0 and len(operations) < 40:
+            now += SECOND * rng.pick((0, 3, 7))
+            result = rng.pick((OpType.INFO, OpType.FAIL, OpType.OK))
+            for _ in range(2 + rng.below(3)):
+                write(result if rng.below(8) else OpType.OK)
         match 2 if turn == 0 else rng.below(8):
             case 0 | 1:
                 open_.append((f"f{turn}", node, rng.pick(("isolate-one", "cut-peers-long", "crash-leader", "slow"))))
@@ -278,4 +295,4 @@ def drawn_replacement(rng: Rng) -> Case:
                 note(K.FAULT_ENDED, fault=fault, node=node, detail=detail)
             case _:
                 note(K.GAUGE, node=node, detail="x", gauge=1)
-    return Case([], rows)
+    return Case(operations, rows, m=1 + rng.below(2))

@@ -44,7 +44,7 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "deletion": {"deletion": of_rows(deletion)},
     "electorates": {"electorate": electorate},
     "progress": {"progress": progress},
-    "replacements": {"replacement": of_rows(replacement)},
+    "replacements": {"replacement": replacement},
     "availability": {"availability": availability},
     "ends": {"convergence": convergence},
     "clusters": {"availability-cluster": cluster},

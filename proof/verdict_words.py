@@ -30,6 +30,7 @@ _PATTERNS = tuple(
         (r"^none of \d+ records that were sent to (\S+) with acks=0", "availability", "not-in-log"),
         (r"^final readers of (\S+) ", "availability", "unread"),
         (r"^(?:no broker|\S+) leads (\S+), though (\S+) could", "replacement", "unreplaced"),
+        (r"^none of \d+ acks=all produces to (\S+) was acknowledged", "replacement", "unwritten"),
         (r"^(\S+) is not registered", "availability-cluster", "unregistered {0} {when}"),
         (r"^no broker is controller", "availability-cluster", "uncontrolled {when}"),
         (r"^at the end no administrator could read", "availability-cluster", "unlooked"),

@@ -9,6 +9,7 @@ from checkers.single import judge
 from checkers.verdict import Verdict
 from history.event import EventKind
 from history.history import History
+from history.manifest import Assignment
 from history.op import OpType
 from proof.manifests import promise
 from tests.checkers.corpus import history as stored
@@ -51,6 +52,27 @@ def test_cluster_without_faults_is_live() -> None:
     verdict = judge(healed(quiet_cluster()))
 
     assert (verdict.live, verdict.not_live) == (True, ())
+
+
+def test_cluster_that_elects_nobody_is_not_live() -> None:
+    story = Story(promise(m=2))
+    for node, incarnation in (("b1", 11), ("b2", 12), ("b3", 13)):
+        story.event(EventKind.REGISTERED, whole_node=True, node=node, incarnation=incarnation)
+    history = healed(story)
+    asked = (Assignment(topic="orders", partition=0, replicas=("b1", "b2", "b3")),)
+    manifest = msgspec.structs.replace(history.manifest, assignments=asked)
+    verdict = judge(History(manifest, operations=history.operations, events=history.events))
+
+    assert verdict.live is False
+    assert {"no broker is controller at the end", "orders-0 never had a leader"} <= set(verdict.not_live)
+
+
+def test_leaders_without_states_leave_the_cluster_unchecked() -> None:
+    history = healed(quiet_cluster())
+    unseen = tuple(event for event in history.events if event.kind is not EventKind.STATE_WRITTEN)
+    verdict = judge(History(history.manifest, operations=history.operations, events=unseen))
+
+    assert "availability-cluster: became-leader rows, but no state-written rows" in verdict.unchecked
 
 
 def test_partition_whose_replicas_were_all_emptied_is_live() -> None:

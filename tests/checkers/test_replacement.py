@@ -1,4 +1,4 @@
-"""A broker that alone is cut off, or has lost the directory of a replica, is replaced in time (docs/promise.md LIVE-6)."""
+"""A broker that alone is cut off, or lost the directory of a replica, is replaced in time (docs/promise.md LIVE-6, LIVE-7)."""
 
 import pytest
 
@@ -86,3 +86,35 @@ def test_failed_directory_of_other_replicas_needs_no_new_leader() -> None:
     fault(story, "slow", 1, node="b3", name="f2")
 
     assert not_live(story) == ()
+
+
+def unacknowledged(story: Story) -> tuple[str, ...]:
+    return tuple(words for words in judge(story.history()).not_live if "though only" in words)
+
+
+@pytest.mark.parametrize(
+    ("first_ns", "acked", "isr", "judged"),
+    [
+        (8 * SECOND, False, "b2 b3", True),
+        (8 * SECOND, True, "b2 b3", False),
+        (7 * SECOND, False, "b2 b3", False),  # 5 s + 2 x 1 s + 0.5 s: the leader may still wait for b1
+        (8 * SECOND, False, "b2", False),  # fewer than min.insync.replicas are left
+    ],
+)
+def test_writes_go_on_without_a_broker_that_is_cut_off(first_ns: int, acked: bool, isr: str, judged: bool) -> None:
+    """The promise of these histories is 5 s, replica.lag.time.max 1 s, the request timeout 0.5 s, min.insync.replicas 2."""
+    story = led()
+    begun = story.time_ns
+    story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail="isolate-one")
+    story.state("b2", 2, isr, version=1, stamps=tuple(STAMPS[int(name[1]) - 1] for name in isr.split()))
+    story.time_ns = begun + first_ns
+    for value in "uvw":
+        if acked and value == "w":
+            story.produces(1, value, 1, epoch=2)
+        else:
+            story.asks(1, value)
+            story.refused(1, value)
+    story.time_ns += 10 * SECOND
+    story.event(EventKind.FAULT_ENDED, whole_node=True, node="b1", fault="f1", detail="isolate-one")
+
+    assert bool(unacknowledged(story)) is judged
