@@ -8,6 +8,7 @@ its name.
 Texts are stored as integer codes: equal codes mean equal texts, and their order means nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -40,6 +41,11 @@ NAMES = (
     "time_ns",
 )
 _FUNCTIONS = ("produce", "poll", "latest")
+# The errors that say that something is wrong with a produce itself, and not with the broker that got it.
+SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH")
+SHAPE_ERRORS = ("INVALID_REQUEST", "INVALID_REQUIRED_ACKS")
+ACKS_ERRORS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")  # acks=all alone asks for replicas
+REASONS = (*SEQUENCE_ERRORS, *SHAPE_ERRORS, *ACKS_ERRORS, "UNKNOWN_PRODUCER_ID")
 COMMITS = ("commit", "committed")
 NONE = -1  # no value, no offset, no matching turn
 OFFSET_BITS = 44  # low bits of a key packed from partition and offset
@@ -69,6 +75,7 @@ class Turns:
     acks_none: Flags  # a produce
     once: Flags  # a produce by an idempotent producer
     out_of_range: Flags  # a failed completion says that the offset is out of range
+    faulted: Flags  # an invocation that names the error it deserves, or a completion that was refused for what was asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +264,7 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         acks_none=produce & (acks == 0)[asked],
         once=produce & _is(heads["delivery"], "once")[asked],
         out_of_range=answered & _is(heads["type"], "fail") & _is(heads["error"], "OFFSET_OUT_OF_RANGE"),
+        faulted=np.where(asks, *_among(heads["error"], REASONS)),
     )
 
 
@@ -314,6 +322,14 @@ def _numbers_of(codes: pa.DictionaryArray) -> Codes:
     # The code of each text, `NONE` for null; a new array that the caller may change.
     found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
     return found
+
+
+def _among(column: pa.ChunkedArray, wanted: Sequence[str]) -> tuple[Flags, Flags]:
+    """Where a column has a text, and where it has one of these."""
+    codes = _codes(column)
+    numbers = _numbers_of(codes)
+    places = [place for place, text in enumerate(codes.dictionary.to_pylist()) if text in wanted]
+    return numbers != NONE, np.isin(numbers, places)
 
 
 def _is(column: pa.ChunkedArray, wanted: str) -> Flags:

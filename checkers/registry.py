@@ -7,6 +7,7 @@ import sys
 
 from checkers import (
     acked_loss,
+    answers,
     assertions,
     assumptions,
     availability,
@@ -41,6 +42,7 @@ ALL: tuple[Checker, ...] = (
     offset_agreement.CHECKER,
     order.CHECKER,
     duplicates.CHECKER,
+    answers.CHECKER,
     polls.CHECKER,
     committed_offsets.CHECKER,
     monotonic_hw.CHECKER,

@@ -132,6 +132,12 @@ def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
     return Screened(suspect=suspect | columns.named(part[1:][back]), counts={"duplicates": zero})
 
 
+def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect partitions with a produce that broke a rule, or that was refused as if it did."""
+    turns, zero = columns.turns, np.zeros(len(columns.partitions), np.int64)
+    return Screened(suspect=columns.named(turns.part[turns.produce & turns.faulted]), counts={"misuses": zero})
+
+
 def monotonic_hw(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions where an answer lies outside its bounds, or where what one consumer was told falls in any epoch."""
     turns, firsts, part = columns.turns, columns.turns.first[:-1], columns.turns.part

@@ -31,6 +31,9 @@ SEVERITY: tuple[str, ...] = (
     "int-nonmonotonic-poll",
     "int-nonmonotonic-send",
     "duplicate",
+    # A wrong request is carried out, or a right one refused.
+    "misuse-acknowledged",
+    "wrong-error",
     # The next failover may lose a record.
     "unclean-election",
     "empty-leader",

@@ -4,6 +4,7 @@ Each function takes the rows of one partition and returns the kinds of its anoma
 being live are returned as words, into which `proof.verdict_words` also translates a verdict.
 """
 
+from proof.answers import answers
 from proof.client_definitions import (
     committed_offsets,
     duplicates,
@@ -43,6 +44,7 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
     "electorates": {"electorate": electorate},
+    "answers": {"answers": of_rows(answers)},
     "progress": {"progress": progress},
     "replacements": {"replacement": replacement},
     "availability": {"availability": availability},

@@ -17,6 +17,7 @@ from history.history import History
 from history.op import Operation
 from history.promise import Promise, TopicPromise
 from history.seed import Rng
+from proof.answers import drawn_answers
 from proof.end_histories import drawn_cluster, drawn_end
 from proof.lies import drawn_feuds, drawn_lies
 from proof.liveness_histories import drawn_availability, drawn_progress, drawn_replacement
@@ -43,6 +44,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "incarnations": drawn_incarnations,
     "deletion": drawn_deletion,
     "electorates": drawn_electorate,
+    "answers": drawn_answers,
     "progress": drawn_progress,
     "replacements": drawn_replacement,
     "commits": drawn_commits,

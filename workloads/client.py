@@ -45,6 +45,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     retries: int = 0
     idempotent: bool = False
     misuse: Misuse = ""
+    deserves: str | None = None  # the error that must answer a produce that breaks a rule on purpose
     offset: int = 0
     max_records: int = 500
     assignment: tuple[tuple[int, ...], ...] = ()

@@ -8,6 +8,8 @@ no values, or invalid acks (bugs B-65, B-66). Like every other failed send, a re
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from history.seed import Draws
 from workloads import produce_consume
 from workloads.client import Completion, Done, Invocation, Misuse, Phase, Process, Sleep
@@ -18,6 +20,15 @@ GAP_MS_MIN = 10
 GAP_MS_MAX = 120
 NO_SUCH_ACKS = 2
 _WRONGS: tuple[Misuse | Literal["empty", "acks"], ...] = ("gap", "behind", "epoch", "stranger", "empty", "acks")
+# The error that each mistake deserves; a leader has forgotten the batch that is behind, and cannot say where it is in the log.
+_DESERVED: dict[Misuse | Literal["empty", "acks"], str] = {
+    "gap": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "behind": "DUPLICATE_SEQUENCE_NUMBER",
+    "epoch": "INVALID_PRODUCER_EPOCH",
+    "stranger": "UNKNOWN_PRODUCER_ID",
+    "empty": "INVALID_REQUEST",
+    "acks": "INVALID_REQUIRED_ACKS",
+}
 
 
 def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
@@ -51,13 +62,15 @@ class Misfit:
             self._good += 1
             return self._produce(value)
         self._good = 0
-        match _WRONGS[self._draws.below("workload misuse", len(_WRONGS))]:
+        wrong = _WRONGS[self._draws.below("workload misuse", len(_WRONGS))]
+        match wrong:
             case "empty":
-                return self._produce(idempotent=False)
+                asked = self._produce(idempotent=False)
             case "acks":
-                return self._produce(value, acks=NO_SUCH_ACKS, idempotent=False)
-            case wrong:
-                return self._produce(value, misuse=wrong)
+                asked = self._produce(value, acks=NO_SUCH_ACKS, idempotent=False)
+            case mistake:
+                asked = self._produce(value, misuse=mistake)
+        return replace(asked, deserves=_DESERVED[wrong])
 
     def _produce(self, *values: str, acks: int = -1, idempotent: bool = True, misuse: Misuse = "") -> Invocation:
         return Invocation(

@@ -78,8 +78,10 @@ INVARIANTS: dict[str, Invariant] = {
             "int-poll-skip",
             "poll-skip",
             "int-nonmonotonic-send",
+            "misuse-acknowledged",
         ),
     ),
+    "REQ": Invariant(words="a request that keeps the rules is not refused as if it broke one", kinds=("wrong-error",)),
     "LIVE": Invariant(
         words="there is progress after healing", not_live=("availability", "availability-cluster", "progress", "replacement")
     ),

@@ -88,7 +88,10 @@ class Attempts:
         assert self.open is None
         self.open = invocation
         self.calls += 1
-        self._record(OpType.INVOKE, invocation, _asked(invocation), _of_produce(invocation))
+        columns = _of_produce(invocation)
+        if invocation.deserves is not None:
+            columns["error"] = invocation.deserves
+        self._record(OpType.INVOKE, invocation, _asked(invocation), columns)
         return self._command(invocation) or self._call(invocation)
 
     def _call(self, invocation: Invocation) -> Call:

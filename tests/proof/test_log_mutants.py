@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import availability, calms, committed_offsets, convergence, election, incarnations, ledger, progress
+from checkers import answers, availability, calms, committed_offsets, convergence, election, incarnations, ledger, progress
 from checkers.checker import Checker
 from checkers.elle.graph import REALTIME, edges
 from checkers.isr_history import IsrHistory
@@ -42,6 +42,11 @@ def acks_1_promises_a_record(patch: Patch) -> None:
 def log_that_ends_early_agrees(patch: Patch) -> None:
     """A log that ends is taken to agree."""
     patch.setattr(Log, "may_hold", lambda self, offset, value: offset >= len(self.values) or self.values[offset] == value)
+
+
+def leaders_remember_one_batch(patch: Patch) -> None:
+    """Any older sequence taken for one that the leader has forgotten."""
+    patch.setattr(answers, "_REMEMBERED", 1)
 
 
 def wound_excuses_despite_other_copies(patch: Patch) -> None:
@@ -184,6 +189,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (logs_of_one_length_are_equal, "availability", "availability"),
     (final_readers_may_miss_records, "availability", "availability"),
     (whose_session_ended_is_controller_still, "clusters", "availability-cluster"),
+    (leaders_remember_one_batch, "answers", "answers"),
     (unknown_commits_never_happened, "commits", "committed-offsets"),
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
     (stray_logs_are_ignored, "ends", "convergence"),

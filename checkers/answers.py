@@ -1,0 +1,87 @@
+"""Checker of a leader's answers: a request that breaks a rule is refused, and for the reason that it deserves (B-65, B-66).
+
+A client that breaks a rule on purpose says in its invocation which error must answer it (column `error`). A leader may also
+refuse such a request because it cannot serve anybody: it is not the leader, its log directory failed, it is too late. But it
+never acknowledges the request, nor gives another reason that lies in the request. A request that keeps the rules is never refused
+as if it broke one.
+
+What a leader knows of an idempotent producer follows from the last produce that it acknowledged to this producer under acks=all.
+So sequences and producer epochs are judged only right after such a produce, and never after an excused loss.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("answers", "invoke produce value=a acks=2 error=INVALID_REQUIRED_ACKS", "ok produce value=a acks=2 offset=0")
+    ['misuse-acknowledged']
+    >>> sketch("answers", "fail produce value=a acks=1 error=NOT_ENOUGH_REPLICAS")
+    ['wrong-error']
+"""
+
+import polars as pl
+
+from checkers import screens
+from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.columns import ACKS_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
+from checkers.duplicates import ONCE
+from checkers.rows import Call, calls, operation_rows
+from checkers.verdict import Anomaly, Cut, Findings
+
+NAME = "answers"
+_REMEMBERED = 8  # acknowledged batches in a row, after which a leader has forgotten the first (Kafka remembers five)
+
+
+def _is_wrong(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
+    """The kind of anomaly that the answer to a call is. `acknowledged`: of the process's produces just before, under acks=all."""
+    asked, error = call.asked[0], call.rows[0].error if call.rows and call.type != "ok" else None
+    once = asked.delivery == ONCE
+    if asked.error is not None:
+        enough = _REMEMBERED if asked.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
+        if once and (acknowledged < enough or not lossless):
+            return None
+        if call.type == "ok":
+            return "misuse-acknowledged"
+        allowed = (asked.error, "UNKNOWN_PRODUCER_ID", *ACKS_ERRORS)  # the log may be new since a partition was removed
+        return "wrong-error" if error in REASONS and error not in allowed else None
+    broken = error in SHAPE_ERRORS or (error in ACKS_ERRORS and asked.acks != -1)
+    doubted = error in SEQUENCE_ERRORS and (not once or (acknowledged > 0 and lossless))
+    return "wrong-error" if broken or doubted else None
+
+
+def _words(call: Call, kind: str, name: str) -> str:
+    asked = call.asked[0]
+    if kind == "misuse-acknowledged":
+        return f"a produce of process {call.process} to {name} was acknowledged, though it deserved {asked.error}"
+    deserved = "no such error" if asked.error is None else asked.error
+    return f"a produce of process {call.process} to {name} was refused with {call.rows[0].error}, though it deserved {deserved}"
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge the answers to the produces of one partition; the count `misuses` is how many broke a rule and were answered."""
+    topic, number = partition_of(operations, events)
+    lossless = not cuts_of(cuts, topic, number)
+    acknowledged: dict[int, int] = {}  # by process
+    found: list[Anomaly] = []
+    misuses = 0
+    for call in sorted(calls(operation_rows(operations)), key=lambda call: call.invoked):
+        asked = call.asked[0]
+        misuses += asked.error is not None and bool(call.type)
+        kind = _is_wrong(call, acknowledged.get(call.process, 0), lossless=lossless)
+        if kind is not None:
+            key = f"{topic}-{number}"
+            words = _words(call, kind, key)
+            found.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(call.invoked, call.ended), words=words))
+        counts = call.type == "ok" and asked.delivery == ONCE and asked.acks == -1 and asked.error is None
+        acknowledged[call.process] = acknowledged.get(call.process, 0) + 1 if counts else 0
+    return Findings(anomalies=tuple(found), counts={"misuses": misuses})
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A produce that breaks a rule is refused for this reason; one that keeps the rules is not refused as if it broke one.",
+    assumes="A client that breaks a rule on purpose says so in its invocation, and breaks it in the session of its last produce.",
+    blind="Refusals that do not lie in the request; sequences, unless the produce before was acknowledged under acks=all; "
+    "polls and requests of administrators.",
+    kinds=("misuse-acknowledged", "wrong-error"),
+    group_by=PARTITION,
+    operations=("produce",),
+    check=check,
+    screen=screens.answers,
+)
