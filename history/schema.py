@@ -79,7 +79,7 @@ OPERATIONS = (
     _optional("attempts", "int", "completion of a produce: number of times it was sent"),
     _optional("leader_epoch", "int", "leader epoch stated by the answering leader"),
     _optional("hw", "int", "high watermark field of a fetch response: a hint"),
-    _optional("error", "text", "why it failed, or its outcome is unknown; of an invocation that breaks a rule: the error it deserves"),
+    _optional("error", "text", "why it failed, or its outcome is unknown; of a wrong invocation: the error it deserves"),
     _optional("node", "text", "the broker that was asked or that answered"),
     _required("time_ns", "int", "nanoseconds since the start of the run"),
 )
