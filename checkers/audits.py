@@ -5,6 +5,7 @@ Only requests are judged that began after the bound B, when no fault is in force
 
 from collections.abc import Iterable
 
+from checkers.checker import MS, PROMPT_MS, Facts
 from checkers.rows import Call, EventRow
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
@@ -18,6 +19,18 @@ def unserved(done: list[Call], deadline_ns: int) -> list[str]:
             error = (call.rows[0].error if call.rows else None) or "no answer"
             why.append(f"{_words(call)} was requested after the bound and failed: {error}")
     return why
+
+
+def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
+    """Describe each request after the deadline whose answer took longer than PROMPT_MS, of a run in simulated time (LIVE-8)."""
+    if not facts.simulated:
+        return []
+    waited = ((call, call.rows[0].time_ns - call.invoked_ns) for call in done if call.rows and call.invoked_ns >= deadline_ns)
+    return [
+        f"process {call.process} waited {ns // MS} ms for the answer to its {call.f} at row {call.invoked}"
+        for call, ns in waited
+        if ns > PROMPT_MS * MS
+    ]
 
 
 def unpreferred(done: list[Call], rows: Iterable[tuple[str, EventRow]], deadline_ns: int) -> list[str]:

@@ -23,7 +23,7 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
-from checkers.audits import unpreferred, unserved
+from checkers.audits import slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import undone
@@ -99,6 +99,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     why.extend(undone(done, placed))
     why.extend(unserved(done, deadline))
     why.extend(unpreferred(done, placed, deadline))
+    why.extend(slow(done, facts, deadline))
     return Findings(not_live=tuple(why), live_judged=True)
 
 
@@ -224,7 +225,7 @@ def _are_alike(log: list[str | None], other: list[str | None]) -> bool:
 
 
 def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partition, cuts: tuple[Cut, ...]) -> list[str]:
-    """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5) or records in final reads (LIVE-3)."""
+    """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5, LIVE-8) or records in final reads (LIVE-3)."""
     name, patience = partition.name, facts.promise.request_timeout_ms * MS
     late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
     informed = _informed(late, partition.written, patience)
@@ -245,6 +246,7 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     sent = [row.value for call in informed if call.asked[0].acks == 0 for row in call.asked]
     if sent and not set(sent) & set(partition.log()):
         why.append(f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end")
+    why.extend(slow(late, facts, deadline))
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
     return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)

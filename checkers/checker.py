@@ -39,6 +39,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     required_marks: tuple[str, ...]
     faults: tuple[FaultCount, ...]
     min_acked: int
+    simulated: bool  # the times are simulated: no machine was late
 
 
 def facts_of(manifest: RunManifest) -> Facts:
@@ -54,10 +55,12 @@ def facts_of(manifest: RunManifest) -> Facts:
         required_marks=manifest.required_marks,
         faults=manifest.faults,
         min_acked=manifest.min_acked,
+        simulated=manifest.backend == "sim",
     )
 
 
 MS = 1_000_000  # ns
+PROMPT_MS = 500  # LIVE-8: twice what the slowest of five thousand requests to a healed cluster took
 
 
 def deadline_ns(facts: Facts) -> int | None:

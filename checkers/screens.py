@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from checkers.calms import calms
-from checkers.checker import MS, Facts, deadline_ns
+from checkers.checker import MS, PROMPT_MS, Facts, deadline_ns
 from checkers.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
 from checkers.rows import OFFSET_MAX
 
@@ -188,6 +188,10 @@ def availability(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screen
     late = np.flatnonzero(asked_late & turns.produce)
     suspect |= columns.named(turns.part[late[(turns.other[late] == NONE) | ~turns.ok[turns.other[late]]]])
     suspect |= columns.named(turns.part[asked_late & turns.acks_none])  # only the log says whether they arrived
+    if facts.simulated:
+        late = np.flatnonzero(asked_late & (turns.other != NONE))
+        slow = turns.time_ns[turns.other[late]] - turns.time_ns[late] > PROMPT_MS * MS
+        suspect |= columns.named(turns.part[late[slow]])
     patience = facts.promise.request_timeout_ms * MS
     suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
     if facts.final_reads_at_ns is None:

@@ -57,6 +57,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("though only", "replacement", "no produce is acknowledged while one broker is cut off"),
     ("no acks=all produce", "availability", "no produce is acknowledged"),
     ("got no answer", "availability", "a client gets no answer"),
+    (" ms for the answer to its ", "availability", "a client waits too long for an answer"),
     ("final readers", "availability", "final readers miss records"),
     ("tells clients", "convergence", "metadata of a broker differ from ZooKeeper"),
     ("for clients", "convergence", "metadata of a broker differ from ZooKeeper"),

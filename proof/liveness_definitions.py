@@ -13,6 +13,7 @@ REPLACEMENT_NS = 5_000_000_000  # the promised time in which a broker that alone
 WRITTEN_NS = 2_500_000_000  # from then on: 2 replica.lag.time.max and a request timeout, until writes go on
 _ALONE = ("isolate-one", "cut-peers-long", "crash-leader")  # those kinds of LIVE-6 that the random histories draw
 BOUND_NS = 16_000_000_000  # B of the promise of all random histories
+PROMPT_NS = 500_000_000  # within which each request is answered (LIVE-8)
 PATIENCE_NS = 500_000_000  # its request timeout
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 
@@ -135,6 +136,9 @@ def availability(case: Case) -> set[str]:
     produced = calls(case.operations, "produce")
     found |= _unserved(case, deadline)
     for call in (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest")):
+        asked = call.asked[0]
+        if call.answer and asked.time_ns >= deadline and call.answer[0].time_ns - asked.time_ns > PROMPT_NS:
+            found.add(f"slow {asked.index}")
         found |= (
             {f"hung {call.asked[0].index}"} if not call.answer and call.asked[0].time_ns + PATIENCE_NS < case.end_ns else set()
         )

@@ -103,7 +103,7 @@ class _Partition:
             Operation(index=self.index, type=OpType.INVOKE, time_ns=self.now, **about, **asked)  # type: ignore[arg-type]
         )
         self.index += 1
-        self.now += SECOND // 10
+        self.now += SECOND // 10 if self.rng.below(12) else SECOND
         if type_ is not None:
             self.operations.extend(
                 Operation(index=self.index, slot=slot, type=type_, time_ns=self.now, **about, **row)  # type: ignore[arg-type]
@@ -230,8 +230,9 @@ def drawn_availability(rng: Rng) -> Case:
     if rng.below(8):
         partition.read()
     return Case(
-        partition.operations, partition.events, healed_at_ns=10 * SECOND, final_reads_at_ns=32 * SECOND, end_ns=40 * SECOND
-    )
+        partition.operations, partition.events, healed_at_ns=10 * SECOND, final_reads_at_ns=32 * SECOND, end_ns=40 * SECOND,
+        simulated=True,
+    )  # fmt: skip
 
 
 def drawn_replacement(rng: Rng) -> Case:

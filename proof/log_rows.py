@@ -27,6 +27,7 @@ class Case(NamedTuple):
     healed_at_ns: int | None = None
     final_reads_at_ns: int | None = None
     end_ns: int = 0
+    simulated: bool = False
 
 
 Definition = Callable[[Case], set[str]]

@@ -98,6 +98,7 @@ def _found(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Wo
     told = replace(
         manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
         final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
+        backend="sim" if cases[0].simulated else "by-hand",
     )  # fmt: skip
     history = History(
         told,

@@ -28,6 +28,7 @@ _PATTERNS = tuple(
         (r"^no question for the latest offset of (\S+) was", "availability", "no-answer latest None"),
         (r"^process \d+ knew the leader of .* for its produce at row (\d+)$", "availability", "refused {0:r}"),
         (r"^none of \d+ records that were sent to (\S+) with acks=0", "availability", "not-in-log"),
+        (r"^process \d+ waited \d+ ms for the answer to its \S+ at row (\d+)$", "availability", "slow {0:r}"),
         (r"^final readers of (\S+) ", "availability", "unread"),
         (r"^(?:no broker|\S+) leads (\S+), though (\S+) could", "replacement", "unreplaced"),
         (r"^none of \d+ acks=all produces to (\S+) was acknowledged", "replacement", "unwritten"),

@@ -75,6 +75,21 @@ def test_leaders_without_states_leave_the_cluster_unchecked() -> None:
     assert "availability-cluster: became-leader rows, but no state-written rows" in verdict.unchecked
 
 
+@pytest.mark.parametrize(("backend", "waited_ms", "live"), [("sim", 499, True), ("sim", 600, False), ("process", 600, True)])
+def test_request_after_the_bound_waits_500_ms_at_most(backend: str, waited_ms: int, live: bool) -> None:
+    """LIVE-8: only simulated machines are never late."""
+    story = quiet_cluster()
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    story.op(3, OpType.INVOKE, "poll", ({"offset": 0},))
+    story.time_ns += waited_ms * MS - MS
+    story.op(3, OpType.OK, "poll", ({"offset": 0, "value": "x", "leader_epoch": 1},))
+    story.event(EventKind.FINAL_READS, whole_node=True)
+    slow = story.history(healed_at_ns=healed_at, backend=backend)
+
+    assert judge(slow).live is live
+
+
 def test_partition_whose_replicas_were_all_emptied_is_live() -> None:
     """SILENT-2: it waits for an operator, and no other partition is affected."""
     story = quiet_cluster()
