@@ -43,7 +43,12 @@ def _is_free(entry: Kind, shape: Shape) -> bool:
 
 def usable(profile: Profile, shape: Shape) -> tuple[Kind, ...]:
     """The kinds of faults of a profile that this cluster allows, in the order of the catalogue."""
-    return tuple(entry for entry in map(kind, profile.kinds) if profile.name == "beyond" or _may_strike(entry, shape))
+    kinds = [entry for entry in map(kind, profile.kinds) if _can_act(entry, shape)]
+    return tuple(entry for entry in kinds if profile.name == "beyond" or _may_strike(entry, shape))
+
+
+def _can_act(entry: Kind, shape: Shape) -> bool:
+    return entry.servers_min <= shape.zookeeper and entry.places_min <= shape.places
 
 
 def _may_strike(entry: Kind, shape: Shape) -> bool:

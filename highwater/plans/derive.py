@@ -36,8 +36,8 @@ from nemesis.schedule import Window
 from reference.config import VARIANTS, TopicSpec
 from workloads.registry import WORKLOADS
 
-DERIVATION = 2
-LAST_COMMITS: dict[int, str] = {1: "bd7e1ed"}  # the last commit of each earlier version
+DERIVATION = 3
+LAST_COMMITS: dict[int, str] = {1: "bd7e1ed", 2: "afd934e"}  # the last commit of each earlier version
 
 PLAIN = "produce-consume"
 MIXED = "mixed"  # each seed draws a workload
@@ -48,7 +48,8 @@ _STORMY = ("admin-storm", "everything")  # workloads that move partitions
 _STORMY_SIZES = (3, 4, 4, 5, 5)  # brokers where partitions are moved
 _AUDIT_MS = 8000
 FOR_LONG = ("isolate-long", "cut-peers-long", "cut-zookeeper-long")  # a run of 60 s has no room for all of them
-_SERVERS = (1, 1, 1, 3)  # real ZooKeeper servers
+_SERVERS = (1, 1, 1, 3)  # of ZooKeeper
+_PLACES = (1, 2, 3)  # of clients
 _QUIET_SLACK_MS = 2000  # added to the promise's bound, so that final reads do not race its last millisecond
 _MIN_ACKED = 5
 
@@ -99,6 +100,10 @@ def derive(
     cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
     cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
+    # Where every fault that was asked for needs several servers or places, the plan has them.
+    named = [kind(name) for name in chosen]
+    cluster = replace(cluster, zookeeper=max(cluster.zookeeper, min((k.servers_min for k in named), default=1)))
+    clients = replace(clients, places=max(rng.fork("places").pick(_PLACES), min((k.places_min for k in named), default=1)))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name in WITH_SCRATCH else None)
     orders = name in _STORMY and profile == "beyond" and rng.fork("operator").ratio(1, 2)
     promise = replace(

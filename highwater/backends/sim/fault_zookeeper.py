@@ -3,7 +3,6 @@
 from highwater.backends.sim.fault_links import LinkFaults
 from highwater.backends.sim.open_window import OpenWindow
 from nemesis.faults import Clog, Partition, ZooKeeperFault
-from reference.types import BrokerId
 
 
 class ZooKeeperFaults:
@@ -12,7 +11,7 @@ class ZooKeeperFaults:
     def __init__(self, links: LinkFaults) -> None:
         self._links = links
 
-    def do(self, opened: OpenWindow, fault: ZooKeeperFault, brokers: tuple[BrokerId, ...]) -> None:
+    def do(self, opened: OpenWindow, fault: ZooKeeperFault) -> None:
         """Stop the traffic between these brokers and ZooKeeper: clog the links for `pause`, cut them for `kill` and `cut`."""
         down = Clog(links=("zookeeper",)) if fault.how == "pause" else Partition(links=("zookeeper",))
-        self._links.do(opened, down, brokers)
+        self._links.do(opened, down)

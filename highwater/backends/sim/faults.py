@@ -21,7 +21,7 @@ from highwater.rig.nemesis import Holds, Nemesis
 from history.manifest import FaultCount
 from nemesis.faults import ClockFault, LinkFault, ProcessFault, ZooKeeperFault
 from nemesis.schedule import Window
-from reference.types import BrokerId, TopicPartition, broker_address
+from reference.types import BrokerId, TopicPartition
 
 
 class Faults:
@@ -33,6 +33,7 @@ class Faults:
         self._sim = sim
         self._server = server
         self._nodes = nodes
+        self._hosts = {node.address: node for node in nodes.values()}
         self._nemesis = Nemesis(sim.plan, sim.recorder, sim.draws, logs=self._logs, incarnation=evidence.incarnations.get)
         self._links = LinkFaults(sim, nodes, geography)
         self._clocks = ClockFaults(sim.scheduler, tuple(node.address for node in nodes.values()))
@@ -49,23 +50,22 @@ class Faults:
 
     def open(self, window: Window) -> None:
         """Begin a fault; do nothing if no broker matches its target."""
-        brokers = self._nemesis.begin(window, self._server.tree)
-        if brokers:
-            opened = self._open[window.id] = OpenWindow(window, tuple(broker_address(broker) for broker in brokers))
-            self._do(opened, brokers)
+        hit = self._nemesis.begin(window, self._server.tree)
+        if hit:
+            opened = self._open[window.id] = OpenWindow(window, hit)
+            self._do(opened)
 
     def close(self, window_id: str) -> None:
         """End a fault and undo its effects, latest first; do nothing if it is not active."""
         ended = self._nemesis.end(window_id)
         if ended is None:
             return
-        window, brokers = ended
+        window, hit = ended
         opened = self._open.pop(window_id)
         opened.close()
-        for broker in brokers:
-            node = broker_address(broker)
+        for node in hit:
             self._nemesis.acted(window, node, opened.actings[node].count)
-            self._nemesis.ended(window, broker)
+            self._nemesis.ended(window, node)
 
     def heal(self) -> None:
         """End all faults, start all brokers and set all clocks right. A broker with a failed assertion stays down."""
@@ -86,16 +86,16 @@ class Faults:
         """For each kind of fault in the schedule, how many were begun and how often they took effect."""
         return self._nemesis.counts()
 
-    def _do(self, opened: OpenWindow, brokers: tuple[BrokerId, ...]) -> None:
+    def _do(self, opened: OpenWindow) -> None:
         fault = opened.window.fault
         if isinstance(fault, LinkFault):
-            self._links.do(opened, fault, brokers)
+            self._links.do(opened, fault)
             return
         if isinstance(fault, ZooKeeperFault):
-            self._zookeeper.do(opened, fault, brokers)
+            self._zookeeper.do(opened, fault)
             return
-        for broker in brokers:
-            node, acting = self._nodes[broker], opened.actings[broker_address(broker)]
+        for address in opened.nodes:
+            node, acting = self._hosts[address], opened.actings[address]
             if isinstance(fault, ClockFault):
                 self._clocks.do(opened, fault, node, acting)
             elif isinstance(fault, ProcessFault):

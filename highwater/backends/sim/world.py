@@ -17,7 +17,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.cuts import Geography
 from highwater.rig.end_state import record_logs, record_metadata, record_zookeeper
 from highwater.rig.evidence import ZkEvidence
-from highwater.rig.scene import assign, broker_config, brokers_of, workload_processes
+from highwater.rig.scene import assign, broker_config, brokers_of, places_of, workload_processes
 from highwater.rig.targets import state_of
 from history.event import EventKind
 from reference.broker import heartbeats
@@ -61,7 +61,11 @@ class World:
             self.sim.transport.join(client)
         self.observer = Observer(self.sim)
         self.sim.transport.join(self.observer)
-        geography = Geography(brokers, tuple(client.address for client in self.clients))
+        geography = Geography(
+            brokers,
+            tuple(client.address for client in self.clients),
+            places={place: tuple(c.address for c in self.clients if c.place == place) for place in places_of(plan)},
+        )
         self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography)
         self.healed_at_ns: int | None = None
         self.final_reads_at_ns: int | None = None

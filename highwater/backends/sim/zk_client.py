@@ -127,9 +127,9 @@ class ZkClient:
         if connection is not None and not connection.broken:
             self._network.sever(connection, some_arrive=True)
 
-    def reset(self) -> bool:
-        """Break the connection to ZooKeeper; False if there is none."""
-        if self._connection is None or self._connection.broken:
+    def reset(self, server: Address) -> bool:
+        """Break the connection to this ZooKeeper server; False if there is none."""
+        if self._connection is None or self._connection.broken or self._connection.forth.link.target != server:
             return False
         self._network.sever(self._connection, some_arrive=True)
         return True

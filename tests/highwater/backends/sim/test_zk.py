@@ -263,7 +263,7 @@ def test_zk_watch_lost_by_a_broken_connection_fires_again() -> None:
 
 def test_zk_requests_wait_while_the_client_is_disconnected() -> None:
     town = Town()
-    town.a.zk.reset()
+    town.a.zk.reset(ZOOKEEPER)
     town.run(2)
     request = town.a.ask(Create("/a", b""))
     town.run(1000)
