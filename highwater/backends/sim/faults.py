@@ -5,6 +5,7 @@ family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes
 registers with the `OpenWindow` how it is undone.
 """
 
+from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.fault_clocks import ClockFaults
 from highwater.backends.sim.fault_disks import DiskFaults
 from highwater.backends.sim.fault_links import LinkFaults
@@ -14,7 +15,7 @@ from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
-from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk import ZooKeeper
 from highwater.rig.cuts import Geography
 from highwater.rig.evidence import ZkEvidence
 from highwater.rig.nemesis import Holds, Nemesis
@@ -28,7 +29,14 @@ class Faults:
     """Injects the faults of one simulated run at the times of its schedule."""
 
     def __init__(
-        self, sim: Simulation, server: ZkServer, evidence: ZkEvidence, nodes: dict[BrokerId, NodeHost], geography: Geography
+        self,
+        sim: Simulation,
+        server: ZooKeeper,
+        evidence: ZkEvidence,
+        nodes: dict[BrokerId, NodeHost],
+        geography: Geography,
+        *,
+        ensemble: Ensemble | None = None,
     ) -> None:
         self._sim = sim
         self._server = server
@@ -39,7 +47,7 @@ class Faults:
         self._clocks = ClockFaults(sim.scheduler, tuple(node.address for node in nodes.values()))
         self._processes = ProcessFaults(sim, server, self._nemesis)
         self._disks = DiskFaults(self._processes, self._nemesis)
-        self._zookeeper = ZooKeeperFaults(self._links)
+        self._zookeeper = ZooKeeperFaults(sim, self._links, tuple(nodes.values()), ensemble)
         self._open: dict[str, OpenWindow] = {}
 
     def plan(self, zero_ns: int) -> None:
@@ -63,6 +71,9 @@ class Faults:
         window, hit = ended
         opened = self._open.pop(window_id)
         opened.close()
+        for node, acting in opened.actings.items():
+            if node not in hit:  # a server of ZooKeeper
+                self._nemesis.acted(window, node, acting.count)
         for node in hit:
             self._nemesis.acted(window, node, opened.actings[node].count)
             self._nemesis.ended(window, node)
