@@ -273,7 +273,7 @@ class EnsembleServer:
         self._talks: dict[Line, Talk] = {}
         self._lines: dict[int, Line] = {}  # by session
         self._pending: dict[int, Callable[[Result], None]] = {}  # by id of the change
-        self._resumes: dict[int, Callable[[bool], None]] = {}
+        self._decided: dict[int, Callable[[bool], None]] = {}  # by id of what the leader may refuse
         self._asked: dict[int, Forward | Resume] = {}  # of the leader, not answered
         self._touched: dict[int, None] = {}  # sessions that were heard of since the leader was told
 
@@ -500,9 +500,10 @@ class EnsembleServer:
 
     def _told(self, number: int, alive: bool) -> None:
         self._asked.pop(number, None)
-        resumed = self._resumes.pop(number, None)
-        if resumed is not None:
-            resumed(alive)
+        self._pending.pop(number, None)
+        decided = self._decided.pop(number, None)
+        if decided is not None:
+            decided(alive)
 
     def _append(self, peer: "EnsembleServer") -> None:
         after = self._next[peer.address]
@@ -566,11 +567,12 @@ class EnsembleServer:
             entry = self._log[self.applied]
             self.applied += 1
             self._asked.pop(entry.id, None)
+            self._decided.pop(entry.id, None)
             result, fired = self._perform(entry.change)
             self._ensemble.took_effect(self, entry, result)
             self._fire(fired)
             if isinstance(entry.change, Close):
-                self._end(entry.change.session)
+                self._close(entry.change.session)
             then = self._pending.pop(entry.id, None)
             if then is not None:
                 then(result)
@@ -588,6 +590,8 @@ class EnsembleServer:
             case Write(session=session, ops=ops, atomic=atomic):
                 return self.tree.submit(session, ops, atomic=atomic)
             case Close(session=session):
+                if self.role == "leading":
+                    self._due_ns.pop(session, None)
                 return int(str(session) in self.tree.sessions), self.tree.expire(session)
             case _:
                 assert_never(change)
@@ -605,9 +609,7 @@ class EnsembleServer:
         elif found is not None and session in self._due_ns:
             self._due_ns[session] = self._now_ns + found.timeout_ms * MS
 
-    def _end(self, session: int) -> None:
-        if self.role == "leading":
-            self._due_ns.pop(session, None)
+    def _close(self, session: int) -> None:
         line = self._lines.pop(session, None)
         if line is not None:
             self._talks.pop(line, None)
@@ -659,12 +661,13 @@ class EnsembleServer:
             self.propose(Open(hello.timeout_ms), partial(self._opened, talk))
             return
         number = self._ensemble.next_id()
-        self._resumes[number] = partial(self._resumed, talk, hello)
+        self._decided[number] = partial(self._resumed, talk, hello)
         self._to_leader(Resume(self.term, number, talk.id, hello.session))
 
     def _opened(self, talk: Talk, session: Result) -> None:
         assert isinstance(session, int)
-        self._welcome(talk, session)
+        # With the zxid the client stays away from servers that do not know its session yet.
+        self._welcome(talk, session, zxid=self.tree.zxid)
 
     def _resumed(self, talk: Talk, hello: Hello, alive: bool) -> None:
         if not alive or str(hello.session) not in self.tree.sessions:
@@ -672,10 +675,10 @@ class EnsembleServer:
             self._talks.pop(talk.line, None)
         elif not talk.line.connection.broken:
             self.tree.forget_watches(hello.session)
-            self._welcome(talk, hello.session)
+            self._welcome(talk, hello.session, zxid=0)  # what it has seen stands until its watches have told it more
             self._fire(self.tree.watch_again(hello.session, hello.watches, seen_zxid=hello.seen_zxid))
 
-    def _welcome(self, talk: Talk, session: int) -> None:
+    def _welcome(self, talk: Talk, session: int, *, zxid: int) -> None:
         line = talk.line
         line.session = session
         former = self._lines.pop(session, None)
@@ -683,8 +686,7 @@ class EnsembleServer:
             self._talks.pop(former, None)
         self._lines[session] = line
         self._ensemble.welcomed(line)
-        # With the zxid the client stays away from servers that do not know its session yet.
-        self._sim.network.send(line.connection.back, Welcome(session, self.tree.zxid))
+        self._sim.network.send(line.connection.back, Welcome(session, zxid))
 
     def _queue(self, line: Line, request: ZkRequest) -> None:
         if line.connection.broken and not request.atomic:
@@ -711,6 +713,7 @@ class EnsembleServer:
                 talk.busy = True
                 write = Write(talk.line.session, _writes(request, done), request.atomic, talk.line.node, talk.line.life)
                 forward = Forward(self.term, self._ensemble.next_id(), talk.id, write)
+                self._decided[forward.id] = partial(self._moved, talk)
                 self._ask_leader(forward, partial(self._wrote, talk, work))
 
     def _wrote(self, talk: Talk, work: Work, answers: Result) -> None:
@@ -718,6 +721,12 @@ class EnsembleServer:
         work.answers += answers
         talk.busy = False
         self._go_on(talk)
+
+    def _moved(self, talk: Talk, _: bool) -> None:
+        """The leader refused a write because the session goes on over another line: close this one."""
+        if self._lines.get(talk.line.session) is talk.line:
+            self._close(talk.line.session)
+        self._talks.pop(talk.line, None)
 
 
 def _writes(request: ZkRequest, start: int) -> tuple[AnyOp, ...]:
