@@ -39,6 +39,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     required_marks: tuple[str, ...]
     faults: tuple[FaultCount, ...]
     min_acked: int
+    client_places: tuple[str, ...] = ()  # by number of the client
 
 
 def facts_of(manifest: RunManifest) -> Facts:
@@ -54,6 +55,7 @@ def facts_of(manifest: RunManifest) -> Facts:
         required_marks=manifest.required_marks,
         faults=manifest.faults,
         min_acked=manifest.min_acked,
+        client_places=manifest.client_places,
     )
 
 

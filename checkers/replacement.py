@@ -102,6 +102,8 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     found = []
     names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
     for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
+        if node in facts.client_places:
+            continue  # a fault of clients excuses no broker
         faults.see(kind, fault, node, detail, dir_, named=partition is not None)
         alone = faults.alone()
         if since is not None and (alone is None or alone != since[0]):
