@@ -122,6 +122,31 @@ def test_lagging_server_serves_stale_reads_and_late_watches() -> None:
     assert ZkWatch("/a", "created") in reader.told
 
 
+def test_server_that_is_behind_a_client_refuses_it() -> None:
+    town = Town(clients=1)
+    (client,) = town.clients
+    leader, behind = town.leader, town.leader.peers[0]
+    town.bind(client, leader)
+    town.cut(leader.address, behind.address)
+    client.ask(Create("/a", b"1"))
+    town.run(50)
+    town.sim.network.link(client.address, behind.address).cuts.clear()
+    town.sim.network.link(behind.address, client.address).cuts.clear()
+    client.zk.reset(leader.address)
+    town.run(10)
+    town.cut(client.address, leader.address)
+    town.run(800)  # less than the server waits for its leader
+    served, states = behind.serves, client.states()
+    town.heal()
+    town.run(2000)
+    read = client.ask(GetData("/a"))
+    town.run(50)
+
+    assert served
+    assert states[-1] == "disconnected"
+    assert isinstance(client.answers(read)[0], Data)
+
+
 def test_sessions_outlive_a_time_without_majority() -> None:
     """No leader, no expiry: a new leader gives every session its whole timeout again."""
     town = Town()
