@@ -125,7 +125,8 @@ def test_lagging_server_serves_stale_reads_and_late_watches() -> None:
 def test_server_that_is_behind_a_client_refuses_it() -> None:
     town = Town(clients=1)
     (client,) = town.clients
-    leader, behind = town.leader, town.leader.peers[0]
+    leader, servers = town.leader, town.ensemble.servers
+    behind = servers[(servers.index(leader) + 1) % len(servers)]  # which the client tries next
     town.bind(client, leader)
     town.cut(leader.address, behind.address)
     client.ask(Create("/a", b"1"))
