@@ -1,17 +1,22 @@
 """An ensemble keeps ZooKeeper's guarantees, whatever happens to its servers."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from highwater.backends.sim.ensemble import Ensemble, EnsembleServer
-from highwater.backends.sim.network import Acting
+from highwater.backends.sim.network import Acting, Connection
 from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.zk import Hello, Line, Welcome
 from history.seed import Rng
 from reference.coordination.api import AnyOp, Create, Created, Data, Exists, GetData, NoNode, SetData, Written
+from reference.coordination.memory import Watches
 from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
+from reference.types import Address
 from tests.highwater.backends.sim.simulations import simulation
 from tests.highwater.backends.sim.zk_processes import TIMEOUT_MS, Process, Seen
 
@@ -122,30 +127,24 @@ def test_lagging_server_serves_stale_reads_and_late_watches() -> None:
     assert ZkWatch("/a", "created") in reader.told
 
 
-def test_server_that_is_behind_a_client_refuses_it() -> None:
+@pytest.mark.parametrize(("seen_zxid", "refused"), [(0, False), (99, True)])
+def test_server_refuses_a_client_that_has_seen_more(seen_zxid: int, refused: bool) -> None:
+    """The answer that a session goes on may overtake the writes that the client has seen at its former server."""
     town = Town(clients=1)
-    (client,) = town.clients
-    leader, servers = town.leader, town.ensemble.servers
-    behind = servers[(servers.index(leader) + 1) % len(servers)]  # which the client tries next
-    town.bind(client, leader)
-    town.cut(leader.address, behind.address)
-    client.ask(Create("/a", b"1"))
-    town.run(50)
-    town.sim.network.link(client.address, behind.address).cuts.clear()
-    town.sim.network.link(behind.address, client.address).cuts.clear()
-    client.zk.reset(leader.address)
-    town.run(10)
-    town.cut(client.address, leader.address)
-    town.run(800)  # less than the server waits for its leader
-    served, states = behind.serves, client.states()
-    town.heal()
-    town.run(2000)
-    read = client.ask(GetData("/a"))
-    town.run(50)
+    server = town.leader.peers[0]
+    line = Line(Address("b1"), 1)
+    heard: list[object] = []
+    line.connection = Connection(
+        town.sim.network.link("b1", server.address),
+        serve=partial(server.serve, line),
+        receive=heard.append,
+        on_lost=lambda: None,
+    )
+    town.sim.network.send(line.connection.forth, Hello(town.clients[0].zk.session, TIMEOUT_MS, Watches(), seen_zxid))
+    town.run(100)
 
-    assert served
-    assert states[-1] == "disconnected"
-    assert isinstance(client.answers(read)[0], Data)
+    assert line.connection.broken == refused
+    assert [type(message) for message in heard] == ([] if refused else [Welcome])
 
 
 def test_sessions_outlive_a_time_without_majority() -> None:
