@@ -271,6 +271,7 @@ def _is_ordered(town: Town) -> bool:
     return all(a[2] < b[2] for a in acked for b in acked if a[1] < b[0])
 
 
+@pytest.mark.slow
 @example(76)  # a watch was lost when the connection broke right after a session went on
 @example(709)  # a session hung whose write was refused because it had moved
 @given(st.integers(0, 100_000))
