@@ -2,9 +2,9 @@
 
 What clients may rely on is what ZooKeeper's Programmer's Guide promises them.
 
-* "Consistency Guarantees": a write takes effect once a majority of the servers has it, and all servers take effect of the same
-  writes in the same order. A read is answered by the server of the session, from the writes that have taken effect there, which
-  may be older than the last ones. A session's requests are answered in order. A client never sees an older state than it has
+* "Consistency Guarantees": a write takes effect once a majority of the servers has it, in the same order on all servers. The
+  server of the session answers a read from the writes that have taken effect there, so the answer may be older than the last
+  acknowledged write. A session's requests are answered in order. A client never sees an older state than it has
   seen: a server that lags behind the client's last zxid refuses its connection, and the client tries another server. A watch
   event comes before the data that it announces.
 * "ZooKeeper Sessions": the leader alone decides that a session has expired, by the pings that the other servers pass on to it. A

@@ -178,8 +178,9 @@ class Member(ABC):
 
     @property
     def serves(self) -> bool:
-        """True once everything that was committed before this leader's term has taken effect here."""
-        return self.up and self.role != "looking" and self._log[self.applied - 1].term == self.term
+        """True once the process runs and everything committed before this leader's term has taken effect here."""
+        runs = self.up and self._paused is None
+        return runs and self.role != "looking" and self._log[self.applied - 1].term == self.term
 
     # --- what the subclass decides -------------------------------------------------------------------------------------------
 
