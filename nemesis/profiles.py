@@ -30,9 +30,8 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 def default_kinds(name: ProfileName, shape: Shape) -> tuple[str, ...]:
     """The kinds of faults of a run without `--faults`; under profile `within`, only those that excuse no loss on this cluster."""
-    if name == "beyond":
-        return tuple(entry.name for entry in KINDS)
-    return tuple(entry.name for entry in KINDS if _is_free(entry, shape))
+    kinds = [entry for entry in KINDS if _can_act(entry, shape)]
+    return tuple(entry.name for entry in kinds if name == "beyond" or _is_free(entry, shape))
 
 
 def _is_free(entry: Kind, shape: Shape) -> bool:
