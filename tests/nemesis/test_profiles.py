@@ -34,7 +34,8 @@ def test_profile_within_empties_no_log_dirs_by_default() -> None:
     kinds = default_kinds("within", _shape((3, "before_ack")))
 
     assert {"disk-swap", "dir-drop"} & set(kinds) == set()
-    assert set(default_kinds("beyond", _shape((1, "none")))) == set(KIND_NAMES)
+    whole = replace(_shape((1, "none")), zookeeper=3, places=2)
+    assert set(default_kinds("beyond", whole)) == set(KIND_NAMES)
 
 
 def test_profile_within_destroys_no_data_with_min_insync_one() -> None:
