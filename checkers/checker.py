@@ -40,6 +40,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     faults: tuple[FaultCount, ...]
     min_acked: int
     simulated: bool  # the times are simulated: no machine was late
+    client_places: tuple[str, ...] = ()  # by number of the client
 
 
 def facts_of(manifest: RunManifest) -> Facts:
@@ -56,6 +57,7 @@ def facts_of(manifest: RunManifest) -> Facts:
         faults=manifest.faults,
         min_acked=manifest.min_acked,
         simulated=manifest.backend == "sim",
+        client_places=manifest.client_places,
     )
 
 

@@ -2,6 +2,8 @@
 
 docs/promise.md §6 bounds the silence after healing by B. A calm in the middle of a run, when every fault that began has ended, is
 no different: from B after its start until the next fault begins, writes with acks=all to a partition must be acknowledged.
+Where clients are at several places, this holds for those at each place, and a fault that hits only the clients at one place
+excuses nobody else (LIVE-9).
 Silence while a fault is in force may be right (SILENT-1); `checkers.availability` judges the end of the run.
 
     >>> from checkers.sketches import sketch
@@ -14,7 +16,7 @@ Silence while a fault is in force may be right (SILENT-1); `checkers.availabilit
 import polars as pl
 
 from checkers import screens
-from checkers.calms import calms
+from checkers.calms import calms, excuses, place_of
 from checkers.checker import PARTITION, Checker, Facts, partition_of
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
@@ -30,6 +32,19 @@ def _writes(operations: pl.DataFrame) -> pl.DataFrame:
     return turns.with_columns(**before).filter(answered)
 
 
+def _by_place(writes: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> dict[str | None, pl.DataFrame]:
+    """The produces of the clients at each place, without those that a fault of that place excuses."""
+    found: dict[str | None, pl.DataFrame] = {}
+    excused = excuses(events, facts)
+    processes = sorted(set(writes["process"].to_list()))
+    for place in sorted({place_of(facts, process) for process in processes}, key=str):
+        owed = writes.filter(pl.col("process").is_in([one for one in processes if place_of(facts, one) == place]))
+        for begun, ended in excused.get(place or "", ()):
+            owed = owed.filter((pl.col("time_ns") < begun) | (pl.col("time_ns_before") >= ended))
+        found[place] = owed
+    return found
+
+
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge progress of one partition; the count `acked_under_faults` is how many calls were acknowledged before the faults
     ended.
@@ -41,17 +56,21 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     why: list[str] = []
     periods = calms(events, facts)
     writes = _writes(operations) if periods else operations
+    by_place = _by_place(writes, events, facts) if periods else {}
     for start, end in periods:
-        tried = writes.filter((pl.col("time_ns_before") >= start) & (pl.col("time_ns") < end))
-        if tried.height and not (tried["type"] == "ok").any():
-            rows = f"between rows {tried['index_before'][0]} and {tried['index'][-1]}"
-            why.append(f"no acks=all produce to {topic}-{number} was acknowledged {rows}, though no fault was in force")
+        for place, owed in by_place.items():
+            tried = owed.filter((pl.col("time_ns_before") >= start) & (pl.col("time_ns") < end))
+            if tried.height and not (tried["type"] == "ok").any():
+                by = "" if place is None else f" by the clients at {place}"
+                rows = f"between rows {tried['index_before'][0]} and {tried['index'][-1]}"
+                calm = "though no fault was in force" if place is None else "though no fault hit them or a broker"
+                why.append(f"no acks=all produce to {topic}-{number}{by} was acknowledged {rows}, {calm}")
     return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": done.height})
 
 
 CHECKER = Checker(
     name=NAME,
-    claim="From the bound B after all faults have ended until the next one begins, acks=all writes are acknowledged.",
+    claim="From the bound B after all faults have ended until the next begins, acks=all writes of each place are acknowledged.",
     assumes="The harness records when each fault begins and ends.",
     blind="Periods without faults that are shorter than the bound B; partitions without writes in such a period.",
     kinds=(),

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers.calms import excuses
 from checkers.checker import MS, PARTITION, Checker, Facts, partition_of, promised
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Cut, Findings
@@ -105,6 +106,8 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     found = []
     names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
     for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
+        if node in facts.client_places:
+            continue  # a fault of clients excuses no broker
         faults.see(kind, fault, node, detail, dir_, named=partition is not None)
         alone = faults.alone()
         if since is not None and (alone is None or alone != since[0]):
@@ -165,7 +168,9 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     rows = event_rows(events)
     periods = _periods(events, facts)
     why = [words for period in periods if (words := _unreplaced(rows, period, f"{topic}-{number}"))]
+    hit = excuses(events, facts)
     writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1] if periods else []
+    writes = [call for call in writes if not _is_excused(call, hit, facts)]
     judged = 0
     for period in periods:
         tried = _owed(rows, period, writes, facts, topic)
@@ -202,6 +207,13 @@ def _owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Fact
         return []
     tried = [call for call in writes if due_ns <= call.invoked_ns and call.rows and call.rows[0].time_ns < period.until_ns]
     return tried if len(tried) >= _TRIED_MIN else []
+
+
+def _is_excused(call: Call, hit: dict[str, list[tuple[int, int]]], facts: Facts) -> bool:
+    # Whether a fault of the client's own place may have kept it from the brokers (LIVE-9).
+    places = facts.client_places
+    times = hit.get(places[call.process % len(places)], ()) if places else ()
+    return any(begun <= call.rows[0].time_ns and call.invoked_ns < ended for begun, ended in times if call.rows)
 
 
 def _cluster_at(rows: list[EventRow], time_ns: int) -> _Cluster:

@@ -9,7 +9,7 @@ Each screen follows the rules of the checker that names it; `tests/checkers/test
 import numpy as np
 import polars as pl
 
-from checkers.calms import calms
+from checkers.calms import calms, excuses
 from checkers.checker import MS, PROMPT_MS, Facts, deadline_ns
 from checkers.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
 from checkers.rows import OFFSET_MAX
@@ -216,7 +216,14 @@ def progress(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     acked = turns.part[turns.ok & turns.produce & (turns.time_ns < healed)]
     writes = np.flatnonzero(turns.acks_all & ~turns.asks & (turns.other != NONE))
     invoked = turns.time_ns[turns.other[writes]]
+    places, excused = facts.client_places or ("",), excuses(shared, facts)
+    at = turns.process[writes] % len(places)
     for start, end in calms(shared, facts):
-        tried = writes[(invoked >= start) & (turns.time_ns[writes] < end)]
-        suspect |= columns.named(turns.part[tried]) & ~columns.named(turns.part[tried[turns.ok[tried]]])
+        during = (invoked >= start) & (turns.time_ns[writes] < end)
+        for place in sorted(set(places)):
+            mine = during & np.isin(at, [number for number, name in enumerate(places) if name == place])
+            for begun, ended in excused.get(place, ()):
+                mine &= (turns.time_ns[writes] < begun) | (invoked >= ended)
+            tried = writes[mine]
+            suspect |= columns.named(turns.part[tried]) & ~columns.named(turns.part[tried[turns.ok[tried]]])
     return Screened(suspect=suspect, counts={"acked_under_faults": np.bincount(acked, minlength=len(suspect))})

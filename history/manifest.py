@@ -65,6 +65,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     promise: Promise
     brokers: tuple[str, ...]
     assignments: tuple[Assignment, ...]
+    client_places: tuple[str, ...] = ()  # "p1", … by number of the client, which a process number modulo their count gives
     required_marks: tuple[str, ...] = ()  # event kinds or "fault:<kind>" that must occur, else the run is vacuous
     min_acked: int = 1  # fewer acknowledged produces make the run vacuous
     healed_at_ns: int | None = None

@@ -48,6 +48,8 @@ class Kind:
     draw: Draw
     destroys: Destroys = "nothing"
     everyone: bool = False  # hits all brokers at once, so that it cannot be narrowed to some
+    servers_min: int = 1  # of ZooKeeper, for the fault to have an effect
+    places_min: int = 1  # of clients
 
 
 # --- whom ------------------------------------------------------------------------------------------------------------

@@ -33,10 +33,13 @@ from nemesis.faults import (
     Shutdown,
     Slow,
     ZooKeeperDown,
+    ZooKeeperLinks,
 )
 from nemesis.schedule import Window
+from nemesis.targets import AnyTarget, ClientPlace, Everyone
 
 Backend = Literal["sim", "process", "docker"]
+_ANY = Everyone()
 BACKENDS: tuple[Backend, ...] = ("sim", "process", "docker")
 
 
@@ -62,8 +65,14 @@ _CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsy
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
 
-def ability(backend: Backend, fault: AnyFault) -> Ability:
-    """Whether and how this backend (simulator, processes, containers) injects this fault."""
+_ONE_PLACE = "its clients run on the host, with one address for all of them"
+_NO_PROXY = "ZooKeeper's servers on one machine talk to each other without a proxy"
+
+
+def ability(backend: Backend, fault: AnyFault, target: AnyTarget = _ANY) -> Ability:
+    """Whether and how this backend (simulator, processes, containers) injects this fault on this target."""
+    if backend == "docker" and isinstance(target, ClientPlace):
+        return Cannot(_ONE_PLACE)
     match backend:
         case "sim":
             return Can(_simulated(fault))
@@ -79,7 +88,7 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
     """One sentence for each fault of the schedule that this backend cannot inject."""
     found = []
     for window in windows:
-        answer = ability(backend, window.fault)
+        answer = ability(backend, window.fault, window.target)
         if isinstance(answer, Cannot):
             found.append(f"window {window.id} ({window.kind}): the {backend} backend cannot: {answer.why}")
     return tuple(found)
@@ -87,7 +96,7 @@ def refusals(backend: Backend, windows: Sequence[Window]) -> tuple[str, ...]:
 
 def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ...]:
     """The scheduled faults that this backend can inject."""
-    return tuple(window for window in windows if isinstance(ability(backend, window.fault), Can))
+    return tuple(window for window in windows if isinstance(ability(backend, window.fault, window.target), Can))
 
 
 def _simulated(fault: AnyFault) -> str:
@@ -95,7 +104,7 @@ def _simulated(fault: AnyFault) -> str:
         case Partition():
             return "messages over a cut link are lost; its connections break after a while"
         case Packets():
-            return "single control requests and fetches between brokers, and their answers, by keyed draws"
+            return "single control requests and fetches, and their answers, by keyed draws; TCP repeats packets of clients"
         case Slow():
             return "a drawn delay on top of the link's own"
         case Clog():
@@ -117,7 +126,9 @@ def _simulated(fault: AnyFault) -> str:
         case PowerLoss():
             return "a crash, and each file is cut back to a drawn length not below what was flushed"
         case ZooKeeperDown():
-            return "all brokers are cut off from its one server, or it answers late (pause); sessions time out meanwhile"
+            return "modelled servers end, stop or are cut off; a single server is cut off from brokers, or answers late (pause)"
+        case ZooKeeperLinks():
+            return "messages between modelled servers are lost, or take longer by a drawn delay"
         case ExpireSession():
             return "the model of ZooKeeper ends the session and removes its ephemeral nodes"
         case DirUnreadable() | DirFailure() | DiskFull():
@@ -159,6 +170,8 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy resets its connections")
         case ZooKeeperDown():
             return Can("SIGKILL and a start, SIGSTOP and SIGCONT, or TCP proxies that hold all bytes back")
+        case ZooKeeperLinks():
+            return Cannot(_NO_PROXY)
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case ClockJump() | ClockStrobe():
@@ -213,6 +226,10 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can(_CUT_BACK)
         case ZooKeeperDown():
             return Can("SIGKILL and a start, a frozen cgroup, or all links of the server cut")
+        case ZooKeeperLinks(how="cut"):
+            return Can("packets between the servers dropped by iptables")
+        case ZooKeeperLinks():
+            return Can("packets between the servers are queued to a process (NFQUEUE) and let go later, in their order")
         case ExpireSession():
             return Can(_TAKEN_OVER)
         case DirUnreadable():

@@ -34,6 +34,7 @@ class Partition(Fault, frozen=True, kw_only=True, tag="partition"):
     shape: Literal["isolate", "halves", "majorities-ring", "bridge"] = "isolate"
     links: tuple[Links, ...] = ALL_LINKS
     direction: Literal["both", "inbound", "outbound"] = "both"  # seen from the target (or from the first half)
+    peer: int | None = None  # isolate: restricts the cut to the links with that broker
 
 
 class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
@@ -43,6 +44,8 @@ class Packets(Fault, frozen=True, kw_only=True, tag="packets"):
     `fetch-reply`), and `peer` restricts it to the links with that broker. The copy of a duplicated message arrives up to
     `copy_late_ms_max` later, perhaps after its receiver restarted or another controller was elected. Produce requests and
     requests to ZooKeeper are not touched, because their connections keep order.
+
+    On the links of a client place only `drop_per_mille` is allowed: TCP repeats the dropped bytes, so that they arrive later.
     """
 
     drop_per_mille: int = 0
@@ -58,6 +61,7 @@ class Slow(Fault, frozen=True, kw_only=True, tag="slow"):
 
     extra_ms: int
     links: tuple[Links, ...] = ALL_LINKS
+    peer: int | None = None
 
 
 class Clog(Fault, frozen=True, kw_only=True, tag="clog"):
@@ -74,6 +78,7 @@ class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
 
     period_ms: int
     links: tuple[Links, ...] = ALL_LINKS
+    peer: int | None = None
 
 
 # --- clocks --------------------------------------------------------------------------------------------------------------
@@ -164,6 +169,18 @@ class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
     servers: int = 1  # how many, drawn; all where there are fewer
 
 
+class ZooKeeperLinks(Fault, frozen=True, kw_only=True, tag="zookeeper-links"):
+    """Servers of ZooKeeper are cut off from the other servers, or messages between them come late; the target is ignored.
+
+    Brokers and clients still reach every server. A server that is cut off closes their connections once it has heard no leader
+    for a while; one whose messages come late (`slow`, by up to `extra_ms`) serves stale reads.
+    """
+
+    how: Literal["cut", "slow"] = "cut"
+    servers: int = 1  # how many, drawn
+    extra_ms: int = 0  # of `slow`
+
+
 # --- disks ---------------------------------------------------------------------------------------------------------------
 
 
@@ -212,7 +229,7 @@ class DiskSwap(Fault, frozen=True, kw_only=True, tag="disk-swap"):
 LinkFault = Partition | Packets | Slow | Clog | Reset
 ClockFault = ClockJump | ClockDrift | ClockStrobe
 ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | PowerLoss | ExpireSession
-ZooKeeperFault = ZooKeeperDown
+ZooKeeperFault = ZooKeeperDown | ZooKeeperLinks
 DiskFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap  # of the directory `dir`, numbered from 0
 AnyFault = LinkFault | ClockFault | ProcessFault | ZooKeeperFault | DiskFault
 
@@ -221,7 +238,7 @@ DRIFT_PPM_MAX = 900_000  # at -1,000,000 ppm a clock would stop
 
 def hits_every_broker(fault: AnyFault) -> bool:
     """True for a fault that acts on all brokers, whatever its target."""
-    return isinstance(fault, ZooKeeperDown) or (isinstance(fault, Partition) and fault.shape != "isolate")
+    return isinstance(fault, ZooKeeperFault) or (isinstance(fault, Partition) and fault.shape != "isolate")
 
 
 def withholds(fault: AnyFault) -> bool:
@@ -245,7 +262,7 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():
             return False
-        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | ZooKeeperDown():
+        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | ZooKeeperDown() | ZooKeeperLinks():
             return False
         case DirUnreadable() | DiskFull() | DiskSlow():
             return False
@@ -253,8 +270,8 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             assert_never(fault)
 
 
-def complaints(fault: AnyFault, *, brokers: int, log_dirs: int) -> Iterator[str]:
-    """What is wrong with the parameters of a fault, in a cluster of so many brokers with so many log directories each."""
+def complaints(fault: AnyFault, *, brokers: int, log_dirs: int, servers: int) -> Iterator[str]:
+    """What is wrong with the parameters of a fault, in a cluster of so many brokers, log directories and ZooKeeper servers."""
     if isinstance(fault, DiskFault) and not 0 <= fault.dir < log_dirs:
         yield f"there is no log directory {fault.dir}: each broker has {log_dirs}, numbered from 0"
     if isinstance(fault, Packets):
@@ -263,17 +280,21 @@ def complaints(fault: AnyFault, *, brokers: int, log_dirs: int) -> Iterator[str]
             yield f"per_mille must be from 0 to 1000, not {', '.join(map(str, shares))}"
         if fault.copy_late_ms_max < 1:
             yield f"copy_late_ms_max must be at least 1, not {fault.copy_late_ms_max}"
-    if isinstance(fault, ZooKeeperDown) and fault.servers < 1:
+    if isinstance(fault, ZooKeeperFault) and fault.servers < 1:
         yield f"servers must be at least 1, not {fault.servers}"
+    if isinstance(fault, ZooKeeperLinks) and servers < 2:
+        yield "there are no links between ZooKeeper servers: the cluster has one (cluster.zookeeper)"
+    if isinstance(fault, Partition) and fault.peer is not None and fault.shape != "isolate":
+        yield f"peer restricts the shape isolate alone, not {fault.shape}"
     if isinstance(fault, CrashAt) and fault.nth < 1:
         yield f"nth must be at least 1, not {fault.nth}"
     if isinstance(fault, Reset | ClockStrobe) and fault.period_ms < 1:
         yield f"period_ms must be at least 1, not {fault.period_ms}"
-    if isinstance(fault, Slow | DiskSlow) and fault.extra_ms < 0:
+    if isinstance(fault, Slow | DiskSlow | ZooKeeperLinks) and fault.extra_ms < 0:
         yield f"extra_ms must be at least 0, not {fault.extra_ms}"
     if isinstance(fault, ClockDrift) and fault.ppm > DRIFT_PPM_MAX:
         yield f"ppm must be at most {DRIFT_PPM_MAX}, not {fault.ppm}"
     if isinstance(fault, Partition | Slow | Clog | Reset) and not fault.links:
         yield "links must name at least one of peers, zookeeper, clients"
-    if isinstance(fault, Packets | Clog) and fault.peer is not None and not 1 <= fault.peer <= brokers:
+    if isinstance(fault, LinkFault) and fault.peer is not None and not 1 <= fault.peer <= brokers:
         yield f"there is no broker {fault.peer}, only 1 to {brokers}"

@@ -6,10 +6,22 @@ Each kind is declared with its draws in `nemesis.<family>_kinds`. Which kinds a 
 
 from collections.abc import Iterable
 
-from nemesis import clock_kinds, disk_kinds, link_kinds, process_kinds, zookeeper_kinds
+from nemesis import clock_kinds, disk_kinds, link_kinds, place_kinds, process_kinds, zookeeper_kinds
 from nemesis.blows import Kind
 
-FAMILIES: tuple[str, ...] = ("partition", "network", "clock", "pause", "disk", "crash", "point", "power", "session", "zookeeper")
+FAMILIES: tuple[str, ...] = (
+    "partition",
+    "network",
+    "clock",
+    "pause",
+    "disk",
+    "crash",
+    "point",
+    "power",
+    "session",
+    "zookeeper",
+    "place",
+)
 
 
 class UnknownKindError(ValueError):
@@ -22,7 +34,7 @@ def _in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
 
 
 KINDS: tuple[Kind, ...] = _in_order(
-    (*link_kinds.KINDS, *clock_kinds.KINDS, *process_kinds.KINDS, *disk_kinds.KINDS, *zookeeper_kinds.KINDS)
+    (*link_kinds.KINDS, *clock_kinds.KINDS, *process_kinds.KINDS, *disk_kinds.KINDS, *zookeeper_kinds.KINDS, *place_kinds.KINDS)
 )
 KIND_NAMES: tuple[str, ...] = tuple(kind.name for kind in KINDS)
 
@@ -33,7 +45,7 @@ MIXES: dict[str, tuple[str, ...]] = {
     "crash-heavy": ("crash", "point", "bounce-at-once", "pause"),
     "zk-flap": (
         "cut-zookeeper",
-        "zookeeper-down",
+        "zookeeper",
         "expire-session",
         "pause-long",
         "controller-kill",

@@ -30,9 +30,8 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 def default_kinds(name: ProfileName, shape: Shape) -> tuple[str, ...]:
     """The kinds of faults of a run without `--faults`; under profile `within`, only those that excuse no loss on this cluster."""
-    if name == "beyond":
-        return tuple(entry.name for entry in KINDS)
-    return tuple(entry.name for entry in KINDS if _is_free(entry, shape))
+    kinds = [entry for entry in KINDS if _can_act(entry, shape)]
+    return tuple(entry.name for entry in kinds if name == "beyond" or _is_free(entry, shape))
 
 
 def _is_free(entry: Kind, shape: Shape) -> bool:
@@ -43,7 +42,12 @@ def _is_free(entry: Kind, shape: Shape) -> bool:
 
 def usable(profile: Profile, shape: Shape) -> tuple[Kind, ...]:
     """The kinds of faults of a profile that this cluster allows, in the order of the catalogue."""
-    return tuple(entry for entry in map(kind, profile.kinds) if profile.name == "beyond" or _may_strike(entry, shape))
+    kinds = [entry for entry in map(kind, profile.kinds) if _can_act(entry, shape)]
+    return tuple(entry for entry in kinds if profile.name == "beyond" or _may_strike(entry, shape))
+
+
+def _can_act(entry: Kind, shape: Shape) -> bool:
+    return entry.servers_min <= shape.zookeeper and entry.places_min <= shape.places
 
 
 def _may_strike(entry: Kind, shape: Shape) -> bool:

@@ -10,8 +10,8 @@ from typing import assert_never
 from msgspec import Struct
 
 from history.promise import Flush
-from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, DiskFault, complaints
-from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, Clog, DiskFault, LinkFault, Packets, Partition, complaints
+from nemesis.targets import AnyTarget, ClientPlace, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
 
 MAX_WINDOWS = 1000
 
@@ -46,6 +46,8 @@ class Shape(Struct, frozen=True, kw_only=True):
     session_timeout_ms: int
     replica_lag_time_max_ms: int
     end_ms: int  # everything is healed here
+    zookeeper: int = 1  # servers
+    places: int = 1  # of clients, numbered from 1
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
@@ -70,8 +72,9 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
     for index, window in enumerate(windows[:MAX_WINDOWS]):
         sentences = [
             *_times(window, shape),
-            *complaints(window.fault, brokers=shape.brokers, log_dirs=shape.log_dirs),
+            *complaints(window.fault, brokers=shape.brokers, log_dirs=shape.log_dirs, servers=shape.zookeeper),
             *_target(window.target, shape),
+            *(_at_place(window.fault) if isinstance(window.target, ClientPlace) else ()),
         ]
         if window.id in ids:
             sentences.append("an earlier window has the same id")
@@ -141,10 +144,28 @@ def _target(target: AnyTarget, shape: Shape) -> Iterator[str]:
         case Random(count=count):
             if not 1 <= count <= shape.brokers:
                 yield f"count must be from 1 to {shape.brokers}, not {count}"
+        case ClientPlace(place=place):
+            if not 1 <= place <= shape.places:
+                yield f"there is no client place {place}, only 1 to {shape.places}"
         case Controller() | Minority() | Everyone():
             pass
         case _:
             assert_never(target)
+
+
+def _at_place(fault: AnyFault) -> Iterator[str]:
+    """What of a fault cannot be done to the clients at one place, whose only links are those with brokers."""
+    if not isinstance(fault, LinkFault):
+        yield "only faults of links can hit a client place"
+    elif isinstance(fault, Packets):
+        if fault.duplicate_per_mille or fault.reorder_per_mille or fault.kinds:
+            yield "on the links of a client place packets can only be dropped (drop_per_mille): TCP keeps them in order"
+    elif "clients" not in fault.links:
+        yield "a client place has links of the kind clients alone"
+    elif isinstance(fault, Partition) and fault.shape != "isolate":
+        yield f"a client place can be cut off by the shape isolate alone, not {fault.shape}"
+    elif isinstance(fault, Clog) and fault.kinds:
+        yield "on the links of a client place messages cannot be chosen by kind"
 
 
 def _no_broker(broker: int, shape: Shape) -> str:

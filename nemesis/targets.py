@@ -1,4 +1,4 @@
-"""The brokers that a fault hits, by id or by role. A backend looks the role up in ZooKeeper when the fault begins."""
+"""What a fault hits: brokers, by id or by role, or the clients at one place. A backend looks roles up when the fault begins."""
 
 from msgspec import Struct
 
@@ -45,4 +45,10 @@ class Everyone(Target, frozen=True, kw_only=True, tag="everyone"):
     """Hits all brokers."""
 
 
-AnyTarget = Named | LeaderOf | IsrMember | Controller | Random | Minority | Everyone
+class ClientPlace(Target, frozen=True, kw_only=True, tag="client-place"):
+    """Hits the clients at one place, numbered from 1: their links with all brokers, or with the fault's `peer` alone."""
+
+    place: int
+
+
+AnyTarget = Named | LeaderOf | IsrMember | Controller | Random | Minority | Everyone | ClientPlace

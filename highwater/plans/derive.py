@@ -47,7 +47,8 @@ _SIZES = (3, 3, 3, 4, 5)  # brokers of a cluster
 _STORMY = ("admin-storm", "everything")  # workloads that move partitions
 _STORMY_SIZES = (3, 4, 4, 5, 5)  # brokers where partitions are moved
 _AUDIT_MS = 8000
-_SERVERS = (1, 1, 1, 3)  # real ZooKeeper servers
+_SERVERS = (1, 1, 1, 3)  # of ZooKeeper
+_PLACES = (1, 2, 3)  # of clients
 _QUIET_SLACK_MS = 2000  # added to the promise's bound, so that final reads do not race its last millisecond
 _MIN_ACKED = 5
 
@@ -98,6 +99,10 @@ def derive(
     cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
     cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
+    # Where every fault that was asked for needs several servers or places, the plan has them.
+    named = [kind(name) for name in chosen]
+    cluster = replace(cluster, zookeeper=max(cluster.zookeeper, min((k.servers_min for k in named), default=1)))
+    clients = replace(clients, places=max(rng.fork("places").pick(_PLACES), min((k.places_min for k in named), default=1)))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name in WITH_SCRATCH else None)
     orders = name in _STORMY and profile == "beyond" and rng.fork("operator").ratio(1, 2)
     promise = replace(

@@ -41,7 +41,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
     checkpoint_interval_ms: int = 5000
-    zookeeper: int = 1  # servers, 1 or 3; the simulator always has one
+    zookeeper: int = 1  # servers, 1 or 3
     legacy_brokers: tuple[int, ...] = ()  # ids of brokers with the inter-broker protocol before KIP-343
 
 
@@ -68,6 +68,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seek_one_in: int = 0  # a consumer seeks before one poll in this many; 0: never
     idempotent: int = 0  # number of idempotent producers
     retries: int = 0  # of each produce with acks other than 0 (message.send.max.retries)
+    places: int = 1  # over which the clients are spread in turn; link faults cut one place and not the others
     scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
 
 
@@ -131,6 +132,8 @@ def shape_of(plan: Plan) -> Shape:
         session_timeout_ms=plan.cluster.session_timeout_ms,
         replica_lag_time_max_ms=plan.cluster.replica_lag_time_max_ms,
         end_ms=plan.faults_ms,
+        zookeeper=plan.cluster.zookeeper,
+        places=plan.workload.places,
     )
 
 
@@ -227,7 +230,7 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("workload", "scratch"), sentence=f"workload {workload.name} {need}")
     if workload.consumers < 0:
         yield Complaint(path=("workload", "consumers"), sentence=f"consumers must be at least 0, not {workload.consumers}")
-    for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms"):
+    for name in ("producers", "produce_per_s", "records_per_produce", "poll_interval_ms", "request_timeout_ms", "places"):
         if getattr(workload, name) < 1:
             yield Complaint(path=("workload", name), sentence=f"{name} must be at least 1, not {getattr(workload, name)}")
     if not 0 <= workload.idempotent <= workload.producers:

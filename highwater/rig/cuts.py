@@ -1,5 +1,7 @@
 """Which links a network fault touches, as directed pairs of addresses."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, assert_never
 
 from highwater.rig.targets import shuffled
@@ -9,44 +11,61 @@ from reference.types import Address, BrokerId, broker_address
 
 Direction = Literal["both", "inbound", "outbound"]
 Pair = tuple[Address, Address]
-ZOOKEEPER = Address("zk")  # one address for all its servers
+ZOOKEEPER = Address("zk")  # a single server, or all servers together
 
 
 class Geography:
-    """The addresses of brokers, clients and ZooKeeper, and the links between them."""
+    """The addresses of brokers, clients and ZooKeeper's servers, and the links between them.
 
-    __slots__ = ("brokers", "clients")
+    `clients` may be single clients or whole places. `places` has the clients at each place, where there are several; a network
+    partition then never divides those at one place.
+    """
 
-    def __init__(self, brokers: tuple[BrokerId, ...], clients: tuple[Address, ...]) -> None:
+    __slots__ = ("_places", "brokers", "clients", "servers")
+
+    def __init__(
+        self,
+        brokers: tuple[BrokerId, ...],
+        clients: tuple[Address, ...],
+        *,
+        servers: tuple[Address, ...] = (ZOOKEEPER,),
+        places: Mapping[Address, tuple[Address, ...]] = MappingProxyType({}),
+    ) -> None:
         self.brokers = brokers
         self.clients = clients
+        self.servers = servers
+        self._places = places
 
     def links_of(
-        self, broker: BrokerId, links: tuple[Links, ...], direction: Direction = "both", peer: int | None = None
+        self, node: Address, links: tuple[Links, ...], direction: Direction = "both", peer: int | None = None
     ) -> list[Pair]:
-        """The links of one broker to these kinds of others (brokers, clients, ZooKeeper); `direction` as seen from it."""
-        me = broker_address(broker)
-        others: list[Address] = []
-        if "peers" in links:
-            others += [broker_address(other) for other in self.brokers if other != broker and peer in (None, other)]
-        if peer is None and "zookeeper" in links:
-            others.append(ZOOKEEPER)
-        if peer is None and "clients" in links:
-            others += self.clients
-        inbound = [] if direction == "outbound" else [(other, me) for other in others]
-        outbound = [] if direction == "inbound" else [(me, other) for other in others]
-        return inbound + outbound
+        """The links of a broker to these kinds of others (brokers, clients, ZooKeeper), or of a client place to brokers.
 
-    def cut_by(self, fault: Partition, hit: tuple[BrokerId, ...], draws: Draws, *, purpose: str) -> list[Pair]:
+        `direction` is as seen from the broker or the place.
+        """
+        others: list[Address] = []
+        if node in self._places or "peers" in links:
+            others += [to for to in map(broker_address, self.brokers) if to != node and peer in (None, int(to[1:]))]
+        if peer is None and node not in self._places:
+            others += self.servers if "zookeeper" in links else ()
+            others += self.clients if "clients" in links else ()
+        pairs: list[Pair] = []
+        for me in self._places.get(node, (node,)):
+            pairs += [] if direction == "outbound" else [(other, me) for other in others]
+            pairs += [] if direction == "inbound" else [(me, other) for other in others]
+        return pairs
+
+    def cut_by(self, fault: Partition, hit: tuple[Address, ...], draws: Draws, *, purpose: str) -> list[Pair]:
         """The links that a network partition cuts."""
         match fault.shape:
             case "isolate":
-                pairs = [pair for broker in hit for pair in self.links_of(broker, fault.links, fault.direction)]
+                pairs = [pair for node in hit for pair in self.links_of(node, fault.links, fault.direction, fault.peer)]
                 return sorted(set(pairs))
             case "halves":
                 order = shuffled(list(self.brokers), draws, purpose)
-                first = {broker_address(broker) for broker in order[: len(order) // 2]} | {ZOOKEEPER}
-                first |= {client for client in self.clients if draws.ratio(purpose, 1, 2)}
+                first = {broker_address(broker) for broker in order[: len(order) // 2]} | {*self.servers}
+                for together in self._places.values() if len(self._places) > 1 else [(client,) for client in self.clients]:
+                    first |= {*together} if draws.ratio(purpose, 1, 2) else set()
                 return self._between(fault, first)
             case "majorities-ring":
                 return self._ring(fault, shuffled(list(self.brokers), draws, purpose))
@@ -58,7 +77,7 @@ class Geography:
                 assert_never(fault.shape)
 
     def _between(self, fault: Partition, first: set[Address]) -> list[Pair]:
-        everybody: list[Address] = [*(broker_address(broker) for broker in self.brokers), ZOOKEEPER, *self.clients]
+        everybody: list[Address] = [*map(broker_address, self.brokers), *self.servers, *self.clients]
         pairs = []
         for source in everybody:
             for target in everybody:
@@ -92,4 +111,5 @@ def _kind(source: Address, target: Address) -> Links | None:
         return "peers"
     if ends == {"b", "z"}:
         return "zookeeper"
-    return "clients" if "c" in ends and ends != {"c"} else None  # of brokers, and an administrator's of ZooKeeper
+    # Clients are "c…", their places "p…"; an administrator's links to ZooKeeper are links of clients too.
+    return "clients" if len(ends) == 2 and ends & {"c", "p"} else None

@@ -4,14 +4,15 @@ A backend opens and closes the windows of the schedule at their times. It asks `
 fault says to them, undoes it when `end` has closed the window, and calls `ended`. How a fault is done and undone is the
 backend's, in one module for each family of faults (`nemesis.faults`).
 
-Rows: FAULT_BEGUN and FAULT_ENDED for each broker hit, and for each replica that the fault withholds there; FAULT_ACTED with how
-often the fault took effect; WOUND for each log of which records were destroyed; HEALED when everything is undone.
+Rows: FAULT_BEGUN and FAULT_ENDED for each broker or client place hit, and for each replica that the fault withholds there;
+FAULT_ACTED with how often the fault took effect; WOUND for each log of which records were destroyed; HEALED when everything is
+undone.
 """
 
 from collections.abc import Callable, Iterable
 
 from highwater.plans.plan import Plan
-from highwater.rig.scene import brokers_of
+from highwater.rig.scene import brokers_of, place_address
 from highwater.rig.targets import resolve
 from highwater.rig.topics import written
 from history.event import EventKind
@@ -20,6 +21,7 @@ from history.recorder import Recorder
 from history.seed import Draws
 from nemesis.faults import DiskFault, hits_every_broker, withholds
 from nemesis.schedule import Window
+from nemesis.targets import ClientPlace
 from reference.coordination.memory import MemoryZooKeeper
 from reference.types import Address, BrokerId, TopicId, TopicPartition, broker_address, index_of, topic_of
 
@@ -65,7 +67,8 @@ class Nemesis:
         self._plan = plan
         self._logs = logs
         self._incarnation = incarnation
-        self._open: dict[str, tuple[Window, tuple[BrokerId, ...]]] = {}
+        self._open: dict[str, tuple[Window, tuple[Address, ...]]] = {}
+        self._brokers = {broker_address(broker): broker for broker in brokers_of(plan)}
         self._begun = {window.kind: 0 for window in plan.schedule}
         self._acted = dict(self._begun)
         self.recorder = recorder
@@ -74,43 +77,46 @@ class Nemesis:
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 
-    def begin(self, window: Window, tree: MemoryZooKeeper) -> tuple[BrokerId, ...]:
-        """Begin a fault and return the brokers that it hits.
+    def begin(self, window: Window, tree: MemoryZooKeeper) -> tuple[Address, ...]:
+        """Begin a fault and return the addresses of the brokers, or of the client place, that it hits.
 
         ZooKeeper's present tree resolves the target; no broker may match.
         """
-        brokers = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
-        if hits_every_broker(window.fault):
-            brokers = brokers_of(self._plan)
-        if brokers:
+        hit = self._hit(window, tree)
+        if hit:
             self._begun[window.kind] = self._begun.get(window.kind, 0) + 1
-            self._open[window.id] = (window, brokers)
-        for broker in brokers:
-            self._say(EventKind.FAULT_BEGUN, window, broker)
-        return brokers
+            self._open[window.id] = (window, hit)
+        for node in hit:
+            self._say(EventKind.FAULT_BEGUN, window, node)
+        return hit
+
+    def _hit(self, window: Window, tree: MemoryZooKeeper) -> tuple[Address, ...]:
+        if isinstance(window.target, ClientPlace):
+            return (place_address(window.target.place),)
+        found = resolve(window.target, self._plan, tree, self.draws, purpose=f"target {window.id}")
+        return tuple(self._brokers) if hits_every_broker(window.fault) else tuple(map(broker_address, found))
 
     def open_windows(self) -> tuple[str, ...]:
         """The ids of the active faults, in the order in which they began."""
         return tuple(self._open)
 
-    def end(self, window_id: str) -> tuple[Window, tuple[BrokerId, ...]] | None:
-        """End a fault; return it with the brokers that it hit, or None if it is not active."""
+    def end(self, window_id: str) -> tuple[Window, tuple[Address, ...]] | None:
+        """End a fault; return it with the addresses that it hit, or None if it is not active."""
         return self._open.pop(window_id, None)
 
-    def ended(self, window: Window, broker: BrokerId) -> None:
-        """Record that the backend has undone this fault on this broker."""
-        self._say(EventKind.FAULT_ENDED, window, broker)
+    def ended(self, window: Window, node: Address) -> None:
+        """Record that the backend has undone this fault on this broker, or at this client place."""
+        self._say(EventKind.FAULT_ENDED, window, node)
 
     def healed(self) -> None:
         """Record that every fault has ended and its effects are undone."""
         self.recorder.event(EventKind.HEALED)
 
-    def _say(self, kind: EventKind, window: Window, broker: BrokerId) -> None:
-        node = broker_address(broker)
+    def _say(self, kind: EventKind, window: Window, node: Address) -> None:
         self.recorder.event(kind, fault=window.id, node=node, detail=window.kind)
         if isinstance(window.fault, DiskFault) and withholds(window.fault):
             index = window.fault.dir
-            for tp in self._logs(broker, index):
+            for tp in self._logs(self._brokers[node], index):
                 topic, partition = topic_of(tp), index_of(tp)
                 self.recorder.event(
                     kind, fault=window.id, node=node, topic=topic, partition=partition, dir=index, detail=window.kind

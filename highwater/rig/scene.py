@@ -7,7 +7,7 @@ from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
 from reference.client.commands import placed
 from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
-from reference.types import BrokerId, Millis, broker_address
+from reference.types import Address, BrokerId, Millis, broker_address
 from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process
 from workloads.generate import generate
@@ -17,6 +17,21 @@ from workloads.parameters import Parameters, PartitionName, TopicShape
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
     """The ids of a plan's brokers, from 1."""
     return tuple(BrokerId(number) for number in range(1, plan.cluster.brokers + 1))
+
+
+def place_address(place: int) -> Address:
+    """The address of a client place, numbered from 1: p1, p2 ..."""
+    return Address(f"p{place}")
+
+
+def places_of(plan: Plan) -> tuple[Address, ...]:
+    """The addresses of a plan's client places."""
+    return tuple(place_address(place) for place in range(1, plan.workload.places + 1))
+
+
+def place_of(plan: Plan, client: int) -> Address:
+    """The place of a client, numbered from 0: the clients are spread over the places in turn."""
+    return place_address(1 + client % plan.workload.places)
 
 
 def variant_of(plan: Plan) -> Variant:
@@ -110,6 +125,7 @@ def manifest(
             for topic, partitions in assign(plan).items()
             for index, replicas in enumerate(partitions)
         ),
+        client_places=tuple(place_of(plan, client) for client, _ in enumerate(workload_processes(plan))),
         required_marks=plan.required_marks,
         min_acked=plan.min_acked,
         faults=faults,

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from highwater.plans.plan import Plan
 from history.seed import Draws
-from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from nemesis.targets import AnyTarget, ClientPlace, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
 from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.coordination.memory import MemoryZooKeeper
@@ -41,6 +41,8 @@ def resolve(target: AnyTarget, plan: Plan, tree: MemoryZooKeeper, draws: Draws, 
             return drawn(brokers, draws.between(purpose, 1, max(1, (len(brokers) - 1) // 2)), draws, purpose)
         case Everyone():
             return tuple(brokers)
+        case ClientPlace():
+            return ()
         case _:
             assert_never(target)
 

@@ -115,6 +115,16 @@ def test_fault_kinds_that_destroy_data_are_scheduled_if_named(name: str) -> None
         assert derive(seed, faults=(name,)).schedule, seed
 
 
+@pytest.mark.parametrize(("name", "servers", "places"), [("zookeeper-lag", 3, 1), ("place", 1, 2), ("place-cut", 1, 2)])
+def test_faults_between_servers_or_places_get_what_they_need(name: str, servers: int, places: int) -> None:
+    """Without that, most seeds would have no fault at all."""
+    plans = [derive(seed, faults=(name,)) for seed in range(30)]
+
+    assert all(plan.schedule for plan in plans)
+    assert {plan.cluster.zookeeper for plan in plans} == {servers, 3}
+    assert {plan.workload.places for plan in plans} == set(range(places, 4))
+
+
 def test_profile_beyond_schedules_faults_that_destroy_data() -> None:
     plans = [derive(seed, profile="beyond") for seed in range(60)]
 

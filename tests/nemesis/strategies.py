@@ -56,6 +56,8 @@ def shapes(draw: st.DrawFn) -> Shape:
         session_timeout_ms=draw(st.integers(50, 10_000)),
         replica_lag_time_max_ms=draw(st.integers(50, 10_000)),
         end_ms=draw(st.integers(1, 90_000)),
+        zookeeper=draw(st.sampled_from((1, 3))),
+        places=draw(st.integers(1, 3)),
     )
 
 

@@ -4,10 +4,11 @@ from typing import get_args
 
 import pytest
 
-from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, refusals
+from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, performable, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets
+from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets, Partition, ZooKeeperLinks
 from nemesis.schedule import Window
+from nemesis.targets import ClientPlace
 
 
 @pytest.mark.parametrize("fault", get_args(AnyFault))
@@ -15,10 +16,18 @@ def test_simulator_can_perform_every_fault(fault: type[AnyFault]) -> None:
     assert isinstance(ability("sim", sample(fault)), Can)
 
 
-def test_process_backend_cannot_perform_crash_at_only() -> None:
+def test_process_backend_cannot_perform_two_faults() -> None:
     unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
-    assert unable == {CrashAt}
+    assert unable == {CrashAt, ZooKeeperLinks}
+
+
+def test_containers_refuse_faults_of_a_client_place() -> None:
+    """All their clients have the host's address."""
+    cut = Window(id="f1", kind="place-cut", at_ms=0, until_ms=1, fault=Partition(), target=ClientPlace(place=2))
+
+    assert [len(refusals(backend, (cut,))) for backend in BACKENDS] == [0, 0, 1]
+    assert performable("docker", (cut,)) == ()
 
 
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",))])

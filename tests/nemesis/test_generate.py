@@ -18,6 +18,8 @@ SHAPE = Shape(
     session_timeout_ms=4000,
     replica_lag_time_max_ms=2000,
     end_ms=40_000,
+    zookeeper=3,
+    places=3,
 )
 DEFAULT = Profile(name="within", kinds=default_kinds("within", SHAPE))
 
@@ -130,6 +132,8 @@ def test_each_fault_kind_alone_gives_a_schedule_with_faults() -> None:
         session_timeout_ms=6000,
         replica_lag_time_max_ms=4000,
         end_ms=20_000,
+        zookeeper=3,
+        places=2,
     )
     for name in KIND_NAMES:
         for seed in range(20):

@@ -16,6 +16,8 @@ SHAPE = Shape(
     session_timeout_ms=3000,
     replica_lag_time_max_ms=2000,
     end_ms=100_000,
+    zookeeper=3,
+    places=3,
 )
 
 

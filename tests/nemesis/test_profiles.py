@@ -2,9 +2,11 @@
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from history.seed import Rng
 from nemesis.faults import DirFailure, DiskSwap, PowerLoss
-from nemesis.kinds import KIND_NAMES
+from nemesis.kinds import KIND_NAMES, KINDS
 from nemesis.profiles import Profile, default_kinds, usable, victims, victims_order
 from nemesis.schedule import Shape, TopicFacts
 
@@ -32,14 +34,25 @@ def test_profile_within_empties_no_log_dirs_by_default() -> None:
     kinds = default_kinds("within", _shape((3, "before_ack")))
 
     assert {"disk-swap", "dir-drop"} & set(kinds) == set()
-    assert set(default_kinds("beyond", _shape((1, "none")))) == set(KIND_NAMES)
+    whole = replace(_shape((1, "none")), zookeeper=3, places=2)
+    assert set(default_kinds("beyond", whole)) == set(KIND_NAMES)
 
 
 def test_profile_within_destroys_no_data_with_min_insync_one() -> None:
     names = {kind.name for kind in usable(Profile(name="within", kinds=KIND_NAMES), _shape((1, "none"), (3, "none")))}
 
     assert {"power-loss", "power-loss-everyone", "dir-drop", "disk-swap"} & names == set()
-    assert {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), _shape((1, "none")))} == set(KIND_NAMES)
+    whole = replace(_shape((1, "none")), zookeeper=3, places=2)
+    assert {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), whole)} == set(KIND_NAMES)
+
+
+def test_faults_between_servers_or_places_need_several() -> None:
+    """One ZooKeeper server lags behind nobody, and clients that are all cut off have nobody to compare with."""
+    shape = _shape((2, "none"))
+    needing = {kind.name for kind in KINDS if kind.servers_min > 1 or kind.places_min > 1}
+
+    assert set(KIND_NAMES) - {kind.name for kind in usable(Profile(name="beyond", kinds=KIND_NAMES), shape)} == needing
+    assert {"zookeeper-lag", "place-cut"} <= needing
 
 
 def test_flushed_topics_allow_power_loss_but_no_disk_swap() -> None:

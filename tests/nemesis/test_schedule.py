@@ -3,9 +3,22 @@
 import pytest
 from msgspec.structs import replace
 
-from nemesis.faults import AnyFault, ClockDrift, Clog, Crash, CrashAt, DiskFull, Packets, Partition, Pause, Reset
+from nemesis.faults import (
+    AnyFault,
+    ClockDrift,
+    Clog,
+    Crash,
+    CrashAt,
+    DiskFull,
+    Packets,
+    Partition,
+    Pause,
+    Reset,
+    Slow,
+    ZooKeeperLinks,
+)
 from nemesis.schedule import MAX_WINDOWS, Shape, TopicFacts, Window, clash, validate
-from nemesis.targets import AnyTarget, Everyone, IsrMember, LeaderOf, Named, Random
+from nemesis.targets import AnyTarget, ClientPlace, Everyone, IsrMember, LeaderOf, Named, Random
 
 SHAPE = Shape(
     brokers=3,
@@ -14,6 +27,7 @@ SHAPE = Shape(
     session_timeout_ms=6000,
     replica_lag_time_max_ms=4000,
     end_ms=10_000,
+    places=2,
 )
 
 CRASH = Crash()
@@ -60,6 +74,14 @@ def test_fault_that_ends_after_the_fault_phase_is_refused() -> None:
         (_window(0, 5, target=LeaderOf(topic="order", partition=0)), "no topic 'order', only orders"),
         (_window(0, 5, target=IsrMember(topic="orders", partition=2)), "no partition 2, only 0 to 1"),
         (_window(0, 5, target=Random(count=4)), "count must be from 1 to 3, not 4"),
+        (_window(0, 5, Partition(shape="bridge", peer=1)), "peer restricts the shape isolate alone, not bridge"),
+        (_window(0, 5, ZooKeeperLinks()), "there are no links between ZooKeeper servers"),
+        (_window(0, 5, Partition(), ClientPlace(place=3)), "there is no client place 3, only 1 to 2"),
+        (_window(0, 5, Crash(), ClientPlace(place=1)), "only faults of links can hit a client place"),
+        (_window(0, 5, Partition(shape="halves"), ClientPlace(place=1)), "by the shape isolate alone, not halves"),
+        (_window(0, 5, Slow(extra_ms=1, links=("peers",)), ClientPlace(place=1)), "has links of the kind clients alone"),
+        (_window(0, 5, Packets(reorder_per_mille=1), ClientPlace(place=1)), "can only be dropped (drop_per_mille)"),
+        (_window(0, 5, Clog(kinds=("produce",)), ClientPlace(place=1)), "messages cannot be chosen by kind"),
     ],
 )
 def test_invalid_fault_error_names_parameter_and_limit(window: Window, words: str) -> None:

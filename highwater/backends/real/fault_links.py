@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import assert_never
 
-from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition, Links, Pair, Probe, Proof
-from highwater.rig.cuts import ZOOKEEPER, Geography
+from highwater.backends.real.site import JOINED, LinkCondition, Links, Pair, Probe, Proof
+from highwater.rig.cuts import Geography
 from history.seed import Draws
 from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
 
 LOOK_S = 0.02
+HELD = LinkCondition(held=True)
 
 
 class LinkFaults:
-    """Applies network faults to the links of a cluster; `servers` are the addresses of ZooKeeper's servers.
+    """Applies network faults to the links of a cluster; `servers` are ZooKeeper's servers, `places` those of clients.
 
     `changing` is called with links right before they change, so that findings of probes that look at them are dropped.
     """
@@ -29,24 +30,25 @@ class LinkFaults:
         links: Links,
         brokers: tuple[BrokerId, ...],
         servers: tuple[Address, ...],
+        places: tuple[Address, ...],
         draws: Draws,
         *,
         changing: Callable[..., None],
     ) -> None:
         self._links = links
         self._changing = changing
-        self._servers = servers
         self._draws = draws
-        self._geography = Geography(brokers, (CLIENTS,))
+        self._places = places
+        self._geography = Geography(brokers, places, servers=servers, places={place: (place,) for place in places})
         self._of: dict[str, tuple[Pair, ...]] = {}  # links of the open windows
         self._done: dict[Pair, dict[str, LinkCondition]] = {}  # by link and window
         self._resetting: dict[str, asyncio.Task[None]] = {}
         self._broken: dict[str, int] = {}  # connections that a window has reset
         self._watched: set[str] = set()  # open windows whose effect only traffic shows
 
-    async def do(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> tuple[Probe, tuple[Pair, ...]]:
-        """Apply a network fault to links of these brokers. Returns the probe of its effect, and the links."""
-        pairs = self._of[window.id] = self._expanded(self._pairs(window, fault, brokers))
+    async def do(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> tuple[Probe, tuple[Pair, ...]]:
+        """Apply a network fault to the links of these brokers or of this client place; returns the probe of it, and the links."""
+        pairs = self._of[window.id] = self._touched(self._pairs(window, fault, hit))
         if isinstance(fault, Reset):
             self._broken[window.id] = 0
             resetting = self._reset_again(window.id, pairs, fault.period_ms)
@@ -61,11 +63,11 @@ class LinkFaults:
             return self._until_hit(window.id, pairs, f"messages held ({', '.join(fault.kinds)})"), pairs
         return seen, pairs
 
-    async def hold(self, window_id: str, pairs: Iterable[Pair]) -> Probe:
-        """Stop all traffic of these links until `undo` is called for the fault."""
+    async def hold(self, window_id: str, pairs: Iterable[Pair], condition: LinkCondition = HELD) -> Probe:
+        """Stop all traffic of these links, or do to it what `condition` says, until `undo` is called for the fault."""
         self._of[window_id] = tuple(pairs)
         for pair in self._of[window_id]:
-            self._done.setdefault(pair, {})[window_id] = LinkCondition(held=True)
+            self._done.setdefault(pair, {})[window_id] = condition
         return await self._apply(self._of[window_id])
 
     def closing(self, window_id: str) -> None:
@@ -116,30 +118,24 @@ class LinkFaults:
         self._changing(*subjects(pairs))
         return await self._links.set({pair: _sum(self._done.get(pair, {}).values()) for pair in pairs})
 
-    def _pairs(self, window: Window, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> list[Pair]:
+    def _pairs(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> list[Pair]:
         of = self._geography.links_of
         match fault:
             case Partition():
-                return self._geography.cut_by(fault, brokers, self._draws, purpose=f"cut {window.id}")
+                return self._geography.cut_by(fault, hit, self._draws, purpose=f"cut {window.id}")
             case Packets(peer=peer):
-                return [pair for broker in brokers for pair in of(broker, ("peers",), peer=peer)]
+                return [pair for node in hit for pair in of(node, ("peers",), peer=peer)]
             case Clog(links=links, peer=peer, direction=direction):
-                return [pair for broker in brokers for pair in of(broker, links, direction, peer)]
-            case Slow(links=links) | Reset(links=links):
-                return [pair for broker in brokers for pair in of(broker, links)]
+                return [pair for node in hit for pair in of(node, links, direction, peer)]
+            case Slow(links=links, peer=peer) | Reset(links=links, peer=peer):
+                return [pair for node in hit for pair in of(node, links, peer=peer)]
             case _:
                 assert_never(fault)
 
-    def _expanded(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-        """Replace ZooKeeper by its servers, and leave out the link between clients and ZooKeeper, which no fault touches."""
-        found: dict[Pair, None] = {}
-        for source, target in pairs:
-            if {source, target} == {CLIENTS, ZOOKEEPER}:
-                continue
-            for a in self._servers if source == ZOOKEEPER else (source,):
-                for b in self._servers if target == ZOOKEEPER else (target,):
-                    found[a, b] = None
-        return tuple(found)
+    def _touched(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+        """Leave out the links between clients and ZooKeeper, which no fault touches."""
+        servers, places = self._geography.servers, self._places
+        return tuple(dict.fromkeys(pair for pair in pairs if not ({*pair} & {*servers} and {*pair} & {*places})))
 
 
 async def _not_told_apart() -> Proof:

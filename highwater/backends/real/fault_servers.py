@@ -1,15 +1,16 @@
-"""Faults of ZooKeeper's real servers: they are killed, paused, or cut off from all brokers."""
+"""Faults of ZooKeeper's real servers: killed, paused, cut off from all brokers or from each other, late to each other."""
 
+from collections.abc import Iterable
 from typing import assert_never
 
-from highwater.backends.real.fault_links import LinkFaults
+from highwater.backends.real.fault_links import HELD, LinkFaults
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.site import Life, Pair, Probe, Site
+from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 from highwater.backends.real.zookeeper.sessions import SilenceError
 from history.seed import Draws
-from nemesis.faults import ZooKeeperFault
+from nemesis.faults import ZooKeeperDown, ZooKeeperFault, ZooKeeperLinks
 from nemesis.schedule import Window
 from reference.coordination.memory import MemoryZooKeeper
 from reference.types import TopicPartition
@@ -36,8 +37,11 @@ class ServerFaults:
         Without a quorum ZooKeeper is not asked, since the schedule would wait for the timeout.
         """
         mute = [
-            server for fault, hit in self._held.values() if fault.how != "cut" for server in hit
-        ]  # cuts do not touch the harness's links
+            server
+            for fault, hit in self._held.values()
+            if fault.how != "cut" or isinstance(fault, ZooKeeperLinks)
+            for server in hit
+        ]  # cuts from brokers do not touch the harness's links
         if 2 * len(mute) >= len(self._site.servers):
             return self._seen
         try:
@@ -76,27 +80,32 @@ class ServerFaults:
             await self._proving.settle(window_id)
 
     async def _do(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
-        match fault.how:
-            case "kill":
+        name = f"{window.id} {server.address}"
+        match fault:
+            case ZooKeeperLinks(how=how, extra_ms=extra_ms):
+                late = HELD if how == "cut" else LinkCondition(delay_ms=extra_ms)
+                return await self._links.hold(name, _links_with(server, self._site.servers), late)
+            case ZooKeeperDown(how="kill"):
                 return await server.kill()
-            case "pause":
+            case ZooKeeperDown(how="pause"):
                 return await server.pause()
-            case "cut":
-                return await self._links.hold(f"{window.id} {server.address}", self._links_of(server))
+            case ZooKeeperDown():
+                return await self._links.hold(name, _links_with(server, self._site.nodes.values()))
             case _:
-                assert_never(fault.how)
+                assert_never(fault)
 
     async def _undo(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
-        match fault.how:
-            case "kill":
+        match fault:
+            case ZooKeeperDown(how="kill"):
                 return await server.start()
-            case "pause":
+            case ZooKeeperDown(how="pause"):
                 return await server.resume()
-            case "cut":
+            case ZooKeeperDown() | ZooKeeperLinks():
                 return (await self._links.undo(f"{window.id} {server.address}"))[0]
             case _:
-                assert_never(fault.how)
+                assert_never(fault)
 
-    def _links_of(self, server: Life) -> list[Pair]:
-        brokers = [node.address for node in self._site.nodes.values()]
-        return [pair for broker in brokers for pair in ((broker, server.address), (server.address, broker))]
+
+def _links_with(server: Life, others: Iterable[Life]) -> list[Pair]:
+    names = [other.address for other in others if other.address != server.address]
+    return [pair for name in names for pair in ((name, server.address), (server.address, name))]

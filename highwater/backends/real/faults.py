@@ -21,7 +21,7 @@ from history.recorder import Recorder
 from history.seed import Draws
 from nemesis.faults import LinkFault, ZooKeeperFault
 from nemesis.schedule import Window
-from reference.types import BrokerId, broker_address, topic_partition
+from reference.types import Address, BrokerId, broker_address, topic_partition
 
 
 class Faults:
@@ -33,7 +33,10 @@ class Faults:
         self._nemesis = Nemesis(plan, recorder, draws, logs=lambda broker, dir_: site.nodes[broker].logs(dir_))
         self._proving = Proving(recorder, acted=self._nemesis.acted)
         servers = tuple(server.address for server in site.servers)
-        self._links = LinkFaults(site.links, tuple(site.nodes), servers, draws, changing=self._proving.changed)
+        self._links = LinkFaults(
+            site.links, tuple(site.nodes), servers, tuple(site.clients), draws, changing=self._proving.changed
+        )
+        self._brokers = {broker_address(broker): broker for broker in site.nodes}
         self._servers = ServerFaults(site, self._links, self._proving, admin, draws=draws)
         self._nodes = NodeFaults(site, self._nemesis, self._proving, admin)
 
@@ -72,39 +75,39 @@ class Faults:
 
     async def _open(self, window: Window) -> None:
         tps = tuple(topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions))
-        brokers = self._nemesis.begin(window, await self._servers.seen(tps))
-        if brokers:
-            await self._do(window, brokers)
+        hit = self._nemesis.begin(window, await self._servers.seen(tps))
+        if hit:
+            await self._do(window, hit)
 
-    async def _do(self, window: Window, brokers: tuple[BrokerId, ...]) -> None:
+    async def _do(self, window: Window, hit: tuple[Address, ...]) -> None:
         fault = window.fault
         if isinstance(fault, LinkFault):
-            probe, pairs = await self._links.do(window, fault, brokers)
-            self._proving.acts(window, broker_address(brokers[0]), probe, *subjects(pairs))
+            probe, pairs = await self._links.do(window, fault, hit)
+            self._proving.acts(window, hit[0], probe, *subjects(pairs))
         elif isinstance(fault, ZooKeeperFault):
             await self._servers.do(window, fault)
         else:
-            for broker in brokers:
-                await self._nodes.do(window, fault, broker)
+            for node in hit:
+                await self._nodes.do(window, fault, self._brokers[node])
 
     async def _close(self, window_id: str) -> None:
         ended = self._nemesis.end(window_id)
         if ended is None:
             return
-        window, brokers = ended
+        window, hit = ended
         self._links.closing(window_id)
         await self._proving.settle(window_id)
-        await self._undo(window, brokers)
-        for broker in brokers:
-            self._nemesis.ended(window, broker)
+        await self._undo(window, hit)
+        for node in hit:
+            self._nemesis.ended(window, node)
 
-    async def _undo(self, window: Window, brokers: tuple[BrokerId, ...]) -> None:
+    async def _undo(self, window: Window, hit: tuple[Address, ...]) -> None:
         fault = window.fault
         if isinstance(fault, LinkFault):
             probe, pairs = await self._links.undo(window.id)
-            self._proving.healed(window, broker_address(brokers[0]), probe, *subjects(pairs))
+            self._proving.healed(window, hit[0], probe, *subjects(pairs))
         elif isinstance(fault, ZooKeeperFault):
             await self._servers.undo(window, fault)
         else:
-            for broker in brokers:
-                await self._nodes.undo(window, fault, broker)
+            for node in hit:
+                await self._nodes.undo(window, fault, self._brokers[node])

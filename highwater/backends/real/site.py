@@ -4,9 +4,9 @@ The stage plays the plan and decides which fault holds when; a site only carries
 passes the resulting condition: it replaces the previous condition, and the default condition heals. Each action returns a `Probe`
 that measures from outside whether the action has its effect.
 
-A place is a broker ("b1", "b2", …), a ZooKeeper server ("z1", …) or all clients of the run together ("c"). A link is an ordered
-pair of places: everything that the first sends to the second, over any connection. The harness's own connections (to ZooKeeper,
-to the brokers, of its probes) use addresses that no fault affects.
+A place is a broker ("b1", "b2", …), a ZooKeeper server ("z1", …) or a client place ("p1", …: the clients there together). A link
+is an ordered pair of places: everything that the first sends to the second, over any connection. The harness's own connections
+(to ZooKeeper, to the brokers, of its probes) use addresses that no fault affects.
 
 A backend refuses a plan before the run if its site cannot do what the plan asks for. A method that fails during the run raises
 `HarnessError`.
@@ -19,12 +19,13 @@ from msgspec import Struct
 
 from highwater.errors import HarnessError
 from highwater.rig.commits import AnyCommit
+from highwater.rig.scene import place_address
 from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 
-CLIENTS = Address("c")
+CLIENTS = place_address(1)  # all clients, where a backend has one place for them
 Pair = tuple[Address, Address]  # sender, receiver
 HostPort = tuple[str, int]
 
@@ -188,8 +189,8 @@ class Site(Protocol):
         """The address at which the harness reaches ZooKeeper: "host:port,host:port"."""
 
     @property
-    def clients(self) -> Mapping[Address, HostPort]:
-        """The addresses at which the run's clients reach each broker, over links that faults affect."""
+    def clients(self) -> Mapping[Address, Mapping[Address, HostPort]]:
+        """The addresses at which the clients at each place reach each broker, over links that faults affect."""
 
     @property
     def harness(self) -> Mapping[Address, HostPort]:

@@ -23,7 +23,7 @@ from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, 
 from highwater.backends.real.faults import Faults
 from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import tmpdir_too_long
-from highwater.backends.real.site import Site
+from highwater.backends.real.site import CLIENTS, Site
 from highwater.backends.real.zookeeper.admin import Admin, states_of
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
@@ -31,7 +31,7 @@ from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
 from highwater.rig.end_state import record_logs
-from highwater.rig.scene import assign, manifest, workload_processes
+from highwater.rig.scene import assign, manifest, place_of, workload_processes
 from history.digest import digest
 from history.event import EventKind
 from history.history import History
@@ -213,7 +213,8 @@ class Stage:
         workload, cluster = self._plan.workload, self._plan.cluster
         for number, _ in enumerate(processes):
             name = Address(f"c{number}")
-            clients.append(KafkaClient(name, self._site.clients, request_timeout_ms=workload.request_timeout_ms))
+            place = self._site.clients[CLIENTS if len(self._site.clients) == 1 else place_of(self._plan, number)]
+            clients.append(KafkaClient(name, place, request_timeout_ms=workload.request_timeout_ms))
             administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=cluster.session_timeout_ms))
         return [
             Worker(Attempts(self._recorder, process, number, processes=len(processes)), client, administrator)

@@ -8,9 +8,10 @@ from highwater.backends.sim.clock import Clock
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
-from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, heard
+from highwater.rig.scene import place_of
 from reference.client.admin import TIMER as ADMIN_TIMER
 from reference.client.admin import Admin
 from reference.client.calls import Answered, Call
@@ -29,9 +30,10 @@ class ClientHost:
     """A simulated client process, which no fault stops. `idle`: its workload has finished the phase."""
 
     def __init__(
-        self, sim: Simulation, server: ZkServer, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
+        self, sim: Simulation, server: ZooKeeper, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
     ) -> None:
         self.address = Address(f"c{number}")
+        self.place = place_of(sim.plan, number)
         self.life = 1
         self.up = True
         self.idle = True

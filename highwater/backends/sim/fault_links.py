@@ -9,9 +9,9 @@ from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.transport import PacketLoss, kinds_named
-from highwater.rig.cuts import ZOOKEEPER, Geography, Pair
+from highwater.rig.cuts import Geography, Pair
 from nemesis.faults import Clog, LinkFault, Packets, Partition, Reset, Slow
-from reference.types import Address, BrokerId, broker_address
+from reference.types import Address, BrokerId
 
 
 class LinkFaults:
@@ -22,44 +22,48 @@ class LinkFaults:
         self._nodes = {node.address: node for node in nodes.values()}
         self._geography = geography
 
-    def do(self, opened: OpenWindow, fault: LinkFault, brokers: tuple[BrokerId, ...]) -> None:
-        """Apply a network fault to the links of these brokers, and register how to undo it at the fault's end."""
+    def do(self, opened: OpenWindow, fault: LinkFault) -> None:
+        """Apply a network fault to the links of the nodes that it hits, and register how to undo it at the fault's end."""
         if isinstance(fault, Partition):
-            self._cut(opened, fault, brokers)
+            self._cut(opened, fault)
             return
-        for broker in brokers:
-            self._disturb(opened, fault, broker)
+        for node in opened.nodes:
+            self._disturb(opened, fault, node)
 
-    def _cut(self, opened: OpenWindow, fault: Partition, brokers: tuple[BrokerId, ...]) -> None:
+    def _cut(self, opened: OpenWindow, fault: Partition) -> None:
         """Cut links: nothing arrives over them, and messages on their way wait."""
-        for pair in self._geography.cut_by(fault, brokers, self._sim.draws, purpose=f"cut {opened.id}"):
-            # A link between an administrator and ZooKeeper belongs to no broker; the first broker counts it.
+        for pair in self._geography.cut_by(fault, opened.nodes, self._sim.draws, purpose=f"cut {opened.id}"):
+            # A link between an administrator and ZooKeeper belongs to no broker; the first broker counts it. Those of a client
+            # place are counted for the place, which is the only one hit.
             first = next(iter(opened.actings.values()))
             acting = opened.actings.get(Address(pair[1])) or opened.actings.get(Address(pair[0])) or first
             link = self._sim.network.link(*pair)
             opened.undo.append(partial(self._sim.network.release, link))
             opened.hold_in(link.cuts, acting)
 
-    def _disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, broker: BrokerId) -> None:
-        """Make the links of one broker slow, lossy, clogged or unstable."""
-        acting, sim = opened.actings[broker_address(broker)], self._sim
+    def _disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, node: Address) -> None:
+        """Make the links of one broker, or of one client place, slow, lossy, clogged or unstable."""
+        acting, sim = opened.actings[node], self._sim
         match fault:
+            case Packets(peer=peer, drop_per_mille=drop) if node not in self._nodes:
+                for pair in self._geography.links_of(node, ("clients",), peer=peer):
+                    opened.hold_in(sim.network.link(*pair).losses, (drop, acting))
             case Packets(peer=peer):
                 loss = PacketLoss(acting, fault)
-                for pair in self._geography.links_of(broker, ("peers",), peer=peer):
+                for pair in self._geography.links_of(node, ("peers",), peer=peer):
                     sim.transport.lose(sim.network.link(*pair), loss)
                     opened.undo.append(partial(sim.transport.spare, sim.network.link(*pair), loss))
-            case Slow(extra_ms=extra_ms, links=links):
-                for pair in self._geography.links_of(broker, links):
+            case Slow(extra_ms=extra_ms, links=links, peer=peer):
+                for pair in self._geography.links_of(node, links, peer=peer):
                     opened.hold_in(sim.network.link(*pair).slows, (extra_ms * MS, acting))
             case Clog(links=links, kinds=kinds, peer=peer, direction=direction):
                 stop = Stop(acting, kinds_named(kinds) if kinds else None)
-                for pair in self._geography.links_of(broker, links, direction, peer):
+                for pair in self._geography.links_of(node, links, direction, peer):
                     link = sim.network.link(*pair)
                     opened.undo.append(partial(sim.network.release, link))
                     opened.hold_in(link.stops if kinds else link.clogs, stop)
-            case Reset(period_ms=period_ms, links=links):
-                pairs = self._geography.links_of(broker, links)
+            case Reset(period_ms=period_ms, links=links, peer=peer):
+                pairs = self._geography.links_of(node, links, peer=peer)
                 self._reset_again(opened, pairs, period_ms, acting)
             case _:
                 assert_never(fault)
@@ -68,8 +72,8 @@ class LinkFaults:
         if opened.over:
             return
         for source, target in pairs:
-            if target == ZOOKEEPER:
-                acting.count += self._nodes[source].zk.reset()
-            elif source != ZOOKEEPER:
+            if target in self._geography.servers:
+                acting.count += self._nodes[source].zk.reset(target)
+            elif source not in self._geography.servers:
                 acting.count += self._sim.transport.reset(source, target)
         self._sim.scheduler.after(period_ms * MS, self._reset_again, opened, pairs, period_ms, acting)

@@ -9,7 +9,7 @@ from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.traps import Trap
-from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk import ZooKeeper
 from highwater.rig.nemesis import Holds, Nemesis
 from nemesis.faults import Crash, CrashAt, ExpireSession, Pause, PowerLoss, ProcessFault, Restart, Shutdown
 from reference.events import ShutDown
@@ -25,7 +25,7 @@ SILENT_MS_MAX = 3000
 class ProcessFaults:
     """Injects process faults into simulated brokers; `kill`, `let_run` and `start_soon` serve faults of disks too."""
 
-    def __init__(self, sim: Simulation, server: ZkServer, nemesis: Nemesis) -> None:
+    def __init__(self, sim: Simulation, server: ZooKeeper, nemesis: Nemesis) -> None:
         self._sim = sim
         self._server = server
         self._nemesis = nemesis
@@ -60,8 +60,7 @@ class ProcessFaults:
             case ExpireSession():
                 session = self._server.session_of(node.address)
                 if session:
-                    acting.count += 1
-                    self._server.expire(session)
+                    acting.count += self._server.expire(session)
             case _:
                 assert_never(fault)
 

@@ -5,6 +5,7 @@ family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes
 registers with the `OpenWindow` how it is undone.
 """
 
+from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.fault_clocks import ClockFaults
 from highwater.backends.sim.fault_disks import DiskFaults
 from highwater.backends.sim.fault_links import LinkFaults
@@ -14,31 +15,39 @@ from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
-from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk import ZooKeeper
 from highwater.rig.cuts import Geography
 from highwater.rig.evidence import ZkEvidence
 from highwater.rig.nemesis import Holds, Nemesis
 from history.manifest import FaultCount
 from nemesis.faults import ClockFault, LinkFault, ProcessFault, ZooKeeperFault
 from nemesis.schedule import Window
-from reference.types import BrokerId, TopicPartition, broker_address
+from reference.types import BrokerId, TopicPartition
 
 
 class Faults:
     """Injects the faults of one simulated run at the times of its schedule."""
 
     def __init__(
-        self, sim: Simulation, server: ZkServer, evidence: ZkEvidence, nodes: dict[BrokerId, NodeHost], geography: Geography
+        self,
+        sim: Simulation,
+        server: ZooKeeper,
+        evidence: ZkEvidence,
+        nodes: dict[BrokerId, NodeHost],
+        geography: Geography,
+        *,
+        ensemble: Ensemble | None = None,
     ) -> None:
         self._sim = sim
         self._server = server
         self._nodes = nodes
+        self._hosts = {node.address: node for node in nodes.values()}
         self._nemesis = Nemesis(sim.plan, sim.recorder, sim.draws, logs=self._logs, incarnation=evidence.incarnations.get)
         self._links = LinkFaults(sim, nodes, geography)
         self._clocks = ClockFaults(sim.scheduler, tuple(node.address for node in nodes.values()))
         self._processes = ProcessFaults(sim, server, self._nemesis)
         self._disks = DiskFaults(self._processes, self._nemesis)
-        self._zookeeper = ZooKeeperFaults(self._links)
+        self._zookeeper = ZooKeeperFaults(sim, self._links, tuple(nodes.values()), ensemble)
         self._open: dict[str, OpenWindow] = {}
 
     def plan(self, zero_ns: int) -> None:
@@ -49,23 +58,25 @@ class Faults:
 
     def open(self, window: Window) -> None:
         """Begin a fault; do nothing if no broker matches its target."""
-        brokers = self._nemesis.begin(window, self._server.tree)
-        if brokers:
-            opened = self._open[window.id] = OpenWindow(window, tuple(broker_address(broker) for broker in brokers))
-            self._do(opened, brokers)
+        hit = self._nemesis.begin(window, self._server.tree)
+        if hit:
+            opened = self._open[window.id] = OpenWindow(window, hit)
+            self._do(opened)
 
     def close(self, window_id: str) -> None:
         """End a fault and undo its effects, latest first; do nothing if it is not active."""
         ended = self._nemesis.end(window_id)
         if ended is None:
             return
-        window, brokers = ended
+        window, hit = ended
         opened = self._open.pop(window_id)
         opened.close()
-        for broker in brokers:
-            node = broker_address(broker)
+        for node, acting in opened.actings.items():
+            if node not in hit:  # a server of ZooKeeper
+                self._nemesis.acted(window, node, acting.count)
+        for node in hit:
             self._nemesis.acted(window, node, opened.actings[node].count)
-            self._nemesis.ended(window, broker)
+            self._nemesis.ended(window, node)
 
     def heal(self) -> None:
         """End all faults, start all brokers and set all clocks right. A broker with a failed assertion stays down."""
@@ -86,16 +97,16 @@ class Faults:
         """For each kind of fault in the schedule, how many were begun and how often they took effect."""
         return self._nemesis.counts()
 
-    def _do(self, opened: OpenWindow, brokers: tuple[BrokerId, ...]) -> None:
+    def _do(self, opened: OpenWindow) -> None:
         fault = opened.window.fault
         if isinstance(fault, LinkFault):
-            self._links.do(opened, fault, brokers)
+            self._links.do(opened, fault)
             return
         if isinstance(fault, ZooKeeperFault):
-            self._zookeeper.do(opened, fault, brokers)
+            self._zookeeper.do(opened, fault)
             return
-        for broker in brokers:
-            node, acting = self._nodes[broker], opened.actings[broker_address(broker)]
+        for address in opened.nodes:
+            node, acting = self._hosts[address], opened.actings[address]
             if isinstance(fault, ClockFault):
                 self._clocks.do(opened, fault, node, acting)
             elif isinstance(fault, ProcessFault):

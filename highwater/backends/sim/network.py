@@ -20,6 +20,8 @@ from history.seed import Draws
 
 PATIENCE_MS_MIN = 500  # a connection whose bytes are not acknowledged breaks after so long
 PATIENCE_MS_MAX = 4000
+REPEAT_MS = 200  # Linux's minimal retransmission timeout of TCP, which doubles with each repeat
+REPEATS_MAX = 6
 
 
 class Acting:
@@ -46,7 +48,7 @@ class Stop:
 class Link:
     """The simulated link from one address to another, with the network faults active on it."""
 
-    __slots__ = ("back", "clogs", "cuts", "held", "keys", "slows", "source", "stops", "target")
+    __slots__ = ("back", "clogs", "cuts", "held", "keys", "losses", "slows", "source", "stops", "target")
 
     def __init__(self, source: str, target: str) -> None:
         self.source = source
@@ -56,6 +58,7 @@ class Link:
         self.clogs: list[Stop] = []  # of everything
         self.stops: list[Stop] = []  # of some kinds
         self.slows: list[tuple[int, Acting]] = []  # extra ns at most
+        self.losses: list[tuple[int, Acting]] = []  # of 1000 packets, which TCP repeats
         self.held: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.keys: dict[tuple[type, str], str] = {}  # of the draws for delays
 
@@ -148,7 +151,17 @@ class Network:
         for extra_ns, acting in link.slows:
             delay_ns += self._draws.below(f"slow {acting.window} {key}", extra_ns + 1)
             acting.count += 1
+        for per_mille, acting in link.losses:
+            delay_ns += self._repeated_ns(f"loss {acting.window} {key}", per_mille, acting)
         return delay_ns
+
+    def _repeated_ns(self, key: str, per_mille: int, acting: Acting) -> int:
+        """Draw how much later a packet arrives because copies of it were lost and TCP repeated them."""
+        repeats = 0
+        while repeats < REPEATS_MAX and self._draws.below(key, 1000) < per_mille:
+            repeats += 1
+        acting.count += repeats > 0
+        return REPEAT_MS * ((1 << repeats) - 1) * MS
 
     def _arrive(self, half: Half, number: int, payload: object) -> None:
         connection = half.connection

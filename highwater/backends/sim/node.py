@@ -16,7 +16,7 @@ from highwater.backends.sim.scheduler import MS, US
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.traps import Trap
-from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
 from highwater.rig.evidence import Notebook
 from history.event import EventKind
@@ -65,7 +65,7 @@ Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
 class NodeHost:
     """A simulated broker process, with the clock, disk and address that it keeps over restarts."""
 
-    def __init__(self, sim: Simulation, server: ZkServer, config: BrokerConfig, boot: Boot) -> None:
+    def __init__(self, sim: Simulation, server: ZooKeeper, config: BrokerConfig, boot: Boot) -> None:
         self.address: Address = broker_address(config.broker)
         self.config = config
         self.life = 0

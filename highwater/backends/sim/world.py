@@ -7,17 +7,18 @@ A run is a function of its plan: the same plan gives the same rows.
 """
 
 from highwater.backends.sim.clients import ClientHost
+from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.faults import Faults
 from highwater.backends.sim.node import Boot, NodeHost
 from highwater.backends.sim.observer import Observer
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
-from highwater.backends.sim.zk import ZkServer
+from highwater.backends.sim.zk import ZkServer, ZooKeeper
 from highwater.plans.plan import Plan
 from highwater.rig.cuts import Geography
 from highwater.rig.end_state import record_logs, record_metadata, record_zookeeper
 from highwater.rig.evidence import ZkEvidence
-from highwater.rig.scene import assign, broker_config, brokers_of, workload_processes
+from highwater.rig.scene import assign, broker_config, brokers_of, places_of, workload_processes
 from highwater.rig.targets import state_of
 from history.event import EventKind
 from reference.broker import heartbeats
@@ -45,7 +46,8 @@ class World:
     def __init__(self, plan: Plan, boot: Boot = Node.boot) -> None:
         self.sim = Simulation(plan)
         self.evidence = ZkEvidence(self.sim.recorder)
-        self.server = ZkServer(self.sim, self.evidence)
+        ensemble = Ensemble(self.sim, self.evidence, plan.cluster.zookeeper) if plan.cluster.zookeeper > 1 else None
+        self.server: ZooKeeper = ensemble or ZkServer(self.sim, self.evidence)
         brokers = brokers_of(plan)
         self.nodes: dict[BrokerId, NodeHost] = {
             broker: NodeHost(self.sim, self.server, broker_config(plan, broker), boot) for broker in brokers
@@ -61,8 +63,13 @@ class World:
             self.sim.transport.join(client)
         self.observer = Observer(self.sim)
         self.sim.transport.join(self.observer)
-        geography = Geography(brokers, tuple(client.address for client in self.clients))
-        self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography)
+        geography = Geography(
+            brokers,
+            tuple(client.address for client in self.clients),
+            servers=tuple(server.address for server in self.server.servers),
+            places={place: tuple(c.address for c in self.clients if c.place == place) for place in places_of(plan)},
+        )
+        self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography, ensemble=ensemble)
         self.healed_at_ns: int | None = None
         self.final_reads_at_ns: int | None = None
         self._zero_ns = 0

@@ -1,11 +1,11 @@
-"""The ZooKeeper server of the simulator: an in-memory ZooKeeper with a clock and connections.
+"""A single ZooKeeper server of the simulator (an in-memory ZooKeeper with a clock and connections), and what its clients send.
 
 A session ends, by this server's clock, when its client was silent for the session timeout. A request in flight when its
 connection broke may still be performed until the session is accepted on another connection. A `Witness` is told of commits at
 the moment of the write.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
+from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import AnyAnswer, AnyOp, Change
 from reference.coordination.memory import Fired, MemoryZooKeeper, Watches
 from reference.effects import ZkRequest
@@ -36,9 +37,10 @@ class Ping(Struct, frozen=True, gc=False):
 
 
 class Welcome(Struct, frozen=True, gc=False):
-    """ZooKeeper to client: the session is accepted on this connection."""
+    """ZooKeeper to client: the session is accepted on this connection. The client has then seen what it implies (`zxid`)."""
 
     session: int
+    zxid: int = 0
 
 
 class Over(Struct, frozen=True, gc=False):
@@ -80,12 +82,44 @@ class Line:
         self.connection: Connection
 
 
-class ZkServer:
-    """The simulated ZooKeeper server: sessions, connections, watches and the tree of znodes."""
+class Front(Protocol):
+    """One ZooKeeper server as its clients see it."""
 
-    __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "tree")
+    address: Address
+
+    def serve(self, line: Line, payload: object) -> None:
+        """Handle a message that a client sent to this server."""
+
+
+class ZooKeeper(Protocol):
+    """The simulated ZooKeeper: a single server, or an ensemble."""
+
+    @property
+    def servers(self) -> Sequence[Front]:
+        """The servers to which clients connect."""
+
+    @property
+    def tree(self) -> MemoryZooKeeper:
+        """The znodes after all writes that have taken effect."""
+
+    def administer(self, ops: tuple[AnyOp, ...]) -> None:
+        """Perform operations in a session of their own, for an administrator who is not part of the workload."""
+
+    def expire(self, session: int) -> bool:
+        """End a session; False if nobody could."""
+
+    def session_of(self, node: Address) -> int:
+        """The session of this node's last connection; 0 if it never connected."""
+
+
+class ZkServer:
+    """A single simulated ZooKeeper server: sessions, connections, watches and the tree of znodes."""
+
+    __slots__ = ("_lines", "_network", "_scheduler", "_sim", "_witness", "address", "servers", "tree")
 
     def __init__(self, sim: Simulation, witness: Witness) -> None:
+        self.address = ZOOKEEPER
+        self.servers: tuple[Front, ...] = (self,)
         self.tree = MemoryZooKeeper.boot()
         self._sim = sim
         self._scheduler = sim.scheduler
@@ -160,16 +194,17 @@ class ZkServer:
         else:
             self.expire(session)
 
-    def expire(self, session: int) -> None:
+    def expire(self, session: int) -> bool:
         """Expire a session: delete its ephemerals and close its connection; do nothing if it has ended."""
         if str(session) not in self.tree.sessions:
-            return
+            return True
         fired = self.tree.expire(session)
         self._witness.committed((SessionEnded(zxid=self.tree.zxid, session=session),))
         line = self._lines.pop(session, None)
         if line is not None and not line.connection.broken:
             self._network.sever(line.connection, some_arrive=False)
         self._tell(fired)
+        return True
 
     def session_of(self, node: Address) -> int:
         """The session of this node's last connection to ZooKeeper; 0 if it never connected."""

@@ -1,8 +1,8 @@
-"""The ZooKeeper client library of a simulated broker.
+"""The ZooKeeper client library of a simulated process.
 
-It behaves like ZooKeeper's own: it pings every third of the session timeout and gives up a silent server after two thirds. It
-answers requests in flight with `Unknown` before it reports `disconnected`, reconnects with the same session and sets its watches
-again. It learns only from a server that its session has expired.
+It behaves like ZooKeeper's own: it tries the servers in turn, from a drawn one on, pings every third of the session timeout, and
+gives up a silent server after two thirds. It answers requests in flight with `Unknown` before it reports `disconnected`,
+reconnects with the same session and sets its watches again. It learns only from a server that its session has expired.
 """
 
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Protocol
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
-from highwater.backends.sim.zk import Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, ZkServer
+from highwater.backends.sim.zk import Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, ZooKeeper
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import (
     AnyAnswer,
@@ -68,15 +68,18 @@ class ZkClient:
         "_queue",
         "_scheduler",
         "_seen_zxid",
-        "_server",
+        "_servers",
         "_state",
         "_timeout_ms",
+        "_turn",
         "session",
     )
 
-    def __init__(self, host: ZkHost, server: ZkServer, sim: Simulation, *, timeout_ms: int) -> None:
+    def __init__(self, host: ZkHost, zookeeper: ZooKeeper, sim: Simulation, *, timeout_ms: int) -> None:
         self._host = host
-        self._server = server
+        self._servers = zookeeper.servers
+        count = len(self._servers)
+        self._turn = sim.draws.below(f"server {host.address}", count) if count > 1 else 0  # the next to dial
         self._scheduler = sim.scheduler
         self._network = sim.network
         self._draws = sim.draws
@@ -127,9 +130,9 @@ class ZkClient:
         if connection is not None and not connection.broken:
             self._network.sever(connection, some_arrive=True)
 
-    def reset(self) -> bool:
-        """Break the connection to ZooKeeper; False if there is none."""
-        if self._connection is None or self._connection.broken:
+    def reset(self, server: Address) -> bool:
+        """Break the connection to this ZooKeeper server; False if there is none."""
+        if self._connection is None or self._connection.broken or self._connection.forth.link.target != server:
             return False
         self._network.sever(self._connection, some_arrive=True)
         return True
@@ -138,10 +141,12 @@ class ZkClient:
 
     def _dial(self) -> None:
         self._state = "dialing"
+        server = self._servers[self._turn]
+        self._turn = (self._turn + 1) % len(self._servers)
         line = Line(self._host.address, self._host.life)
         connection = line.connection = self._connection = Connection(
-            self._network.link(self._host.address, ZOOKEEPER),
-            serve=partial(self._server.serve, line),
+            self._network.link(self._host.address, server.address),
+            serve=partial(server.serve, line),
             receive=partial(self._receive, line),
             on_lost=partial(self._told, line),
         )
@@ -210,7 +215,8 @@ class ZkClient:
                 self._seen_zxid = max(self._seen_zxid, zxid)
                 self._unwatch(path, change)
                 self._host.take(ZOOKEEPER, ZkWatch(path, change))
-            case Welcome(session=session):
+            case Welcome(session=session, zxid=zxid):
+                self._seen_zxid = max(self._seen_zxid, zxid)
                 self._welcomed(connection, session)
             case Over():
                 self._over()

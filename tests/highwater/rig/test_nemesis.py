@@ -7,9 +7,9 @@ from history.recorder import Recorder
 from history.seed import Draws
 from nemesis.faults import AnyFault, Crash, DirUnreadable, Partition
 from nemesis.schedule import Window
-from nemesis.targets import AnyTarget, Controller, Named
+from nemesis.targets import AnyTarget, ClientPlace, Controller, Named
 from reference.coordination.memory import MemoryZooKeeper
-from reference.types import Address, BrokerId, TopicPartition
+from reference.types import Address, TopicPartition
 from tests.highwater.backends.sim.simulations import plan
 
 TREE = MemoryZooKeeper.boot()
@@ -38,14 +38,20 @@ def test_fault_without_a_matching_broker_does_not_begin() -> None:
 def test_partition_into_halves_begins_on_every_broker() -> None:
     opened = window(Partition(shape="halves"))
 
-    assert nemesis(opened).begin(opened, TREE) == (1, 2, 3)
+    assert nemesis(opened).begin(opened, TREE) == ("b1", "b2", "b3")
+
+
+def test_fault_of_a_client_place_begins_at_that_place() -> None:
+    opened = window(Partition(), ClientPlace(place=2))
+
+    assert nemesis(opened).begin(opened, TREE) == ("p2",)
 
 
 def test_unreadable_dir_fault_is_recorded_for_each_replica() -> None:
     opened = window(DirUnreadable())
     found = nemesis(opened)
     (broker,) = found.begin(opened, TREE)
-    assert found.end("f1") == (opened, (BrokerId(1),))
+    assert found.end("f1") == (opened, ("b1",))
     found.acted(opened, Address("b1"), 2)
     found.acted(opened, Address("b1"), 0)
     found.ended(opened, broker)

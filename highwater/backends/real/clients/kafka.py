@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -73,6 +74,7 @@ class KafkaClient:
             "error_cb": lambda _: None,  # errors of a call are returned by the call
         }
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
+        self._learned: set[str] = set()  # partitions whose leader acknowledged acks=all since the producer with acks=0 asked
         self._consumer: Consumer | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
@@ -124,6 +126,11 @@ class KafkaClient:
             else:
                 failures.append(_name(error))
 
+        if call.acks == 0 and call.tp in self._learned:
+            # Producers do not share metadata, and this one never learns that it asks the wrong broker (LIVE-5).
+            self._learned.discard(call.tp)
+            with suppress(KafkaException):
+                producer.list_topics(topic_of(call.tp), timeout=self._timeout_ms / 1000)
         handed_over = 0
         error: str | None = None
         for value in call.values:
@@ -147,6 +154,8 @@ class KafkaClient:
             return Heard(id=call.id, attempts=0, error=error)
         if error is not None:
             failures.append(error)
+        if call.acks == -1 and not failures:
+            self._learned.add(call.tp)
         return _produced(call, failures, delivered, resent=resends.count - before)
 
     def _producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:

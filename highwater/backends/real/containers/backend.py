@@ -16,7 +16,7 @@ from highwater.backends.real.stage import perform, unplayable
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
 from nemesis.capability import refusals
-from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, Slow
+from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, Slow, ZooKeeperLinks
 from reference.types import Address
 
 _PLACE = Address("b1")
@@ -66,6 +66,8 @@ def missing_for(engine: Engine, plan: Plan) -> str | None:
 
 def _of_agent(fault: AnyFault) -> str | None:
     """The feature of the network agent that a fault needs; None if it needs none."""
+    if isinstance(fault, ZooKeeperLinks):
+        return "held" if fault.how == "cut" else "delay_ms"
     return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 

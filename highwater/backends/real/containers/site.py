@@ -42,7 +42,7 @@ class ContainerSite:
         self.links = ContainerLinks()
         self.nodes: dict[BrokerId, NodeContainer] = {}
         self.servers: tuple[ServerContainer, ...] = ()
-        self.clients: dict[Address, HostPort] = {}
+        self.clients: dict[Address, dict[Address, HostPort]] = {}  # all clients are one place: the host
         self.harness: dict[Address, HostPort] = {}
         self.zookeeper = ""
 
@@ -69,7 +69,7 @@ class ContainerSite:
         self.zookeeper = ",".join(f"{places[server.address].harness}:{ZOOKEEPER_PORT}" for server in self.servers)
         ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
-        self.clients = {name: (places[name].address, CLIENTS_PORT) for name in brokers}
+        self.clients = {CLIENTS: {name: (places[name].address, CLIENTS_PORT) for name in brokers}}
         self.harness = {name: (places[name].harness, CLIENTS_PORT) for name in brokers}
         for broker in brokers_of(self._plan):
             me = broker_address(broker)
@@ -77,7 +77,7 @@ class ContainerSite:
                 config=broker_config(self._plan, broker),
                 zookeeper=ensemble,
                 peers=_listener(places, PEERS_PORT, [name for name in brokers if name != me]),
-                clients=_listener(places, CLIENTS_PORT, brokers),
+                clients=(_listener(places, CLIENTS_PORT, brokers),),
                 needs=needs_of(self._plan),
                 user=grounds.user if grounds.user != os.getuid() else None,
             )

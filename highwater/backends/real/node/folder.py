@@ -54,12 +54,12 @@ def needs_of(plan: Plan) -> Needs:
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """How one broker is started. `zookeeper` is "host:port,…"; `peers` and `clients` are its listeners."""
+    """How one broker is started. `zookeeper` is "host:port,…"; `peers` and `clients` (one for each place) are its listeners."""
 
     config: BrokerConfig
     zookeeper: str
     peers: Listener
-    clients: Listener
+    clients: tuple[Listener, ...]
     needs: Needs
     user: int | None = None  # the uid to run as, if not the harness's
 
@@ -91,7 +91,7 @@ class NodeFolder:
             broker=config,
             life=0,
             peers=start.peers,
-            clients=(start.clients,),
+            clients=start.clients,
             startup_timeout_ms=None,  # a fault may keep ZooKeeper out of reach
             zookeeper=start.zookeeper,
             log_dirs=tuple(map(str, self.log_dirs)),

@@ -1,6 +1,7 @@
 """The cluster of one run as processes of this machine, in one folder that is removed afterwards.
 
-Every broker listens at a loopback address of its own. Connections to it from brokers and clients, and its connections to
+Every broker listens at a loopback address of its own, at one port for each client place: brokers tell clients where to find
+other brokers, which is elsewhere for each place. Connections to it from brokers and clients, and its connections to
 ZooKeeper, go through proxies of the harness (`links`), so that each link can be held, slowed, lossy or reset separately.
 """
 
@@ -21,7 +22,7 @@ from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
-from highwater.rig.scene import broker_config, brokers_of
+from highwater.rig.scene import broker_config, brokers_of, places_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address
 from server.runtime.settings import Listener
@@ -64,7 +65,8 @@ class ProcessSite:
         self.servers: tuple[ServerProcess, ...] = ()
         self.zookeeper = ""
         self._peers: dict[Address, HostPort] = {}  # the listeners for other brokers
-        self.clients: dict[Address, HostPort] = {}
+        self.clients: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}
+        self._doors: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}  # without proxies
         self.harness: dict[Address, HostPort] = {}
 
     async def open(self) -> None:
@@ -80,8 +82,10 @@ class ProcessSite:
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
             self._peers[address] = (host, free_port(host))
-            self.harness[address] = (host, free_port(host))
-            self.clients[address] = await self.links.wire(CLIENTS, address, self.harness[address])
+            for place, doors in self._doors.items():
+                doors[address] = (host, free_port(host))
+                self.clients[place][address] = await self.links.wire(place, address, doors[address])
+            self.harness[address] = self._doors[CLIENTS][address]
         for broker in brokers:
             self.nodes[broker] = await self._node(self._folder.path, broker)
 
@@ -97,7 +101,7 @@ class ProcessSite:
             config=broker_config(self._plan, broker),
             zookeeper=",".join(map(_text, zookeeper)),
             peers=_listener(self._peers[me], ways),
-            clients=_listener(self.harness[me], self.clients),
+            clients=tuple(_listener(doors[me], self.clients[place]) for place, doors in self._doors.items()),
             needs=needs_of(self._plan),
         )
         return NodeProcess(folder, start)

@@ -14,6 +14,8 @@ from reference.types import Address, BrokerId
 
 BROKERS = (BrokerId(1), BrokerId(2))
 SERVERS = (Address("z1"), Address("z2"))
+PLACES = (Address("p1"), Address("p2"))
+B1 = Address("b1")
 
 
 class Recorded:
@@ -53,10 +55,10 @@ def window(id_: str, fault: LinkFault) -> Window:
     return Window(id=id_, kind="cut", at_ms=0, until_ms=1, fault=fault)
 
 
-def begun(links: Recorded, *faults: LinkFault) -> LinkFaults:
-    found = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
+def begun(links: Recorded, *faults: LinkFault, at: Address = B1) -> LinkFaults:
+    found = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
     for number, fault in enumerate(faults):
-        asyncio.run(found.do(window(f"f{number}", fault), fault, (BrokerId(1),)))
+        asyncio.run(found.do(window(f"f{number}", fault), fault, (at,)))
     return found
 
 
@@ -69,15 +71,22 @@ HELD = LinkCondition(held=True)
         (Partition(links=("peers",)), {"b1>b2", "b2>b1"}),
         (Partition(links=("peers",), direction="outbound"), {"b1>b2"}),
         (Partition(links=("zookeeper",)), {"b1>z1", "b1>z2", "z1>b1", "z2>b1"}),
-        (Partition(links=("clients",), direction="inbound"), {"c>b1"}),
+        (Partition(links=("clients",), direction="inbound"), {"p1>b1", "p2>b1"}),
     ],
 )
 def test_partition_holds_the_links_that_it_names(fault: Partition, cut: set[str]) -> None:
-    """ZooKeeper's place is all its servers; all clients are one place."""
+    """The links of a broker with ZooKeeper are those with all its servers; with clients, those with every place."""
     links = Recorded()
     begun(links, fault)
 
     assert links.wrong() == dict.fromkeys(cut, HELD)
+
+
+def test_fault_of_a_client_place_spares_the_other_place() -> None:
+    links = Recorded()
+    begun(links, Partition(direction="outbound"), Slow(extra_ms=7, peer=2), at=Address("p2"))
+
+    assert links.wrong() == {"p2>b1": HELD, "p2>b2": LinkCondition(held=True, delay_ms=7), "b2>p2": LinkCondition(delay_ms=7)}
 
 
 def test_overlapping_link_faults_add_up_and_end_one_by_one() -> None:
@@ -114,9 +123,9 @@ def test_resets_repeat_until_the_window_closes() -> None:
     links = Recorded()
 
     async def scene() -> tuple[Proof, int]:
-        faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
+        faults = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
         reset = Reset(period_ms=1, links=("peers",))
-        probe, _ = await faults.do(window("f1", reset), reset, (BrokerId(1),))
+        probe, _ = await faults.do(window("f1", reset), reset, (B1,))
         while links.resets < 3:
             await asyncio.sleep(0.001)
         faults.closing("f1")
@@ -135,9 +144,9 @@ def test_packet_loss_without_traffic_did_not_act() -> None:
     """On a link without traffic nothing is lost."""
 
     async def scene() -> Proof:
-        faults = LinkFaults(Recorded(), BROKERS, SERVERS, Draws(1), changing=ignored)
+        faults = LinkFaults(Recorded(), BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
         fault = Packets(drop_per_mille=1000)
-        probe, _ = await faults.do(window("f1", fault), fault, (BrokerId(1),))
+        probe, _ = await faults.do(window("f1", fault), fault, (B1,))
         faults.closing("f1")
         return await probe()
 
@@ -150,11 +159,11 @@ def test_packets_on_a_link_with_two_faults_prove_neither() -> None:
     async def scene() -> list[Proof]:
         links = Recorded()
         links.connections = 0
-        faults = LinkFaults(links, BROKERS, SERVERS, Draws(1), changing=ignored)
+        faults = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
         slow = Slow(extra_ms=100, links=("peers", "zookeeper"))
-        await faults.do(window("f0", slow), slow, (BrokerId(1),))
+        await faults.do(window("f0", slow), slow, (B1,))
         others: tuple[LinkFault, ...] = (Reset(period_ms=1000, links=("zookeeper",)), Packets(drop_per_mille=1))
-        probes = [(await faults.do(window(f"f{n}", fault), fault, (BrokerId(1),)))[0] for n, fault in enumerate(others, 1)]
+        probes = [(await faults.do(window(f"f{n}", fault), fault, (B1,)))[0] for n, fault in enumerate(others, 1)]
         links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
         for number in (1, 2):
             faults.closing(f"f{number}")
@@ -178,9 +187,9 @@ def test_link_fault_names_the_links_before_it_changes_them() -> None:
             return await super().set(conditions)
 
     async def scene() -> None:
-        faults = LinkFaults(Watched(), BROKERS, SERVERS, Draws(1), changing=lambda *links: told.append(links))
+        faults = LinkFaults(Watched(), BROKERS, SERVERS, PLACES, Draws(1), changing=lambda *links: told.append(links))
         cut = Partition(links=("peers",))
-        await faults.do(window("f1", cut), cut, (BrokerId(1),))
+        await faults.do(window("f1", cut), cut, (B1,))
         await faults.undo("f1")
 
     asyncio.run(scene())

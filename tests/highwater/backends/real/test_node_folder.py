@@ -43,7 +43,7 @@ def node() -> Iterator[NodeFolder]:
 def made(folder: Path, needs: Needs) -> NodeFolder:
     where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=where, needs=needs))
+    return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=(where,), needs=needs))
 
 
 def flushed(times: int) -> DirFaults:

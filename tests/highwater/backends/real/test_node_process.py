@@ -19,7 +19,7 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 def node(folder: Path) -> NodeProcess:
     where = Listener(bind="127.0.0.1:0", advertised={B1: NOBODY})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    return NodeProcess(folder, Start(config=config, zookeeper=NOBODY, peers=where, clients=where, needs=Needs()))
+    return NodeProcess(folder, Start(config=config, zookeeper=NOBODY, peers=where, clients=(where,), needs=Needs()))
 
 
 def test_proof_of_a_kill_fails_if_the_process_was_down_already(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from highwater.rig.cuts import Geography, Pair
 from history.seed import Draws
 from nemesis.faults import ALL_LINKS, Partition
-from reference.types import Address, BrokerId
+from reference.types import Address, BrokerId, broker_address
 
 CLIENTS = (Address("c0"), Address("c1"))
 
@@ -19,7 +19,8 @@ def geography(brokers: int) -> Geography:
 
 
 def cut(fault: Partition, *hit: int, brokers: int = 3, draws: int = 1) -> set[Pair]:
-    pairs = geography(brokers).cut_by(fault, tuple(BrokerId(number) for number in hit), Draws(draws), purpose="test")
+    nodes = tuple(broker_address(BrokerId(number)) for number in hit)
+    pairs = geography(brokers).cut_by(fault, nodes, Draws(draws), purpose="test")
     assert len(pairs) == len(set(pairs))
     return set(pairs)
 
@@ -93,6 +94,6 @@ def test_partition_cuts_only_the_kinds_of_links_it_names() -> None:
 
 
 def test_inbound_link_from_one_peer_is_one_directed_link() -> None:
-    pairs = geography(3).links_of(BrokerId(1), ALL_LINKS, "inbound", 2)
+    pairs = geography(3).links_of(Address("b1"), ALL_LINKS, "inbound", 2)
 
     assert set(pairs) == named("b2>b1")

@@ -3,10 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from highwater.backends.sim.clock import EPOCH_NS
+from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
+from highwater.plans.plan import Plan
 from history.event import EventKind
 from nemesis.faults import (
     AnyFault,
@@ -30,9 +33,11 @@ from nemesis.faults import (
     Reset,
     Restart,
     Slow,
+    ZooKeeperDown,
+    ZooKeeperLinks,
 )
 from nemesis.schedule import Window
-from nemesis.targets import AnyTarget, Everyone, Minority, Named, Random
+from nemesis.targets import AnyTarget, ClientPlace, Everyone, Minority, Named, Random
 from tests.highwater.backends.sim.simulations import Cast, plan
 
 END_MS = 3000
@@ -51,6 +56,13 @@ faults: st.SearchStrategy[AnyFault] = st.one_of(
     st.sampled_from([DirUnreadable(), DirFailure(), DirFailure(drop_unflushed=True), DiskFull(), DiskSlow()]),
     st.sampled_from([DirFile(), DirFile(removed=True)]),
 )
+at_places: st.SearchStrategy[AnyFault] = st.sampled_from(
+    [Partition(peer=1), Partition(), Packets(drop_per_mille=300), Slow(extra_ms=20), Clog(), Reset(period_ms=200)]
+)
+of_servers: st.SearchStrategy[AnyFault] = st.one_of(
+    st.builds(ZooKeeperDown, how=st.sampled_from(["kill", "pause", "cut"]), servers=st.integers(1, 3)),
+    st.builds(ZooKeeperLinks, how=st.sampled_from(["cut", "slow"]), servers=st.integers(1, 3), extra_ms=st.just(300)),
+)
 targets: st.SearchStrategy[AnyTarget] = st.sampled_from(
     [Named(brokers=(1,)), Named(brokers=(1, 2)), Random(), Minority(), Everyone()]
 )
@@ -58,6 +70,12 @@ spans = st.tuples(st.integers(0, END_MS - 1), st.integers(1, END_MS)).map(lambda
 
 
 Drawn = tuple[AnyFault, AnyTarget, tuple[int, int]]
+
+
+def spread(plan_: Plan, *, servers: int = 1) -> Plan:
+    """The same plan with two producers, at two places, and so many ZooKeeper servers."""
+    workload = replace(plan_.workload, producers=2, places=2)
+    return replace(plan_, workload=workload, cluster=replace(plan_.cluster, zookeeper=servers))
 
 
 def windows(drawn: list[Drawn]) -> list[Window]:
@@ -68,9 +86,19 @@ def windows(drawn: list[Drawn]) -> list[Window]:
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(faults, targets, spans), max_size=10), st.integers(0, 100))
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(faults, targets, spans),
+            st.tuples(at_places, st.builds(ClientPlace, place=st.integers(1, 2)), spans),
+            st.tuples(of_servers, st.just(Everyone()), spans),
+        ),
+        max_size=10,
+    ),
+    st.integers(0, 100),
+)
 def test_no_fault_has_an_effect_after_healing(drawn: list[Drawn], draws: int) -> None:
-    world = World(plan(*windows(drawn), draws=draws), Cast())
+    world = World(spread(plan(*windows(drawn), draws=draws), servers=3), Cast())
     scheduler = world.sim.scheduler
     for node in world.nodes.values():
         node.start()
@@ -89,8 +117,55 @@ def test_no_fault_has_an_effect_after_healing(drawn: list[Drawn], draws: int) ->
         now = node.clock.now()
         assert now.wall_ms == EPOCH_NS // MS + scheduler.now // MS
     for link in world.sim.network.links():
-        assert [link.cuts, link.clogs, link.stops, link.slows, link.held] == [[], [], [], [], []]
+        assert [link.cuts, link.clogs, link.stops, link.slows, link.losses, link.held] == [[], [], [], [], [], []]
     assert not world.sim.transport.lossy()
+    assert isinstance(world.server, Ensemble)
+    assert [(server.up, server.serves) for server in world.server.servers] == [(True, True)] * 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "served"),
+    [
+        (Partition(), (False, True)),
+        (Partition(direction="inbound"), (False, True)),
+        (Slow(extra_ms=300_000), (False, True)),
+        (Packets(drop_per_mille=1000), (False, True)),
+        (Clog(peer=1), (True, True)),
+    ],
+)
+def test_fault_of_one_client_place_leaves_the_other_alone(fault: AnyFault, served: tuple[bool, bool]) -> None:
+    """The producers are at p1 and p2; a place that is cut off from one broker of three still reaches a leader of a partition."""
+    at_p1 = Window(id="f1", kind="it", at_ms=500, until_ms=END_MS, fault=fault, target=ClientPlace(place=1))
+    plan_ = spread(plan(at_p1))
+    topic = replace(plan_.cluster.topics[0], partitions=3)
+    world = World(replace(plan_, cluster=replace(plan_.cluster, topics=(topic,))))
+    world.play_until(END_MS)
+    began = next(e.time_ns for e in world.sim.recorder.events if e.kind is EventKind.FAULT_BEGUN)
+    done = [op.process % 3 for op in world.sim.recorder.operations if op.f == "produce" and op.type == "ok"]
+    late = [
+        op.process % 3
+        for op in world.sim.recorder.operations
+        if op.f == "produce" and op.type == "ok" and op.time_ns > began + 50 * MS
+    ]
+
+    assert {0, 1} <= set(done)
+    assert (0 in late, 1 in late) == served
+
+
+@pytest.mark.parametrize("fault", [ZooKeeperDown(how=how) for how in ("kill", "pause", "cut")] + [ZooKeeperLinks()])
+def test_brokers_go_on_while_one_of_three_servers_is_lost(fault: AnyFault) -> None:
+    down = Window(id="f1", kind="it", at_ms=100, until_ms=9000, fault=fault)
+    world = World(spread(plan(down, faults_ms=10_000), servers=3))
+    world.play_until(9000)
+    began = next(e.time_ns for e in world.sim.recorder.events if e.kind is EventKind.FAULT_BEGUN)
+    acked = [
+        op for op in world.sim.recorder.operations if op.f == "produce" and op.type == "ok" and op.time_ns > began + 5000 * MS
+    ]
+    world.faults.heal()
+    servers = {e.node for e in world.sim.recorder.events if e.kind is EventKind.FAULT_ACTED}
+
+    assert acked != []
+    assert len(servers & {"z1", "z2", "z3"}) == 1
 
 
 @given(st.lists(spans, min_size=1, max_size=6))

@@ -1,19 +1,11 @@
 """Sessions, requests and watches behave as with ZooKeeper's own client and server."""
 
-from collections import deque
-from collections.abc import Iterable
-from functools import partial
-
 from highwater.backends.sim.network import Acting
 from highwater.backends.sim.scheduler import MS
-from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer
-from highwater.backends.sim.zk_client import ZkClient
-from highwater.rig.commits import AnyCommit, NodeCreated, SessionEnded
+from highwater.rig.commits import NodeCreated
 from highwater.rig.cuts import ZOOKEEPER
 from reference.coordination.api import (
-    AnyAnswer,
-    AnyOp,
     Create,
     Created,
     Data,
@@ -24,70 +16,9 @@ from reference.coordination.api import (
     SetData,
     Unknown,
 )
-from reference.effects import ZkRequest
-from reference.events import AnyEvent, ZkReplied, ZkState, ZkWatch
-from reference.types import Address
+from reference.events import ZkReplied, ZkWatch
 from tests.highwater.backends.sim.simulations import simulation
-
-TIMEOUT_MS = 1500
-
-
-class Seen:
-    """A witness that keeps the commits."""
-
-    def __init__(self) -> None:
-        self.commits: list[tuple[AnyCommit, Address | None, int | None]] = []
-
-    def committed(self, commits: Iterable[AnyCommit], *, writer: Address | None = None, life: int | None = None) -> None:
-        self.commits += [(commit, writer, life) for commit in commits]
-
-    @property
-    def ended(self) -> list[int]:
-        return [commit.session for commit, _, _ in self.commits if isinstance(commit, SessionEnded)]
-
-
-class Process:
-    """A process with only the client library; it can be paused."""
-
-    def __init__(self, on: Simulation, server: ZkServer, name: str) -> None:
-        self.sim = on
-        self.address = Address(name)
-        self.life = 1
-        self.paused = False
-        self.waiting: deque[partial[None]] = deque()
-        self.told: list[AnyEvent] = []
-        self.requests = 0
-        self.zk = ZkClient(self, server, on, timeout_ms=TIMEOUT_MS)
-        self.zk.connect()
-
-    def run(self, source: str, action: "partial[None]") -> None:
-        if self.paused:
-            self.waiting.append(action)
-        else:
-            action()
-
-    def take(self, source: str, event: AnyEvent) -> None:
-        self.told.append(event)
-
-    def later(self, delay_ns: int, source: str, action: "partial[None]") -> None:
-        self.sim.scheduler.after(delay_ns, self.run, source, action)
-
-    def resume(self) -> None:
-        self.paused = False
-        while self.waiting:
-            self.waiting.popleft()()
-
-    def ask(self, *ops: AnyOp) -> int:
-        self.requests += 1
-        self.zk.ask(ZkRequest(self.requests, ops))
-        return self.requests
-
-    def answers(self, request: int) -> tuple[AnyAnswer, ...]:
-        (found,) = (event.answers for event in self.told if isinstance(event, ZkReplied) and event.id == request)
-        return found
-
-    def states(self) -> list[str]:
-        return [event.state for event in self.told if isinstance(event, ZkState)]
+from tests.highwater.backends.sim.zk_processes import TIMEOUT_MS, Process, Seen
 
 
 class Town:
@@ -263,7 +194,7 @@ def test_zk_watch_lost_by_a_broken_connection_fires_again() -> None:
 
 def test_zk_requests_wait_while_the_client_is_disconnected() -> None:
     town = Town()
-    town.a.zk.reset()
+    town.a.zk.reset(ZOOKEEPER)
     town.run(2)
     request = town.a.ask(Create("/a", b""))
     town.run(1000)

@@ -1,0 +1,355 @@
+"""A ZooKeeper ensemble in the simulator: servers that agree on one order of writes, and that fail, lag and serve stale reads.
+
+What clients may rely on is what ZooKeeper's Programmer's Guide promises them.
+
+* "Consistency Guarantees": a write takes effect once a majority of the servers has it, in the same order on all servers. The
+  server of the session answers a read from the writes that have taken effect there, so the answer may be older than the last
+  acknowledged write. A session's requests are answered in order. A client never sees an older state than it has
+  seen: a server that lags behind the client's last zxid refuses its connection, and the client tries another server. A watch
+  event comes before the data that it announces.
+* "ZooKeeper Sessions": the leader alone decides that a session has expired, by the pings that the other servers pass on to it. A
+  new leader gives every session its whole timeout again. A write that a session sent over its former server is not performed
+  once the session was accepted by another one.
+
+A server without a leader, and a leader without a majority, close all connections and serve nobody until a leader is elected. What
+the majority has is never lost (`highwater.backends.sim.quorum`). The servers elect and replicate as in Raft instead of by
+ZooKeeper's own rounds of votes; clients cannot tell them apart. No client of the protocol calls `sync`, so the model lacks it.
+"""
+
+from collections import deque
+from functools import partial
+from typing import assert_never
+
+from msgspec import Struct
+
+from highwater.backends.sim.quorum import FIRST, Begin, Change, Close, Entry, Forward, Member, Open, Result, Resume, Write
+from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.simulation import Simulation
+from highwater.backends.sim.zk import ADMINISTRATOR, Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, Witness
+from highwater.rig.commits import SessionEnded, commits_of
+from reference.coordination.api import AnyAnswer, AnyOp, Exists, GetChildren, GetData
+from reference.coordination.memory import Fired, MemoryZooKeeper
+from reference.effects import ZkRequest
+from reference.types import Address
+
+_ADMINISTERED_MS = 10_000
+_READS = (GetData, Exists, GetChildren)
+
+
+class Ensemble:
+    """The servers of a simulated ZooKeeper, and what they have in common: the one order of writes, told to the witness once."""
+
+    def __init__(self, sim: Simulation, witness: Witness, servers: int = 3) -> None:
+        self.sim = sim
+        self.committed: list[Entry] = [FIRST]
+        self._witness = witness
+        self._sessions: dict[Address, int] = {}  # the last of each node
+        self._ids = 0
+        self.servers = tuple(EnsembleServer(self, Address(f"z{number}")) for number in range(1, servers + 1))
+        leader = self.servers[sim.draws.below("first leader", servers)]
+        for server in self.servers:
+            server.join(tuple(other for other in self.servers if other is not server), leader)
+
+    @property
+    def tree(self) -> MemoryZooKeeper:
+        """The znodes after all writes that have taken effect anywhere."""
+        return max(self.servers, key=lambda server: server.applied).tree
+
+    @property
+    def leader(self) -> "EnsembleServer | None":
+        """The server that leads now; None without one, or while it does not serve yet."""
+        leading = [server for server in self.servers if server.role == "leading" and server.serves]
+        return max(leading, key=lambda server: server.term, default=None)
+
+    def next_id(self) -> int:
+        """A number for a change or a line that no other has."""
+        self._ids += 1
+        return self._ids
+
+    def administer(self, ops: tuple[AnyOp, ...]) -> None:
+        """Let an administrator who is not part of the workload ask for these operations, in a session of its own."""
+
+        def write(leader: EnsembleServer, session: Result) -> None:
+            assert isinstance(session, int)
+            leader.propose(Write(session, ops, False, ADMINISTRATOR, 0), lambda _: close(leader, session))
+
+        def close(leader: EnsembleServer, session: int) -> None:
+            leader.propose(Close(session), lambda _: None)
+
+        leader = self.leader
+        assert leader is not None, "topics are created before the first fault"
+        leader.propose(Open(_ADMINISTERED_MS), partial(write, leader))
+
+    def expire(self, session: int) -> bool:
+        """Let the leader end a session; False without a leader."""
+        leader = self.leader
+        if leader is not None:
+            leader.propose(Close(session), lambda _: None)
+        return leader is not None
+
+    def session_of(self, node: Address) -> int:
+        """The session of this node's last connection to ZooKeeper; 0 if it never connected."""
+        return self._sessions.get(node, 0)
+
+    def welcomed(self, line: Line) -> None:
+        """Remember the session that a server accepted."""
+        self._sessions[line.node] = line.session
+
+    def took_effect(self, server: "EnsembleServer", entry: Entry, result: Result) -> None:
+        """An entry took effect at one of the servers: the first time, the witness is told of its commits."""
+        index = server.applied - 1
+        if index < len(self.committed):
+            assert self.committed[index] is entry, "two servers disagree on the order of writes"
+            return
+        assert index == len(self.committed)
+        self.committed.append(entry)
+        match entry.change:
+            case Write(session=session, ops=ops, writer=writer, life=life):
+                assert not isinstance(result, int)
+                self._witness.committed(commits_of(server.tree, session, ops, result), writer=writer, life=life)
+            case Close(session=session) if result:
+                self._witness.committed((SessionEnded(zxid=server.tree.zxid, session=session),))
+
+
+class Work(Struct):
+    """A request of a client that its server works off, operation by operation."""
+
+    request: ZkRequest
+    answers: list[AnyAnswer] = []
+
+
+class Talk:
+    """The conversation of a server with the client of one connection. `busy`: a write of it has not taken effect yet."""
+
+    __slots__ = ("busy", "id", "line", "works")
+
+    def __init__(self, line: Line, id_: int) -> None:
+        self.line = line
+        self.id = id_
+        self.works: deque[Work] = deque()
+        self.busy = False
+
+
+class EnsembleServer(Member):
+    """One server of a simulated ensemble: its tree, and its conversations with clients. Its tree outlasts its process."""
+
+    def __init__(self, ensemble: Ensemble, address: Address) -> None:
+        self.tree = MemoryZooKeeper.boot()
+        self._ensemble = ensemble
+        self._begin_anew()
+        super().__init__(ensemble.sim, address, ensemble.next_id)
+
+    def _begin_anew(self) -> None:
+        self._talks: dict[Line, Talk] = {}
+        self._lines: dict[int, Line] = {}  # by session
+        self._touched: dict[int, None] = {}  # sessions that were heard of since the leader was told
+
+    # --- in the quorum -------------------------------------------------------------------------------------------------------
+
+    def _left(self) -> None:
+        for line in self._talks:
+            self._hang_up(line)
+        self._begin_anew()
+
+    def _elected(self) -> None:
+        self._due_ns = {int(name): self._now_ns + found.timeout_ms * MS for name, found in self.tree.sessions.items()}
+        self._owners: dict[int, int] = {}  # the line over which a session talks
+        self._closing: set[int] = set()
+
+    def _rule(self) -> None:
+        for session, due_ns in list(self._due_ns.items()):
+            if due_ns <= self._now_ns and session not in self._closing:
+                self._closing.add(session)
+                self.propose(Close(session), lambda _: None)
+
+    def _resumes(self, asked: Resume) -> bool:
+        alive = asked.session in self._due_ns and asked.session not in self._closing
+        if alive:
+            self._owners[asked.session] = asked.line
+            self._touch(asked.session)
+        return alive
+
+    def _refuses(self, asked: Forward) -> bool:
+        if not isinstance(asked.change, Write):
+            return False
+        session = asked.change.session
+        moved = asked.line != self._owners.get(session, asked.line)
+        if not moved:
+            self._touch(session)
+        return moved
+
+    def _heard_of(self, sessions: tuple[int, ...]) -> None:
+        for session in sessions:
+            self._touch(session)
+
+    def _news(self) -> tuple[int, ...]:
+        news, self._touched = tuple(self._touched), {}
+        return news
+
+    # --- what takes effect ---------------------------------------------------------------------------------------------------
+
+    def _perform(self, entry: Entry) -> Result:
+        result, fired = self._written(entry.change)
+        self._ensemble.took_effect(self, entry, result)
+        self._fire(fired)
+        if isinstance(entry.change, Close):
+            self._close(entry.change.session)
+        return result
+
+    def _written(self, change: Change) -> tuple[Result, Fired]:
+        match change:
+            case Begin():
+                return 0, []
+            case Open(timeout_ms=timeout_ms):
+                self.tree.zxid += 1
+                session = self.tree.connect(timeout_ms=timeout_ms)
+                if self.role == "leading":
+                    self._due_ns[session] = self._now_ns + timeout_ms * MS
+                return session, []
+            case Write(session=session, ops=ops, atomic=atomic):
+                return self.tree.submit(session, ops, atomic=atomic)
+            case Close(session=session):
+                if self.role == "leading":
+                    self._due_ns.pop(session, None)
+                return int(str(session) in self.tree.sessions), self.tree.expire(session)
+            case _:
+                assert_never(change)
+
+    def _fire(self, fired: Fired) -> None:
+        for session, path, change in fired:
+            line = self._lines.get(session)
+            if line is not None:
+                self._sim.network.send(line.connection.back, WatchEvent(path, change, self.tree.zxid))
+
+    def _touch(self, session: int) -> None:
+        found = self.tree.sessions.get(str(session))
+        if self.role != "leading":
+            self._touched[session] = None
+        elif found is not None and session in self._due_ns:
+            self._due_ns[session] = self._now_ns + found.timeout_ms * MS
+
+    def _close(self, session: int) -> None:
+        line = self._lines.pop(session, None)
+        if line is not None:
+            self._talks.pop(line, None)
+            self._hang_up(line)
+
+    def _hang_up(self, line: Line) -> None:
+        self.tree.forget_watches(line.session)
+        if not line.connection.broken:
+            self._sim.network.sever(line.connection, some_arrive=False)
+
+    # --- clients ---------------------------------------------------------------------------------------------------------
+
+    def serve(self, line: Line, payload: object) -> None:
+        """Handle a message that a client sent to this server."""
+        if self.up:
+            self._when_running(partial(self._serve, line, payload))
+        elif not line.connection.broken:
+            self._sim.network.sever(line.connection, some_arrive=False)  # refused
+
+    def _serve(self, line: Line, payload: object) -> None:
+        if not self.serves:
+            self._hang_up(line)
+            return
+        match payload:
+            case Hello():
+                self._greet(line, payload)
+            case Ping() if self._hears(line):
+                self._sim.network.send(line.connection.back, payload)
+            case ZkRequest() if self._hears(line):
+                self._queue(line, payload)
+            case Ping() | ZkRequest():
+                pass  # the session has ended, or talks over another connection
+            case _:
+                raise AssertionError(payload)
+
+    def _hears(self, line: Line) -> bool:
+        """Renew a session; True if it lives and this is its connection to this server."""
+        if self._lines.get(line.session) is not line:
+            return False
+        self._touch(line.session)
+        return True
+
+    def _greet(self, line: Line, hello: Hello) -> None:
+        if hello.seen_zxid > self.tree.zxid:
+            self._hang_up(line)  # the client has seen more than this server has
+            return
+        talk = self._talks[line] = Talk(line, self._ensemble.next_id())
+        if not hello.session:
+            self.propose(Open(hello.timeout_ms), partial(self._opened, talk))
+            return
+        number = self._ensemble.next_id()
+        self._decided[number] = partial(self._resumed, talk, hello)
+        self._to_leader(Resume(self.term, number, talk.id, hello.session))
+
+    def _opened(self, talk: Talk, session: Result) -> None:
+        assert isinstance(session, int)
+        # With the zxid the client stays away from servers that do not know its session yet.
+        self._welcome(talk, session, zxid=self.tree.zxid)
+
+    def _resumed(self, talk: Talk, hello: Hello, alive: bool) -> None:
+        if not alive or str(hello.session) not in self.tree.sessions:
+            self._sim.network.send(talk.line.connection.back, Over())
+            self._talks.pop(talk.line, None)
+        elif not talk.line.connection.broken:
+            self.tree.forget_watches(hello.session)
+            self._welcome(talk, hello.session, zxid=0)  # what it has seen stands until its watches have told it more
+            self._fire(self.tree.watch_again(hello.session, hello.watches, seen_zxid=hello.seen_zxid))
+
+    def _welcome(self, talk: Talk, session: int, *, zxid: int) -> None:
+        line = talk.line
+        line.session = session
+        former = self._lines.pop(session, None)
+        if former is not None:
+            self._talks.pop(former, None)
+        self._lines[session] = line
+        self._ensemble.welcomed(line)
+        self._sim.network.send(line.connection.back, Welcome(session, zxid))
+
+    def _queue(self, line: Line, request: ZkRequest) -> None:
+        if line.connection.broken and not request.atomic:
+            # The operations of a batch are sent one by one; a drawn number of them arrived.
+            arrived = request.ops[: self._sim.draws.below(f"late {line.node}", len(request.ops) + 1)]
+            request = ZkRequest(request.id, arrived)
+        talk = self._talks[line]
+        talk.works.append(Work(request))
+        self._go_on(talk)
+
+    def _go_on(self, talk: Talk) -> None:
+        """Work off the requests of a client in order: reads from this server's tree, writes through the leader."""
+        while talk.works and not talk.busy and self._lines.get(talk.line.session) is talk.line:
+            work = talk.works[0]
+            request, done = work.request, len(work.answers)
+            if done == len(request.ops):
+                talk.works.popleft()
+                answer = Answer(request.id, tuple(work.answers), self.tree.zxid)
+                self._sim.network.send(talk.line.connection.back, answer)
+            elif isinstance(request.ops[done], _READS):
+                answers, _ = self.tree.submit(talk.line.session, (request.ops[done],))
+                work.answers += answers
+            else:
+                talk.busy = True
+                write = Write(talk.line.session, _writes(request, done), request.atomic, talk.line.node, talk.line.life)
+                forward = Forward(self.term, self._ensemble.next_id(), talk.id, write)
+                self._ask(forward, partial(self._wrote, talk, work), partial(self._moved, talk))
+
+    def _wrote(self, talk: Talk, work: Work, answers: Result) -> None:
+        assert not isinstance(answers, int)
+        work.answers += answers
+        talk.busy = False
+        self._go_on(talk)
+
+    def _moved(self, talk: Talk, _: bool) -> None:
+        """The leader refused a write because the session goes on over another line: close this one."""
+        if self._lines.get(talk.line.session) is talk.line:
+            self._close(talk.line.session)
+        self._talks.pop(talk.line, None)
+
+
+def _writes(request: ZkRequest, start: int) -> tuple[AnyOp, ...]:
+    """The writes from `start` on that stand next to each other in a request; all of a multi."""
+    end = start
+    while end < len(request.ops) and (request.atomic or not isinstance(request.ops[end], _READS)):
+        end += 1
+    return request.ops[start:end]
