@@ -35,6 +35,7 @@ SEVERITY: tuple[str, ...] = (
     "unclean-election",
     "empty-leader",
     "short-electorate",
+    "unflushed",
     "strong-isr",
     "weak-isr",
     "uncommitted-below-hw",

@@ -54,6 +54,10 @@ class EventKind(StrEnum):
     RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
+    FLUSHED = (
+        "flushed",
+        "node, life, partition, dir, offset: records below it survive a power loss (topics with flush=before_ack; simulator)",
+    )
     HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
     ASSIGNED = "assigned", "topic_id, partition, replicas: assigned in the topic znode (from ZooKeeper)"
     TOPIC_DELETED = (

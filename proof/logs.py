@@ -24,7 +24,14 @@ from proof.log_definitions import DEFINITIONS
 from proof.log_histories import drawn_calls, drawn_commits, drawn_events
 from proof.log_rows import Case
 from proof.manifests import manifest, promise
-from proof.run_histories import drawn_controllers, drawn_deletion, drawn_electorate, drawn_incarnations, drawn_topics
+from proof.run_histories import (
+    drawn_controllers,
+    drawn_deletion,
+    drawn_electorate,
+    drawn_flushes,
+    drawn_incarnations,
+    drawn_topics,
+)
 from proof.verdict_words import ROOM, Words, words
 from proof.wound_histories import drawn_wounds
 
@@ -43,6 +50,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "incarnations": drawn_incarnations,
     "deletion": drawn_deletion,
     "electorates": drawn_electorate,
+    "flushes": drawn_flushes,
     "progress": drawn_progress,
     "replacements": drawn_replacement,
     "commits": drawn_commits,

@@ -29,6 +29,7 @@ INVARIANTS: dict[str, Invariant] = {
             "empty-leader",
             "unclean-election",
             "short-electorate",
+            "unflushed",
             "read-above-hw",
             "commit-lost",
             "phantom-commit",
