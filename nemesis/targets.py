@@ -27,6 +27,13 @@ class IsrMember(Target, frozen=True, kw_only=True, tag="isr-member"):
     partition: int
 
 
+class WholeIsr(Target, frozen=True, kw_only=True, tag="whole-isr"):
+    """Hits all members of the ISR of a partition; no broker if there is no such partition."""
+
+    topic: str
+    partition: int
+
+
 class Controller(Target, frozen=True, kw_only=True, tag="controller"):
     """Hits the owner of /controller; no broker if the znode is missing."""
 
@@ -45,4 +52,4 @@ class Everyone(Target, frozen=True, kw_only=True, tag="everyone"):
     """Hits all brokers."""
 
 
-AnyTarget = Named | LeaderOf | IsrMember | Controller | Random | Minority | Everyone
+AnyTarget = Named | LeaderOf | IsrMember | WholeIsr | Controller | Random | Minority | Everyone

@@ -17,7 +17,7 @@ from highwater.plans.actions import AnyAction
 from history.event import EventKind
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import Clog, CrashAt, Packets
+from nemesis.faults import Clog, CrashAt, Packets, ZkStep
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
@@ -283,6 +283,7 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
     messages = {kebab(message.__name__) for message in get_args(AnyMessage)}
     effects = {kebab(effect.__name__) for effect in get_args(AnyEffect)} | {f"send:{message}" for message in messages}
+    effects |= {f"zk-request:{step}" for step in get_args(ZkStep)}
     for index, window in enumerate(plan.schedule):
         named = window.fault.kinds if isinstance(window.fault, Packets | Clog) else ()
         for kind in named:

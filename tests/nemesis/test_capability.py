@@ -6,7 +6,7 @@ import pytest
 
 from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets
+from nemesis.faults import AnswerLate, AnswerLost, AnyFault, Clog, Crash, CrashAt, DeposedAt, Packets
 from nemesis.schedule import Window
 
 
@@ -15,10 +15,10 @@ def test_simulator_can_perform_every_fault(fault: type[AnyFault]) -> None:
     assert isinstance(ability("sim", sample(fault)), Can)
 
 
-def test_process_backend_cannot_perform_crash_at_only() -> None:
+def test_process_backend_cannot_strike_at_effects() -> None:
     unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
-    assert unable == {CrashAt}
+    assert unable == {CrashAt, AnswerLost, AnswerLate, DeposedAt}
 
 
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(kinds=("fetch",))])

@@ -231,11 +231,12 @@ class NodeHost:
         """Perform an effect unless a crash point ends the process before it; returns a log directory's error."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
-            trap.strike()
+            trap.strike(effect)
+        if not self.up:
             return None
         error = self._perform(effect)
-        if trap is not None:
-            trap.strike()
+        if trap is not None and not trap.before:
+            trap.strike(effect)
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
