@@ -68,6 +68,7 @@ class EventKind(StrEnum):
     REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, and target replicas"
     REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and target replicas"
     REASSIGNMENT_REFUSED = "reassignment-refused", "node (controller), partition, detail: why"
+    REQUEST_REFUSED = "request-refused", "node (controller), detail: the path of the request under /admin, and why"
     WOUND = "wound", "node, incarnation, dir, partition, offset (first one destroyed), detail: power-loss | swapped | dropped"
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"

@@ -12,7 +12,7 @@ line, and a seed of another version is refused. After a change of what is drawn:
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from highwater.plans.plan import (
@@ -102,6 +102,7 @@ def derive(
     cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name in WITH_SCRATCH else None)
+    clients = replace(clients, edits=True if name == "everything" and rng.fork("edits").ratio(1, 2) else UNSET)
     orders = name in _STORMY and profile == "beyond" and rng.fork("operator").ratio(1, 2)
     promise = replace(
         _promise(cluster, profile, clients.scratch),

@@ -69,6 +69,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     idempotent: int = 0  # number of idempotent producers
     retries: int = 0  # of each produce with acks other than 0 (message.send.max.retries)
     scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
+    edits: bool | UnsetType = UNSET  # an operator edits znodes under /admin by hand
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
