@@ -31,6 +31,9 @@ SEVERITY: tuple[str, ...] = (
     "int-nonmonotonic-poll",
     "int-nonmonotonic-send",
     "duplicate",
+    "sequence-doubled",
+    "misuse-acknowledged",
+    "wrongly-refused",
     # The next failover may lose a record.
     "unclean-election",
     "empty-leader",

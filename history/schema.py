@@ -75,7 +75,11 @@ OPERATIONS = (
         "invoke of a poll: position asked for; ok: offset of the record; ok of latest: the end offset; of commits: the position",
     ),
     _optional("acks", "int", "produce: 0, 1 or -1 (all)"),
-    _optional("delivery", "text", "produce: `once` if the producer is idempotent"),
+    _optional(
+        "delivery",
+        "text",
+        "produce: `once` if the producer is idempotent, `never` if the request breaks a rule and must be refused",
+    ),
     _optional("attempts", "int", "completion of a produce: number of times it was sent"),
     _optional("leader_epoch", "int", "leader epoch stated by the answering leader"),
     _optional("hw", "int", "high watermark field of a fetch response: a hint"),

@@ -30,6 +30,7 @@ from proof.run_histories import (
     drawn_electorate,
     drawn_flushes,
     drawn_incarnations,
+    drawn_producers,
     drawn_topics,
 )
 from proof.verdict_words import ROOM, Words, words
@@ -51,6 +52,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "deletion": drawn_deletion,
     "electorates": drawn_electorate,
     "flushes": drawn_flushes,
+    "producers": drawn_producers,
     "progress": drawn_progress,
     "replacements": drawn_replacement,
     "commits": drawn_commits,

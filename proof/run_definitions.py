@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import OpType
-from proof.log_rows import Case, Events, Operations
+from proof.log_rows import Case, Events, Operations, calls, log_at
 
 
 def single_controller(operations: Operations, events: Events) -> set[str]:
@@ -102,6 +102,28 @@ def electorate(case: Case) -> set[str]:
         )
         if len(_may_lead(before)) >= needed > len(_may_lead(row)) and not lasts:
             found.add("short-electorate")
+    return found
+
+
+def producers(case: Case) -> set[str]:
+    """Definition: no misuse is acknowledged, no right request refused for its sequence, no value in a log twice."""
+    found = set()
+    done = calls(case.operations, "produce")
+    for at, call in enumerate(done):
+        delivery = call.asked[0].delivery
+        if delivery == "never" and call.ok:
+            found.add("misuse-acknowledged")
+        before = next((one for one in reversed(done[:at]) if one.asked[0].process == call.asked[0].process), None)
+        if delivery == "once" and before is not None and before.ok and before.asked[0].delivery == "once" and call.answer:
+            acknowledged = before.asked[0].acks == -1 and before.answer[0].node is not None
+            same = before.answer[0].node == call.answer[0].node
+            if acknowledged and same and call.answer[0].error == "OUT_OF_ORDER_SEQUENCE_NUMBER":
+                found.add("wrongly-refused")
+    once = {row.value for row in case.operations if row.delivery == "once"}
+    for row in case.events:
+        log = list(log_at(case.events, row.node or "", row.index).values())
+        if row.kind is K.APPEND and row.value in once and log.count(row.value) > 1:
+            found.add("sequence-doubled")
     return found
 
 

@@ -107,6 +107,33 @@ def drawn_topics(rng: Rng) -> Case:
     return Case(operations, events)
 
 
+def drawn_producers(rng: Rng) -> Case:
+    """Return a random history of two producers that mostly follow the rules, and of the logs of two replicas."""
+    operations: list[Operation] = []
+    events: list[ClusterEvent] = []
+    logs: dict[str, list[str]] = {"b1": [], "b2": []}
+    about = {"topic": "t", "partition": 0}
+    for index in range(0, 4 * (2 + rng.below(6)), 4):
+        process, value = rng.below(2), f"v{index}"
+        delivery = rng.pick(("once", "once", "once", "never", None))
+        asked = {"process": process, "f": "produce", "value": value, "acks": rng.pick((-1, -1, 1)), "delivery": delivery, **about}
+        error = "OUT_OF_ORDER_SEQUENCE_NUMBER" if rng.below(6) == 0 or (delivery == "never" and rng.below(6)) else None
+        answer = {"node": rng.pick(("b1", "b1", "b2", None)), "error": error}
+        type_ = OpType.OK if error is None else OpType.FAIL
+        operations.append(Operation(index=index, type=OpType.INVOKE, time_ns=index, **asked))  # type: ignore[arg-type]
+        operations.append(Operation(index=index + 1, type=type_, time_ns=index, **asked, **answer))  # type: ignore[arg-type]
+        node = rng.pick(("b1", "b2"))
+        log = logs[node]
+        if log and rng.below(4) == 0:
+            del log[len(log) - 1 :]
+            events.append(_event(index + 2, K.TRUNCATE, **about, node=node, offset=len(log), leader_epoch=1))
+        told = rng.pick((value, value, value, f"v{index - 4}"))
+        log.append(told)
+        columns = {"node": node, "offset": len(log) - 1, "value": told, "leader_epoch": 1, "detail": "leader"}
+        events.append(_event(index + 3, K.APPEND, **about, **columns))
+    return Case(operations, events)
+
+
 def drawn_flushes(rng: Rng) -> Case:
     """Return a random history of three replicas that flush, rarely too late for an HW, an acknowledgement or a join."""
     events: list[ClusterEvent] = []

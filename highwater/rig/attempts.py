@@ -29,6 +29,7 @@ from reference.types import BrokerId, Offset, topic_partition
 from workloads.client import ClientF, Completion, Edit, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
+ACKS = (-1, 0, 1)  # every other number must be refused
 ADMIN_TIMEOUT_MS = 10_000  # until an administrator gives a request up
 _CLIENT_FS = frozenset(get_args(ClientF))
 
@@ -235,7 +236,13 @@ def _edited(edit: Edit) -> str:
 def _of_produce(invocation: Invocation, attempts: int | None = None) -> OperationColumns:
     if invocation.f != "produce":
         return {}
-    return {"acks": invocation.acks, "delivery": "once" if invocation.idempotent else None, "attempts": attempts}
+    return {"acks": invocation.acks, "delivery": _delivery(invocation), "attempts": attempts}
+
+
+def _delivery(invocation: Invocation) -> str | None:
+    if invocation.misuse or not invocation.values or invocation.acks not in ACKS:
+        return "never"
+    return "once" if invocation.idempotent else None
 
 
 def _rows(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:

@@ -8,7 +8,18 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import availability, calms, committed_offsets, convergence, election, flushes, incarnations, ledger, progress
+from checkers import (
+    availability,
+    calms,
+    committed_offsets,
+    convergence,
+    election,
+    flushes,
+    incarnations,
+    ledger,
+    producers,
+    progress,
+)
 from checkers.checker import Checker
 from checkers.elle.graph import REALTIME, edges
 from checkers.isr_history import IsrHistory
@@ -21,6 +32,7 @@ from checkers.offset_agreement import _Offsets
 from checkers.registry import ALL
 from checkers.replay import Log
 from checkers.rows import Call, EventRow
+from checkers.verdict import Anomaly
 from checkers.wounds import Sessions
 from history.event import EventKind as K
 from history.op import OpType
@@ -168,6 +180,16 @@ def truncated_records_stay_flushed(patch: Patch) -> None:
     patch.setattr(flushes, "_SHORTENS", ())
 
 
+def any_broker_may_refuse_a_sequence(patch: Patch) -> None:
+    """Whoever acknowledged the request before."""
+    was = producers._refused
+
+    def wrong(done: list[Call], key: str) -> list[Anomaly]:
+        return was([call._replace(rows=tuple(row._replace(node="b1") for row in call.rows)) for call in done], key)
+
+    patch.setattr(producers, "_refused", wrong)
+
+
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (acks_1_promises_a_record, "operations", "offset-agreement"),
     (log_that_ends_early_agrees, "events", "isr-agreement"),
@@ -189,6 +211,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (final_readers_may_miss_records, "availability", "availability"),
     (whose_session_ended_is_controller_still, "clusters", "availability-cluster"),
     (unknown_commits_never_happened, "commits", "committed-offsets"),
+    (any_broker_may_refuse_a_sequence, "producers", "producers"),
     (truncated_records_stay_flushed, "flushes", "flushes"),
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
     (stray_logs_are_ignored, "ends", "convergence"),
