@@ -9,13 +9,19 @@ them, an administrator can write the extra znode and then the other one: the ext
 A request of proposal B (R-245) and a legacy request are never both carried out for one partition: the controller refuses the one
 that it reads second while the first is under way (R-251).
 
+An operator who edits the znodes of moves by hand may undo any move that was requested before the edit ended: only later ones are
+judged.
+
 Requests for a partition that was removed since, or for a deleted topic, are not judged.
 """
+
+from math import inf
 
 from checkers.rows import Call, EventRow
 from history.event import EventKind as K
 
 REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")
+EDIT = "edit-znode"
 _REFUSED = "refused"
 
 
@@ -38,14 +44,27 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             ended[name] = row.at
         elif row.kind == K.STATE_WRITTEN:
             led[name] = row.leader is not None
+    edited = max((_ended(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
     return [
         f"{name} was to be moved to {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
         for name, (replicas, since) in _wanted(done, settled).items()
         if led.get(name)
         and name in assigned
-        and max(refused.get(name, -1), ended.get(name, -1)) < since
+        and max(refused.get(name, -1), ended.get(name, -1), edited) < since
         and assigned[name] != replicas
     ]
+
+
+def _is_of_moves(call: Call) -> bool:
+    return (call.asked[0].value or "").startswith("/admin/reassign")
+
+
+def _cancels(call: Call) -> bool:
+    return call.f == EDIT and (call.asked[0].value or "").startswith("/admin/reassign_cancel created")
+
+
+def _ended(call: Call) -> float:
+    return inf if call.type in ("info", "") else call.ended
 
 
 def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
@@ -53,9 +72,9 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
     wanted: dict[str, tuple[tuple[str, ...], int]] = {}
     extras: dict[str, Call] = {}
     cancelled = False
-    for call in sorted((call for call in done if call.f in REQUESTS), key=lambda call: call.invoked):
+    for call in sorted((call for call in done if call.f in REQUESTS or _cancels(call)), key=lambda call: call.invoked):
         certain = call.type == "ok"
-        if call.f == "cancel-reassignments":
+        if call.f in ("cancel-reassignments", EDIT):
             cancelled = cancelled or call.type != "fail"
         elif call.f == "allow-reassignments":
             cancelled = cancelled and not certain

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers import screens
 from checkers.calms import excuses
 from checkers.checker import MS, PARTITION, Checker, Facts, partition_of, promised
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
@@ -167,9 +168,11 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     topic, number = partition_of(operations, events)
     rows = event_rows(events)
     periods = _periods(events, facts)
+    if not periods:
+        return Findings()
     why = [words for period in periods if (words := _unreplaced(rows, period, f"{topic}-{number}"))]
     hit = excuses(events, facts)
-    writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1] if periods else []
+    writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1]
     writes = [call for call in writes if not _is_excused(call, hit, facts)]
     judged = 0
     for period in periods:
@@ -246,4 +249,6 @@ CHECKER = Checker(
     ),
     needs=(K.STATE_WRITTEN,),
     check=check,
+    screen=screens.replacement,
+    tied_if_named=(K.FAULT_BEGUN,),
 )

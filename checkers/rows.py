@@ -52,6 +52,7 @@ FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
     (K.DIR_FAILED, ("node", "dir")),
     (K.APPEND, ("node", "offset", "leader_epoch", "value")),
     (K.TRUNCATE, ("node", "offset")),
+    (K.FLUSHED, ("node", "offset")),
     (K.HW, ("node", "hw", "leader_epoch", "detail")),
     (K.REPLICA_DELETED, ("node",)),
     (K.WOUND, ("node",)),

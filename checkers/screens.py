@@ -13,6 +13,7 @@ from checkers.calms import calms, excuses
 from checkers.checker import MS, PROMPT_MS, Facts, deadline_ns
 from checkers.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
 from checkers.rows import OFFSET_MAX
+from history.event import EventKind
 
 
 def nothing(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
@@ -128,14 +129,28 @@ def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
     by_process = np.lexsort((sent, process, part))
     part, process, found = part[by_process], process[by_process], found[by_process]
     back = (found[1:] < found[:-1]) & (process[1:] == process[:-1]) & (part[1:] == part[:-1])
-    zero = np.zeros(len(columns.partitions), np.int64)
-    return Screened(suspect=suspect | columns.named(part[1:][back]), counts={"duplicates": zero})
+    return Screened(suspect=suspect | columns.named(part[1:][back]), counts=_none(columns, "duplicates"))
 
 
 def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions with a produce that broke a rule, or that was refused as if it did."""
-    turns, zero = columns.turns, np.zeros(len(columns.partitions), np.int64)
-    return Screened(suspect=columns.named(turns.part[turns.produce & turns.faulted]), counts={"misuses": zero})
+    turns = columns.turns
+    return Screened(suspect=columns.named(turns.part[turns.produce & turns.faulted]), counts=_none(columns, "misuses"))
+
+
+def replacement(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect all partitions if there was a fault of a whole broker, and else none."""
+    faults = bool((shared["kind"] == str(EventKind.FAULT_BEGUN)).any())
+    return Screened(suspect=np.full(len(columns.partitions), faults))
+
+
+def producers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect partitions to which an idempotent producer wrote."""
+    return Screened(suspect=columns.named(columns.turns.part[columns.turns.once]))
+
+
+def _none(columns: Columns, *names: str) -> dict[str, Ints]:
+    return {name: np.zeros(len(columns.partitions), np.int64) for name in names}
 
 
 def monotonic_hw(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:

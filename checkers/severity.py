@@ -31,6 +31,7 @@ SEVERITY: tuple[str, ...] = (
     "int-nonmonotonic-poll",
     "int-nonmonotonic-send",
     "duplicate",
+    "sequence-doubled",
     # A wrong request is carried out, or a right one refused.
     "misuse-acknowledged",
     "wrong-error",
@@ -38,6 +39,7 @@ SEVERITY: tuple[str, ...] = (
     "unclean-election",
     "empty-leader",
     "short-electorate",
+    "unflushed",
     "strong-isr",
     "weak-isr",
     "uncommitted-below-hw",

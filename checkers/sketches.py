@@ -98,7 +98,7 @@ def _question(answer: dict[str, object]) -> dict[str, object]:
 
 def _manifest(healed_at_ns: int | None) -> RunManifest:
     promise = Promise(
-        topics=(TopicPromise(topic="t"),), unclean_election="never", profile="beyond",
+        topics=(TopicPromise(topic="t", flush="before_ack"),), unclean_election="never", profile="beyond",
         session_timeout_ms=1000, replica_lag_time_max_ms=1000, request_timeout_ms=500, replacement_ms=5000,
     )  # fmt: skip
     end_ns = 3_600_000 * _MS

@@ -54,6 +54,10 @@ class EventKind(StrEnum):
     RECOVERED = "recovered", "node, life, partition, leo, hw, dir: the replica as found at startup"
     APPEND = "append", "node, life, partition, offset, leader_epoch (of the record), value, detail: leader | follower"
     TRUNCATE = "truncate", "node, life, partition, offset (the new LEO), detail: why"
+    FLUSHED = (
+        "flushed",
+        "node, life, partition, dir, offset: records below it survive a power loss (topics with flush=before_ack; simulator)",
+    )
     HW = "hw", "node, life, partition, hw, leo, leader_epoch, detail: leader | follower"
     ASSIGNED = "assigned", "topic_id, partition, replicas: assigned in the topic znode (from ZooKeeper)"
     TOPIC_DELETED = (
@@ -64,6 +68,7 @@ class EventKind(StrEnum):
     REASSIGNMENT_BEGUN = "reassignment-begun", "node (controller), partition, detail: forward | back | down, and target replicas"
     REASSIGNMENT_ENDED = "reassignment-ended", "node (controller), partition, detail: forward | back, and target replicas"
     REASSIGNMENT_REFUSED = "reassignment-refused", "node (controller), partition, detail: why"
+    REQUEST_REFUSED = "request-refused", "node (controller), detail: the path of the request under /admin, and why"
     WOUND = "wound", "node, incarnation, dir, partition, offset (first one destroyed), detail: power-loss | swapped | dropped"
     FAULT_BEGUN = "fault-begun", "fault (window id), node, detail: kind name"
     FAULT_ENDED = "fault-ended", "fault, node, detail: kind name"

@@ -23,6 +23,7 @@ ADMIN_REQUESTS = (
     "cancel-reassignments",
     "allow-reassignments",
     "depose-controller",
+    "edit-znode",
 )
 
 

@@ -62,8 +62,8 @@ OPERATIONS = (
         "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
         "group, named by `value`, commits the position `offset` or asks for it); of an administrator `create-topic`, "
         "`delete-topic`, `add-partition`, `remove-partition`, `elect-preferred`, `elect-unclean`, `reassign`, `reassign-extra`, "
-        "`reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller` and `admin-pending` (which "
-        "requests are pending under /admin)",
+        "`reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller`, `edit-znode` (a znode is "
+        "created, overwritten or deleted by hand) and `admin-pending` (which requests are pending under /admin)",
     ),
     _optional("topic", "text", "name of the topic"),
     _optional("topic_id", "text", "id of the topic; a topic that is created again under its name has another id"),

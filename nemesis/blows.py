@@ -27,11 +27,16 @@ class Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blow:
-    """One drawn fault: what it is, which target it hits, and for how many ms it holds."""
+    """One drawn fault: what it is, which target it hits, and for how many ms it holds.
+
+    `beside` are faults of the same kind that come with it, each `after_ms` after its begin.
+    """
 
     fault: AnyFault
     target: AnyTarget
     lasts_ms: int
+    after_ms: int = 0
+    beside: tuple["Blow", ...] = ()
 
 
 Draw = Callable[[Rng, Aim], Blow]

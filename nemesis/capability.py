@@ -10,6 +10,8 @@ from typing import Literal, assert_never
 from msgspec import Struct
 
 from nemesis.faults import (
+    AnswerLate,
+    AnswerLost,
     AnyFault,
     ClockDrift,
     ClockJump,
@@ -17,6 +19,7 @@ from nemesis.faults import (
     Clog,
     Crash,
     CrashAt,
+    DeposedAt,
     DirFailure,
     DirFile,
     DirUnreadable,
@@ -123,6 +126,12 @@ def _simulated(fault: AnyFault) -> str:
             return "the machine is told ShutDown, and dropped where it still runs at the end of the window"
         case CrashAt():
             return "the machine is dropped right after the effect, or right before it; the disk keeps its page cache"
+        case AnswerLost():
+            return "the client of ZooKeeper takes its connection for broken in place of the answer"
+        case AnswerLate():
+            return "ZooKeeper's messages to the broker wait, in order, from the request on"
+        case DeposedAt():
+            return "/controller is deleted, and the broker's messages to ZooKeeper wait, in order, from the request on"
         case PowerLoss():
             return "a crash, and each file is cut back to a drawn length not below what was flushed"
         case ZooKeeperDown():
@@ -154,7 +163,7 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("SIGKILL, then a new process on the same directories")
         case Shutdown():
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
-        case CrashAt():
+        case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(_OUTSIDE)
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
             return Can(f"a TCP proxy sends dropped bytes later, as TCP does; {_NO_PACKETS}")
@@ -218,7 +227,7 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can("the container's cgroup is frozen")
         case Shutdown():
             return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
-        case CrashAt():
+        case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(_OUTSIDE)
         case Crash() | Restart():
             return Can("SIGKILL of the container's process, then a start")

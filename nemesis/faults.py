@@ -2,8 +2,8 @@
 
 A fault holds during a window of a schedule (`nemesis.schedule.Window`) and is undone at the window's end: a cut link is joined, a
 stopped process started, a wrong clock set right. Faults come in families (`LinkFault`, `ClockFault`, `ProcessFault`,
-`ZooKeeperFault`, `DiskFault`): a backend performs each family in one module. `wounds` follows docs/promise.md §1: a wound
-destroys bytes that a topic counted on.
+`StepFault`, `ZooKeeperFault`, `DiskFault`): a backend performs each family in one module. `wounds` follows docs/promise.md §1: a
+wound destroys bytes that a topic counted on.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,21 @@ from msgspec import Struct
 from history.promise import Flush
 
 Links = Literal["peers", "zookeeper", "clients"]
+# What a broker asks ZooKeeper for: writes, and reads of the same znodes
+ZkStep = Literal[
+    "registration",
+    "controller-election",
+    "controller-epoch",
+    "partition-state",
+    "topic",
+    "admin",
+    "reassignment",
+    "log-dir-event",
+    "read-brokers",
+    "read-partition-state",
+    "read-topic",
+    "read-admin",
+]
 ALL_LINKS: tuple[Links, ...] = ("peers", "zookeeper", "clients")
 
 
@@ -118,13 +133,41 @@ class CrashAt(Fault, frozen=True, kw_only=True, tag="crash-at"):
     """kill -9 between two effects: right after the `nth` effect of one kind (such as an append), or right `before` it.
 
     The parameter `effect` of CrashAt is a lower-case class name of reference.effects (`zk-request`, `append`, `flush`,
-    `write-checkpoint`, `send`), or `send:` with a message kind (`send:leader-and-isr`). The broker is started again at the
-    fault's end. A broker that performs fewer such effects is not killed.
+    `write-checkpoint`, `send`), `send:` with a message kind (`send:leader-and-isr`), or `zk-request:` with a named step
+    (`zk-request:controller-epoch`). The broker is started again at the fault's end. A broker that performs fewer such effects is
+    not killed.
     """
 
     effect: str = "zk-request"
     nth: int = 1
     before: bool = False
+
+
+class AnswerLost(Fault, frozen=True, kw_only=True, tag="answer-lost"):
+    """ZooKeeper performs the `nth` request of the target at a named step; the connection breaks before the answer arrives."""
+
+    step: ZkStep = "partition-state"
+    nth: int = 1
+
+
+class AnswerLate(Fault, frozen=True, kw_only=True, tag="answer-late"):
+    """From the `nth` request of the target at a named step on, everything that ZooKeeper sends it waits until the fault's end.
+
+    Messages of brokers and clients arrive meanwhile: a command of the controller overtakes a read.
+    """
+
+    step: ZkStep = "partition-state"
+    nth: int = 1
+
+
+class DeposedAt(Fault, frozen=True, kw_only=True, tag="deposed-at"):
+    """Another controller is elected while the `nth` request of the target at a named step is on its way to ZooKeeper.
+
+    /controller is deleted before the request is sent. The request, and what follows it, waits until the fault's end.
+    """
+
+    step: ZkStep = "partition-state"
+    nth: int = 1
 
 
 class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
@@ -229,9 +272,10 @@ class DiskSwap(Fault, frozen=True, kw_only=True, tag="disk-swap"):
 LinkFault = Partition | Packets | Slow | Clog | Reset
 ClockFault = ClockJump | ClockDrift | ClockStrobe
 ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | PowerLoss | ExpireSession
+StepFault = AnswerLost | AnswerLate | DeposedAt
 ZooKeeperFault = ZooKeeperDown | ZooKeeperLinks
 DiskFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap  # of the directory `dir`, numbered from 0
-AnyFault = LinkFault | ClockFault | ProcessFault | ZooKeeperFault | DiskFault
+AnyFault = LinkFault | ClockFault | ProcessFault | StepFault | ZooKeeperFault | DiskFault
 
 DRIFT_PPM_MAX = 900_000  # at -1,000,000 ppm a clock would stop
 
@@ -264,7 +308,7 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return False
         case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | ExpireSession() | ZooKeeperDown() | ZooKeeperLinks():
             return False
-        case DirUnreadable() | DiskFull() | DiskSlow():
+        case DirUnreadable() | DiskFull() | DiskSlow() | AnswerLost() | AnswerLate() | DeposedAt():
             return False
         case _:
             assert_never(fault)
@@ -286,7 +330,7 @@ def complaints(fault: AnyFault, *, brokers: int, log_dirs: int, servers: int) ->
         yield "there are no links between ZooKeeper servers: the cluster has one (cluster.zookeeper)"
     if isinstance(fault, Partition) and fault.peer is not None and fault.shape != "isolate":
         yield f"peer restricts the shape isolate alone, not {fault.shape}"
-    if isinstance(fault, CrashAt) and fault.nth < 1:
+    if isinstance(fault, CrashAt | AnswerLost | AnswerLate | DeposedAt) and fault.nth < 1:
         yield f"nth must be at least 1, not {fault.nth}"
     if isinstance(fault, Reset | ClockStrobe) and fault.period_ms < 1:
         yield f"period_ms must be at least 1, not {fault.period_ms}"

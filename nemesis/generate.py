@@ -6,7 +6,7 @@ them all and leaves a calm in which the cluster recovers. Kinds are drawn like c
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -128,15 +128,22 @@ def _round(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int, restless: in
 
 
 def _strike(rng: Rng, site: _Site, kind: Kind, earlier: Sequence[Window]) -> tuple[Window, ...]:
-    """Draw one fault window of this kind that does not clash with earlier ones of its round, or none."""
+    """Draw the window of this kind, or windows that belong together, that clash with no earlier ones of its round, or none."""
     for _ in range(_RETRIES):
         aim = _aim(rng, site.ground.shape) if rng.ratio(1, 4) else site.aim
-        blow = _spare(rng, site.ground, kind.draw(rng, aim))
+        blow = kind.draw(rng, aim)
+        blow = _spare(rng, site.ground, blow)
         at = site.begin_ms + rng.below(site.span_ms)
-        window = Window(id="", kind=kind.name, at_ms=at, until_ms=at + blow.lasts_ms, fault=blow.fault, target=blow.target)
-        if window.until_ms <= site.ground.shape.end_ms and not any(clash(window, other) for other in earlier):
-            return (window,)
+        windows = tuple(_window(kind, at, one) for one in (blow, *(_spare(rng, site.ground, one) for one in blow.beside)))
+        fit = all(window.until_ms <= site.ground.shape.end_ms for window in windows)
+        if fit and not any(clash(window, other) for window in windows for other in earlier):
+            return windows
     return ()
+
+
+def _window(kind: Kind, at: int, blow: Blow) -> Window:
+    at += blow.after_ms
+    return Window(id="", kind=kind.name, at_ms=at, until_ms=at + blow.lasts_ms, fault=blow.fault, target=blow.target)
 
 
 def _chase(rng: Rng, site: _Site, mix: Sequence[Kind]) -> list[Window]:
@@ -191,7 +198,7 @@ def _spare(rng: Rng, ground: _Ground, blow: Blow) -> Blow:
     if ground.profile.name == "beyond" or not any(wounds(blow.fault, topic.flush) for topic in ground.shape.topics):
         return blow
     target = Named(brokers=(rng.pick(victims(blow.fault, ground.shape, ground.order)),))
-    return Blow(fault=blow.fault, target=target, lasts_ms=blow.lasts_ms)
+    return replace(blow, target=target)
 
 
 def _swizzle(rng: Rng, ground: _Ground, mix: Sequence[Kind], at: int) -> list[Window]:

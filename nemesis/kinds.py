@@ -6,7 +6,16 @@ Each kind is declared with its draws in `nemesis.<family>_kinds`. Which kinds a 
 
 from collections.abc import Iterable
 
-from nemesis import clock_kinds, disk_kinds, link_kinds, place_kinds, process_kinds, zookeeper_kinds
+from nemesis import (
+    clock_kinds,
+    combined_kinds,
+    disk_kinds,
+    link_kinds,
+    place_kinds,
+    process_kinds,
+    step_kinds,
+    zookeeper_kinds,
+)
 from nemesis.blows import Kind
 
 FAMILIES: tuple[str, ...] = (
@@ -21,6 +30,8 @@ FAMILIES: tuple[str, ...] = (
     "session",
     "zookeeper",
     "place",
+    "step",
+    "combined",
 )
 
 
@@ -34,7 +45,16 @@ def _in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
 
 
 KINDS: tuple[Kind, ...] = _in_order(
-    (*link_kinds.KINDS, *clock_kinds.KINDS, *process_kinds.KINDS, *disk_kinds.KINDS, *zookeeper_kinds.KINDS, *place_kinds.KINDS)
+    (
+        *link_kinds.KINDS,
+        *clock_kinds.KINDS,
+        *process_kinds.KINDS,
+        *disk_kinds.KINDS,
+        *zookeeper_kinds.KINDS,
+        *place_kinds.KINDS,
+        *step_kinds.KINDS,
+        *combined_kinds.KINDS,
+    )
 )
 KIND_NAMES: tuple[str, ...] = tuple(kind.name for kind in KINDS)
 

@@ -11,7 +11,18 @@ from msgspec import Struct
 
 from history.promise import Flush
 from nemesis.faults import DRIFT_PPM_MAX, AnyFault, ClockDrift, Clog, DiskFault, LinkFault, Packets, Partition, complaints
-from nemesis.targets import AnyTarget, ClientPlace, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from nemesis.targets import (
+    AnyTarget,
+    ClientPlace,
+    Controller,
+    Everyone,
+    IsrMember,
+    LeaderOf,
+    Minority,
+    Named,
+    Random,
+    WholeIsr,
+)
 
 MAX_WINDOWS = 1000
 
@@ -135,7 +146,8 @@ def _target(target: AnyTarget, shape: Shape) -> Iterator[str]:
             if not brokers:
                 yield "brokers must name at least one broker"
             yield from (_no_broker(broker, shape) for broker in brokers if not 1 <= broker <= shape.brokers)
-        case LeaderOf(topic=topic, partition=partition) | IsrMember(topic=topic, partition=partition):
+        case LeaderOf() | IsrMember() | WholeIsr():
+            topic, partition = target.topic, target.partition
             facts = next((facts for facts in shape.topics if facts.name == topic), None)
             if facts is None:
                 yield f"there is no topic {topic!r}, only {', '.join(facts.name for facts in shape.topics)}"

@@ -27,6 +27,13 @@ class IsrMember(Target, frozen=True, kw_only=True, tag="isr-member"):
     partition: int
 
 
+class WholeIsr(Target, frozen=True, kw_only=True, tag="whole-isr"):
+    """Hits all members of the ISR of a partition; no broker if there is no such partition."""
+
+    topic: str
+    partition: int
+
+
 class Controller(Target, frozen=True, kw_only=True, tag="controller"):
     """Hits the owner of /controller; no broker if the znode is missing."""
 
@@ -51,4 +58,4 @@ class ClientPlace(Target, frozen=True, kw_only=True, tag="client-place"):
     place: int
 
 
-AnyTarget = Named | LeaderOf | IsrMember | Controller | Random | Minority | Everyone | ClientPlace
+AnyTarget = Named | LeaderOf | IsrMember | WholeIsr | Controller | Random | Minority | Everyone | ClientPlace

@@ -19,7 +19,15 @@ from proof.end_definitions import cluster, convergence
 from proof.liveness_definitions import availability, progress, replacement
 from proof.log_rows import Definition, of_rows
 from proof.replica_definitions import election, fencing, isr_agreement, log_matching, single_leader, state_writes
-from proof.run_definitions import deletion, electorate, incarnations, single_controller, topic_identity
+from proof.run_definitions import (
+    deletion,
+    electorate,
+    flushes,
+    incarnations,
+    producers,
+    single_controller,
+    topic_identity,
+)
 
 _OF_CALLS: dict[str, Definition] = {
     "acked-loss": of_rows(passed_over), "offset-agreement": of_rows(offset_agreement), "order": of_rows(order),
@@ -45,6 +53,8 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "deletion": {"deletion": of_rows(deletion)},
     "electorates": {"electorate": electorate},
     "answers": {"answers": of_rows(answers)},
+    "flushes": {"flushes": flushes},
+    "producers": {"producers": producers},
     "progress": {"progress": progress},
     "replacements": {"replacement": replacement},
     "availability": {"availability": availability},

@@ -25,7 +25,15 @@ from proof.log_definitions import DEFINITIONS
 from proof.log_histories import drawn_calls, drawn_commits, drawn_events
 from proof.log_rows import Case
 from proof.manifests import manifest, promise
-from proof.run_histories import drawn_controllers, drawn_deletion, drawn_electorate, drawn_incarnations, drawn_topics
+from proof.run_histories import (
+    drawn_controllers,
+    drawn_deletion,
+    drawn_electorate,
+    drawn_flushes,
+    drawn_incarnations,
+    drawn_producers,
+    drawn_topics,
+)
 from proof.verdict_words import ROOM, Words, words
 from proof.wound_histories import drawn_wounds
 
@@ -45,6 +53,8 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "deletion": drawn_deletion,
     "electorates": drawn_electorate,
     "answers": drawn_answers,
+    "flushes": drawn_flushes,
+    "producers": drawn_producers,
     "progress": drawn_progress,
     "replacements": drawn_replacement,
     "commits": drawn_commits,

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import OpType
-from proof.log_rows import Case, Events, Operations
+from proof.log_rows import Case, Events, Operations, log_at
 
 
 def single_controller(operations: Operations, events: Events) -> set[str]:
@@ -103,6 +103,48 @@ def electorate(case: Case) -> set[str]:
         if len(_may_lead(before)) >= needed > len(_may_lead(row)) and not lasts:
             found.add("short-electorate")
     return found
+
+
+def producers(case: Case) -> set[str]:
+    """Definition of ORD-3 for logs: no log of a replica has a value of an idempotent producer twice."""
+    once = {row.value for row in case.operations if row.delivery == "once"}
+    for row in case.events:
+        log = list(log_at(case.events, row.node or "", row.index).values())
+        if row.kind is K.APPEND and row.value in once and log.count(row.value) > 1:
+            return {"sequence-doubled"}
+    return set()
+
+
+def flushes(case: Case) -> set[str]:
+    """Definition of DUR-5: at each promise and each write of the ISR, every counted-on replica has flushed what is promised."""
+    if case.flush != "before_ack" or not any(row.kind is K.FLUSHED for row in case.events):
+        return set()
+    promises = [(row.index, row.hw or 0) for row in case.events if row.kind is K.HW and row.detail == "leader"]
+    promises += [(row.index, (row.offset or 0) + 1) for row in case.operations if row.type is OpType.OK and row.acks == -1]
+    writes = [row for row in case.events if row.kind is K.STATE_WRITTEN]
+    last = max((row.index for row in case.events), default=0)
+    moments = [at for at in (*(at for at, _ in promises), *(row.index for row in writes)) if at <= last]
+    short = any(
+        _flushed_at(case, node, at) < max((end for when, end in promises if when <= at), default=0)
+        for at in moments
+        for node in _counted_on(case, [row for row in writes if row.index <= at])
+    )
+    return {"unflushed"} if short else set()
+
+
+def _counted_on(case: Case, writes: Events) -> set[str]:
+    # The ISR; a short one together with the last that had m members.
+    isr = set(writes[-1].isr or ()) if writes else set()
+    full = [set(row.isr or ()) for row in writes if len(row.isr or ()) >= case.m]
+    return isr if len(isr) >= case.m or not full else isr | full[-1]
+
+
+def _flushed_at(case: Case, node: str, at: int) -> int:
+    mine = [row for row in case.events if row.node == node and row.index <= at and row.kind in (K.FLUSHED, K.TRUNCATE)]
+    flushed = [row for row in mine if row.kind is K.FLUSHED]
+    if not flushed:
+        return 0
+    return min(row.offset or 0 for row in mine if row.index >= flushed[-1].index)
 
 
 def _may_lead(state: ClusterEvent) -> set[str]:

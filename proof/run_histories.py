@@ -107,6 +107,70 @@ def drawn_topics(rng: Rng) -> Case:
     return Case(operations, events)
 
 
+def drawn_producers(rng: Rng) -> Case:
+    """Return a random history of two producers that mostly follow the rules, and of the logs of two replicas."""
+    operations: list[Operation] = []
+    events: list[ClusterEvent] = []
+    logs: dict[str, list[str]] = {"b1": [], "b2": []}
+    about = {"topic": "t", "partition": 0}
+    for index in range(0, 4 * (2 + rng.below(6)), 4):
+        process, value = rng.below(2), f"v{index}"
+        delivery = rng.pick(("once", "once", "once", None))
+        asked = {"process": process, "f": "produce", "value": value, "acks": rng.pick((-1, -1, 1)), "delivery": delivery, **about}
+        error = "OUT_OF_ORDER_SEQUENCE_NUMBER" if rng.below(6) == 0 else None
+        answer = {"node": rng.pick(("b1", "b1", "b2", None)), "error": error}
+        type_ = OpType.OK if error is None else OpType.FAIL
+        operations.append(Operation(index=index, type=OpType.INVOKE, time_ns=index, **asked))  # type: ignore[arg-type]
+        operations.append(Operation(index=index + 1, type=type_, time_ns=index, **asked, **answer))  # type: ignore[arg-type]
+        node = rng.pick(("b1", "b2"))
+        log = logs[node]
+        if log and rng.below(4) == 0:
+            del log[len(log) - 1 :]
+            events.append(_event(index + 2, K.TRUNCATE, **about, node=node, offset=len(log), leader_epoch=1))
+        told = rng.pick((value, value, value, f"v{index - 4}"))
+        log.append(told)
+        columns = {"node": node, "offset": len(log) - 1, "value": told, "leader_epoch": 1, "detail": "leader"}
+        events.append(_event(index + 3, K.APPEND, **about, **columns))
+    return Case(operations, events)
+
+
+def drawn_flushes(rng: Rng) -> Case:
+    """Return a random history of three replicas that flush, rarely too late for an HW, an acknowledgement or a join."""
+    events: list[ClusterEvent] = []
+    operations: list[Operation] = []
+    flushed = dict.fromkeys(_NODES, 0)
+    isr: tuple[str, ...] = _NODES
+    about = {"topic": "t", "partition": 0}
+    for index in range(4 + rng.below(14)):
+        safe = min(flushed[node] for node in isr) + (rng.below(16) == 0)
+        node = rng.pick(_NODES)
+        match rng.below(9) if index else 0:
+            case 0 | 1:
+                isr = tuple(node for node in _NODES if flushed[node] >= safe or not rng.below(8)) or isr
+                events.append(_event(index, K.STATE_WRITTEN, **about, leader=isr[0], leader_epoch=1, zk_version=index, isr=isr))
+            case 2 | 3 | 4 | 5:
+                flushed[node] += 1 + rng.below(2)
+                events.append(_event(index, K.FLUSHED, **about, node=node, offset=flushed[node]))
+            case 6:
+                events.append(_event(index, K.HW, **about, node=isr[0], hw=safe, leo=safe, leader_epoch=1, detail="leader"))
+            case 7 if safe:
+                answer = {
+                    "process": index,
+                    "time_ns": index,
+                    "f": "produce",
+                    "value": f"v{index}",
+                    "offset": safe - 1,
+                    "acks": -1,
+                }
+                operations.append(Operation(index=index, type=OpType.OK, **about, **answer))  # type: ignore[arg-type]
+            case _ if rng.below(4) == 0 and flushed[node]:
+                flushed[node] -= 1
+                events.append(_event(index, K.TRUNCATE, **about, node=node, offset=flushed[node], leader_epoch=1))
+            case _:
+                pass
+    return Case(operations, events, m=1 + rng.below(3), flush="before_ack" if rng.below(8) else "none")
+
+
 def drawn_electorate(rng: Rng) -> Case:
     """Return a random history of the writes of one partition's state, which mostly keep who leaves the ISR in the ELR."""
     rows: list[ClusterEvent] = []

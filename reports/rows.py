@@ -39,6 +39,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.REASSIGNMENT_BEGUN: "election",
     EventKind.REASSIGNMENT_ENDED: "election",
     EventKind.REASSIGNMENT_REFUSED: "election",
+    EventKind.REQUEST_REFUSED: "election",
     EventKind.TOPIC_DELETED: "election",
     EventKind.REPLICA_DELETED: "replica",
     EventKind.WOUND: "wound",
@@ -225,6 +226,8 @@ def _state_words(row: ClusterEvent) -> str:
             return f"has moved the partition {row.detail}"
         case EventKind.REASSIGNMENT_REFUSED:
             return f"refuses to move the partition: {row.detail}"
+        case EventKind.REQUEST_REFUSED:
+            return f"refuses a request: {row.detail}"
         case EventKind.UNCLEAN_ELECTION_ORDERED:
             return f"an operator orders the unclean election of {row.leader}"
         case _:

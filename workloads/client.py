@@ -27,8 +27,17 @@ RequestF = Literal[
     "cancel-reassignments",
     "allow-reassignments",
     "depose-controller",
+    "edit-znode",
 ]
 AdminF = RequestF | Literal["admin-pending"]
+
+
+class Edit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A znode edited by hand: deleted without `data`, else created; with `over` also overwritten where it exists."""
+
+    path: str
+    data: str | None = None
+    over: bool = False
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
@@ -49,6 +58,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     offset: int = 0
     max_records: int = 500
     assignment: tuple[tuple[int, ...], ...] = ()
+    edit: Edit | None = None
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Makes the client processes of a run from the workload's name, its random number and its parameters."""
 
-from workloads import audit, script
+from workloads import audit, operator, script
 from workloads.client import Process
 from workloads.parameters import Parameters, ParametersError, check_parameters
 from workloads.registry import WORKLOADS
@@ -9,7 +9,7 @@ from workloads.registry import WORKLOADS
 def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ...]:
     """Make the client processes of a workload. Final readers are idle before the final phase.
 
-    Those of the workload, then those of the script, then those of the audit.
+    Those of the workload, then those of the script, then those of the audit and the operator.
 
     Raises ParametersError, with one line for the user, for an unknown name or parameters that make no workload.
     """
@@ -21,4 +21,5 @@ def generate(name: str, draws: int, parameters: Parameters) -> tuple[Process, ..
         *factory(draws, parameters),
         *script.processes(draws, parameters),
         *audit.processes(draws, parameters),
+        *operator.processes(draws, parameters),
     )

@@ -1,15 +1,16 @@
 """misuse: produce-consume, and one client that breaks the rules of produce requests and must be refused each time.
 
-In phase "faults" the client writes GOOD_IN_A_ROW single values to a drawn partition as a correct idempotent producer. Then it
-sends a request that no leader may accept: a sequence with a gap, an old sequence, an old producer epoch, an unknown producer id,
-no values, or invalid acks (bugs B-65, B-66). Like every other failed send, a refused value must never appear in a log
-(docs/promise.md ORD-4). In phase "quiet" the client is done.
+In phase "faults" the client writes GOOD_IN_A_ROW single values to a drawn partition as a correct idempotent producer. When all of
+them were acknowledged, it sends a request that no leader may accept: a sequence with a gap, an old sequence, an old producer
+epoch, an unknown producer id, no values, or invalid acks (bugs B-65, B-66). Like every other failed send, a refused value must
+never appear in a log (docs/promise.md ORD-4), and an accepted one is an anomaly (ORD-3). In phase "quiet" the client is done.
 """
 
 from typing import Literal
 
 from msgspec.structs import replace
 
+from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
 from workloads.client import Completion, Done, Invocation, Misuse, Phase, Process, Sleep
@@ -84,4 +85,7 @@ class Misfit:
         )
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Take any result of the client that breaks the rules: its next produce does not depend on it."""
+        """Begin anew after a right produce that was not acknowledged: the next wrong one might be right in a new session."""
+        right = invocation.idempotent and not invocation.misuse
+        if right and completion.type is not OpType.OK:
+            self._good = 0

@@ -1,8 +1,8 @@
 """The parameters of a workload, taken from the plan."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from workloads.client import RequestF
+from workloads.client import Edit, RequestF
 
 
 class PartitionName(Struct, frozen=True, array_like=True, order=True):
@@ -23,7 +23,8 @@ class TopicShape(Struct, frozen=True, array_like=True):
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One admin request of a plan's script, `at_ms` after the start of the workload.
 
-    `replicas`, preferred first: of each partition of a topic that is made; of the one partition that is added or moved.
+    `replicas`, preferred first: of each partition of a topic that is made; of the one partition that is added or moved. `edit`:
+    what an operator does by hand.
     """
 
     at_ms: int
@@ -31,6 +32,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     topic: str = ""
     partition: int = 0
     replicas: tuple[tuple[int, ...], ...] = ()
+    edit: Edit | UnsetType = UNSET
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     scratch: TopicShape | None = None  # the topic that an administrator creates and deletes
     retries: int = 0  # of each produce that asks for an answer
     script: tuple[Step, ...] = ()  # requests of one more administrator, in the order of time
+    edits: bool = False  # an operator edits znodes under /admin by hand
     audited: bool = False  # an auditor sends each kind of admin request in phase "audit"
 
 

@@ -59,7 +59,7 @@ class Administrator:
         elif step.do == "remove-partition":
             self._going = [p for p in named if p.partition == step.partition]
         self._there[:] = [partition for partition in self._there if partition not in self._going]
-        return Invocation(f=step.do, topic=step.topic, partition=step.partition, assignment=step.replicas)
+        return Invocation(f=step.do, topic=step.topic, partition=step.partition, assignment=step.replicas, edit=step.edit or None)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Record by a request's result which created partitions certainly exist."""

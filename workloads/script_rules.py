@@ -45,6 +45,14 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
             what = "all pending reassignments" if step.do in _OF_ALL else "the cluster"
             yield f"it concerns {what}, so topic and partition must be left out"
         return
+    if step.do == "edit-znode":
+        if step.topic or step.partition:
+            yield "it names a path, so topic and partition must be left out"
+        if not step.edit or not step.edit.path.startswith("/admin/"):
+            yield "edit must name a path below /admin"
+        return
+    if step.edit:
+        yield "edit is for edit-znode only"
     if step.topic not in ground.topics and step.topic not in ground.later:
         yield f"unknown topic {step.topic!r}; known topics: {', '.join((*ground.topics, *ground.later))}"
     elif step.do in ("create-topic", "delete-topic") and step.topic not in ground.later:

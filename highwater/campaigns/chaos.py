@@ -56,6 +56,8 @@ MIXES: tuple[tuple[str, ...], ...] = (
     ("clocks",),
     ("network",),
     ("disk-slow", "disk-full", "dir-unreadable", "dir-file", "dir-failure"),
+    ("step",),
+    ("combined", "power-loss-unseen"),
 )
 
 # One for each checker that random faults can trigger within seconds; `corpus/` covers the rest of the catalogue.

@@ -17,7 +17,7 @@ from highwater.plans.actions import AnyAction
 from history.event import EventKind
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import Clog, CrashAt, Packets
+from nemesis.faults import Clog, CrashAt, Packets, ZkStep
 from nemesis.schedule import Shape, TopicFacts, Window, validate
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
@@ -70,6 +70,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     retries: int = 0  # of each produce with acks other than 0 (message.send.max.retries)
     places: int = 1  # over which the clients are spread in turn; link faults cut one place and not the others
     scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
+    edits: bool | UnsetType = UNSET  # an operator edits znodes under /admin by hand
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -286,6 +287,7 @@ def _schedule(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(path=("schedule", complaint.index), sentence=complaint.sentence)
     messages = {kebab(message.__name__) for message in get_args(AnyMessage)}
     effects = {kebab(effect.__name__) for effect in get_args(AnyEffect)} | {f"send:{message}" for message in messages}
+    effects |= {f"zk-request:{step}" for step in get_args(ZkStep)}
     for index, window in enumerate(plan.schedule):
         named = window.fault.kinds if isinstance(window.fault, Packets | Clog) else ()
         for kind in named:

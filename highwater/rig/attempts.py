@@ -16,6 +16,7 @@ from reference.client.commands import (
     CreateTopic,
     DeleteTopic,
     DeposeController,
+    EditZnode,
     ElectPreferred,
     ElectUnclean,
     ListPending,
@@ -25,7 +26,7 @@ from reference.client.commands import (
 )
 from reference.errors import ErrorCode
 from reference.types import BrokerId, Offset, topic_partition
-from workloads.client import ClientF, Completion, Invocation, PolledRecord, Process
+from workloads.client import ClientF, Completion, Edit, Invocation, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
 ADMIN_TIMEOUT_MS = 10_000  # until an administrator gives a request up
@@ -142,6 +143,10 @@ class Attempts:
                 return AllowReassignments(id=self.calls)
             case "depose-controller":
                 return DeposeController(id=self.calls)
+            case "edit-znode":
+                assert invocation.edit is not None
+                data = None if invocation.edit.data is None else invocation.edit.data.encode()
+                return EditZnode(id=self.calls, path=invocation.edit.path, data=data, over=invocation.edit.over)
             case "admin-pending":
                 return ListPending(id=self.calls)
             case _:
@@ -217,8 +222,17 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=f"{name} on {replicas}"),)
         case "remove-partition" | "elect-preferred" | "elect-unclean":
             return (Record(value=name),)
+        case "edit-znode":
+            assert invocation.edit is not None
+            return (Record(value=_edited(invocation.edit)),)
         case _:
             return ()
+
+
+def _edited(edit: Edit) -> str:
+    if edit.data is None:
+        return f"{edit.path} deleted"
+    return f"{edit.path} {'overwritten' if edit.over else 'created'} with {edit.data!r}"
 
 
 def _of_produce(invocation: Invocation, attempts: int | None = None) -> OperationColumns:

@@ -87,6 +87,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         by_operator=plan.promise.unclean_election == "by_operator",
         scratch=None if spec.scratch is None else _shape(plan, spec.scratch, room=0),
         script=plan.script,
+        edits=spec.edits is True,
         audited=plan.audit_ms > 0,
     )
     return generate(spec.name, plan.draws, parameters)

@@ -4,7 +4,18 @@ from typing import assert_never
 
 from highwater.plans.plan import Plan
 from history.seed import Draws
-from nemesis.targets import AnyTarget, ClientPlace, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from nemesis.targets import (
+    AnyTarget,
+    ClientPlace,
+    Controller,
+    Everyone,
+    IsrMember,
+    LeaderOf,
+    Minority,
+    Named,
+    Random,
+    WholeIsr,
+)
 from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.coordination.memory import MemoryZooKeeper
@@ -32,6 +43,9 @@ def resolve(target: AnyTarget, plan: Plan, tree: MemoryZooKeeper, draws: Draws, 
             state = state_of(tree, topic, partition)
             followers = [] if state is None else sorted(m.broker for m in state.isr if m.broker != state.leader)
             return (followers[draws.below(purpose, len(followers))],) if followers else ()
+        case WholeIsr(topic=topic, partition=partition):
+            state = state_of(tree, topic, partition)
+            return () if state is None else tuple(sorted(m.broker for m in state.isr))
         case Controller():
             node = tree.nodes.get(paths.CONTROLLER)
             return () if node is None else (paths.decode_controller(node.data),)

@@ -27,6 +27,7 @@ from reference.coordination.api import (
     RolledBack,
     SessionExpired,
     Unknown,
+    Written,
 )
 from reference.effects import AnyEffect, CancelTimer, SetTimer, ZkConnect, ZkRequest
 from reference.errors import ErrorCode
@@ -158,7 +159,7 @@ class Admin(Machine):
             case Created() if wanted.until_gone:
                 self.step = "watching"
                 return self._go_on()
-            case Created():
+            case Created() | Written():
                 return self._end(ErrorCode.NONE)
             case NodeExists():
                 return self._end(wanted.taken)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment
-from reference.coordination.api import AnyOp, Check, Create, Delete
+from reference.coordination.api import AnyOp, Check, Create, Delete, SetData
 from reference.coordination.reassignment_requests import Request, request_payload
 from reference.errors import ErrorCode
 from reference.types import BrokerId, TopicPartition, topic_of
@@ -88,6 +88,14 @@ class DeposeController(_Command, frozen=True, kw_only=True, tag=True):
     """Delete /controller, so that the brokers elect a controller anew (R-001, R-040)."""
 
 
+class EditZnode(_Command, frozen=True, kw_only=True, tag=True):
+    """Edit a znode by hand: delete it without `data`, else create it with its parents; with `over` overwrite one that exists."""
+
+    path: str
+    data: bytes | None
+    over: bool
+
+
 class ListPending(_Command, frozen=True, kw_only=True, tag=True):
     """List the admin requests that are still under /admin."""
 
@@ -104,6 +112,7 @@ _Ask = (
     | CancelReassignments
     | AllowReassignments
     | DeposeController
+    | EditZnode
 )
 Command = _Ask | ListPending
 
@@ -137,7 +146,7 @@ class Script(Struct, frozen=True):
 
     `taken` is the error if another request exists at `path`. `beside`: create it only if this node exists, else
     NO_REASSIGNMENT_IN_PROGRESS. `gone`: delete `path` instead; this may be repeated. `sequential`: ZooKeeper appends a number, so
-    the client cannot find out afterwards whether the znode was created.
+    the client cannot find out afterwards whether the znode was created. `over`: write to a znode that exists, too.
     """
 
     parents: tuple[str, ...]
@@ -148,6 +157,7 @@ class Script(Struct, frozen=True):
     beside: str | None = None
     gone: bool = False
     sequential: bool = False
+    over: bool = False
 
 
 def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
@@ -157,7 +167,8 @@ def ops_of(wanted: Script) -> tuple[AnyOp, ...]:
     if wanted.beside is not None:
         return Check(wanted.beside, -1), Create(wanted.path, wanted.data)
     own = Create(wanted.path, wanted.data, sequential=wanted.sequential)
-    return (*(Create(path, b"") for path in wanted.parents), own)
+    over = (SetData(wanted.path, wanted.data, -1),) if wanted.over else ()
+    return (*(Create(path, b"") for path in wanted.parents), own, *over)
 
 
 def script(command: _Ask) -> Script:
@@ -191,5 +202,11 @@ def script(command: _Ask) -> Script:
             return Script((), admin_paths.REASSIGN_CANCEL, b"", False, gone=True)
         case DeposeController():
             return Script((), paths.CONTROLLER, b"", False, gone=True)
+        case EditZnode(path=path, data=None):
+            return Script((), path, b"", False, gone=True)
+        case EditZnode(path=path, data=data, over=over):
+            names = path.split("/")
+            parents = tuple("/".join(names[:depth]) for depth in range(2, len(names)))
+            return Script(parents, path, data or b"", False, over=over, sequential=path == admin_paths.REQUEST)
         case _:
             assert_never(command)

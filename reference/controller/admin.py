@@ -17,7 +17,7 @@ from reference.controller.context import (
     PreferredLeader,
     UncleanLeader,
 )
-from reference.controller.outstanding import ask, is_outstanding, retry_later, write
+from reference.controller.outstanding import ask, is_outstanding, refuse, retry_later, write
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Created, Data, Delete, Deleted, Exists, GetChildren, Written
 from reference.machine import Turn
@@ -142,6 +142,9 @@ def _on_elections_read(turn: Turn, controller: Controller, kind: _Election, answ
         procedure.step = "idle"
         return
     listed = sorted(set(paths.decode_preferred(found.data)))
+    unknown = [tp for tp in listed if tp not in controller.assignments]
+    if unknown or not listed:
+        refuse(turn, _PATHS[kind], f"no such partition: {', '.join(unknown)}" if listed else "it names no partition")
     procedure.partitions = {tp: controller.assignments[tp] for tp in listed if tp in controller.assignments}
     procedure.writes = [(Delete(_PATHS[kind], found.version),)]
     procedure.step = "electing"

@@ -7,7 +7,7 @@ the same multi as the topics: if it stayed, it would delete the next topics of t
 
 from reference.controller import channel, listings
 from reference.controller.context import AdminPath, AdminProcedure, BrokerList, Controller, Erased, LiveBroker, forget_partition
-from reference.controller.outstanding import ask
+from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
 from reference.machine import Turn
@@ -28,12 +28,17 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             procedure.step = "topics"
             procedure.topics = paths.decode_delete_topics(found.data)
             procedure.version = found.version
+            if not procedure.topics:
+                refuse(turn, paths.DELETE_TOPICS, "it names no topic")
             ops = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
         case "topics":
             procedure.step = "reading"
             there = [(t, a) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)]
             controller.topic_ids |= {t: TopicId(a.czxid) for t, a in there}
-            forget(controller, tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data)))
+            unknown = tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data))
+            forget(controller, unknown)
+            if unknown:
+                refuse(turn, paths.DELETE_TOPICS, f"no such topic: {', '.join(unknown)}")
             procedure.topics = tuple(t for t, _ in there)
             procedure.topic_versions = {t: a.version for t, a in there}
             procedure.partitions = dict(sorted(pair for t, a in there for pair in paths.decode_topic(t, a.data)))

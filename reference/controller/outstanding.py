@@ -7,7 +7,7 @@ outstanding; the retry timer then takes it up again.
 from reference.controller.context import AnyPending, Controller, Outstanding
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Check
-from reference.effects import ZkRequest
+from reference.effects import Note, ZkRequest
 from reference.machine import Turn
 from reference.timers import Timer, name_of
 
@@ -41,6 +41,11 @@ def sent_with(controller: Controller, request: int) -> Outstanding | None:
 def is_outstanding(controller: Controller, pending: AnyPending) -> bool:
     """Whether a procedure of the controller waits for ZooKeeper; False if the answer was lost."""
     return any(sent.pending == pending for sent in controller.outstanding)
+
+
+def refuse(turn: Turn, path: str, why: str) -> None:
+    """Note that the request in this znode, or a part of it, is deleted and not carried out: it is malformed (KAFKA-2234)."""
+    turn.note(Note(kind="request-refused", detail=f"{path}: {why}"))
 
 
 def retry_later(turn: Turn) -> None:

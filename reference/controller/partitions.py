@@ -8,8 +8,8 @@ in between would take its replica for a stray one and delete it (V3 §E step 4).
 from typing import Literal
 
 from reference.controller import deletion, leader_election
-from reference.controller.context import AdminPath, AdminProcedure, Controller
-from reference.controller.outstanding import ask
+from reference.controller.context import AdminPath, AdminProcedure, Controller, strangers
+from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
 from reference.machine import Turn
@@ -30,15 +30,16 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
             ops = tuple(GetChildren(f"{root}/{topic}", watch=True) for topic in procedure.topics)
         case "topics":
             procedure.step = "reading"
-            found = [
-                topic_partition(topic, int(name))
+            listed = [
+                (topic, name, paths.index_named(name))
                 for topic, answer in zip(procedure.topics, answers, strict=True)
                 if isinstance(answer, Children)
                 for name in answer.names
-                if name.isdecimal()
             ]
+            found = [topic_partition(topic, index) for topic, _, index in listed if index is not None]
             procedure.partitions = dict.fromkeys(sorted(found), ())
-            procedure.topics = tuple(sorted({topic_of(tp) for tp in found}))
+            procedure.strays = tuple(f"{root}/{topic}/{name}" for topic, name, index in listed if index is None)
+            procedure.topics = tuple(sorted({topic for topic, _, _ in listed}))
             ops = _reads(kind, procedure)
         case _:
             _plan(turn, controller, kind, answers)
@@ -70,6 +71,8 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
         for tp, answer in zip(procedure.partitions, answers[count:], strict=True):
             topic = topic_of(tp)
             replicas = paths.decode_replicas(answer.data) if isinstance(answer, Data) else ()
+            if len(strangers(controller, replicas)) == len(replicas):
+                replicas = ()  # on none of these brokers could it ever be led
             if topic in listed and (replicas or tp in listed[topic]):
                 wanted[tp] = listed[topic].get(tp, replicas)  # a repeated request leaves the partition as it is
         after = {t: old | {tp: r for tp, r in wanted.items() if topic_of(tp) == t} for t, old in listed.items()}
@@ -77,6 +80,7 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
         wanted = {tp: listed.get(topic_of(tp), {}).get(tp, ()) for tp in procedure.partitions}
         erase = deletion.erasures(tuple(wanted), answers[count:])
         after = {t: {tp: r for tp, r in old.items() if tp not in wanted} for t, old in listed.items()}
+    _refuse(turn, kind, procedure, [tp for tp in procedure.partitions if not wanted.get(tp)])
     procedure.partitions = wanted
     # V3 §H on_partitions_add step 4, V3 §H on_partitions_remove step 4: update the topic path
     changed = [t for t in listed if after[t] != listed[t]]
@@ -91,10 +95,20 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
         init_leaders(turn, controller, procedure)
 
 
+def _refuse(turn: Turn, kind: _Kind, procedure: AdminProcedure, refused: list[TopicPartition]) -> None:
+    """Note the requests that are deleted and not carried out."""
+    why = "no such topic, or no replicas that could exist" if kind == "add" else "no such partition"
+    entry = paths.partition_add_path if kind == "add" else paths.partition_remove_path
+    for tp in refused:
+        refuse(turn, entry(tp), why)
+    for path in procedure.strays:
+        refuse(turn, path, "its name is no partition's")
+
+
 def _clear(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
     """V3 §H on_partitions_add step 3, V3 §H on_partitions_remove step 3: delete the znode of the finished request."""
     entry = paths.partition_add_path if kind == "add" else paths.partition_remove_path
-    entries = tuple(Delete(entry(tp)) for tp in procedure.partitions)
+    entries = tuple(Delete(entry(tp)) for tp in procedure.partitions) + tuple(Delete(path) for path in procedure.strays)
     root = paths.PARTITIONS_ADD if kind == "add" else paths.PARTITIONS_REMOVE
     return entries + tuple(Delete(f"{root}/{topic}") for topic in procedure.topics)
 

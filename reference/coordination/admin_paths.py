@@ -7,6 +7,7 @@ several entries for one partition the last one counts.
 import msgspec
 from msgspec import Struct
 
+from reference.coordination import paths
 from reference.types import BrokerId, TopicPartition, index_of, topic_of, topic_partition
 
 REASSIGN = "/admin/reassign_partitions"  # C-06 takes the article's path with the JSON of KIP-236
@@ -74,7 +75,7 @@ def decode_reassignments(data: bytes) -> tuple[Reassignments, int]:
         except msgspec.DecodeError:
             continue
         if (
-            json.topic
+            paths.is_topic(json.topic)
             and json.partition >= 0
             and json.replicas
             and _distinct(json.replicas)

@@ -127,6 +127,16 @@ def decode_controller(data: bytes) -> BrokerId:
     return BrokerId(msgspec.json.decode(data, type=_ControllerJson).brokerid)
 
 
+def is_topic(name: str) -> bool:
+    """Whether a topic can have this name: it is a part of paths in ZooKeeper."""
+    return name not in ("", ".", "..") and "/" not in name and name.isprintable()
+
+
+def index_named(name: str) -> int | None:
+    """The partition index that a znode is named by; None if its name is no index, or is written in another way."""
+    return int(name) if name.isdecimal() and name == str(int(name)) else None
+
+
 def topic_path(topic: str) -> str:
     """The path of a topic's assignment: /brokers/topics/[topic] (R-151)."""
     return f"{TOPICS}/{topic}"
@@ -220,7 +230,7 @@ def decode_replicas(data: bytes) -> tuple[BrokerId, ...]:
         replicas = tuple(BrokerId(b) for b in msgspec.json.decode(data, type=list[int]))
     except msgspec.DecodeError:
         return ()
-    return replicas if len(set(replicas)) == len(replicas) else ()
+    return replicas if len(set(replicas)) == len(replicas) and all(broker >= 0 for broker in replicas) else ()
 
 
 def preferred_payload(tps: tuple[TopicPartition, ...]) -> bytes:
@@ -244,7 +254,7 @@ def delete_topics_payload(topics: tuple[str, ...]) -> bytes:
 def decode_delete_topics(data: bytes) -> tuple[str, ...]:
     """The topics to be deleted, sorted; empty if the data is invalid."""
     try:
-        return tuple(sorted(set(msgspec.json.decode(data, type=_DeleteTopicsJson).topics)))
+        return tuple(sorted({name for name in msgspec.json.decode(data, type=_DeleteTopicsJson).topics if is_topic(name)}))
     except msgspec.DecodeError:
         return ()
 

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from reference.coordination import paths
 from reference.coordination.admin_paths import Reassignment
 from reference.types import BrokerId, TopicPartition, index_of, topic_of, topic_partition
 
@@ -51,9 +52,13 @@ def decode_request(data: bytes) -> Request:
         topic_partition(topic, int(index)): tuple(BrokerId(b) for b in replicas)
         for topic, partitions in json.assignments.items()
         for index, replicas in partitions.items()
-        if index.isdecimal() and replicas and len(set(replicas)) == len(replicas) and min(replicas) >= 0
+        if paths.is_topic(topic) and paths.index_named(index) is not None and replicas and _distinct(replicas)
     }
     return Request(dict(sorted(found.items())), json.legacy)
+
+
+def _distinct(brokers: list[BrokerId] | list[int]) -> bool:
+    return len(set(brokers)) == len(brokers) and all(broker >= 0 for broker in brokers)
 
 
 def entry_payload(entry: Reassignment) -> bytes:
@@ -73,6 +78,8 @@ def decode_entry(data: bytes) -> Reassignment | None:
     try:
         json = msgspec.json.decode(data, type=_EntryJson)
     except msgspec.DecodeError:
+        return None
+    if not json.replicas or not all(map(_distinct, (json.replicas, json.original_replicas, json.held, json.drop))):
         return None
     return Reassignment(
         tuple(json.replicas),

@@ -281,6 +281,28 @@ def test_reassignment_that_may_be_cancelled_is_not_judged() -> None:
     assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "outcome", "later", "wanted"),
+    [
+        ("/admin/reassign_partitions deleted", OpType.OK, False, 0),
+        ("/admin/reassign_partitions overwritten with '{'", OpType.INFO, True, 0),
+        ("/admin/reassign_partitions deleted", OpType.OK, True, 1),
+        ("/admin/delete_topics created with '{'", OpType.OK, False, 1),
+        ("/admin/reassign_cancel created with ''", OpType.OK, True, 0),
+    ],
+)
+def test_reassignment_before_an_edit_by_hand_is_not_judged(path: str, outcome: OpType, later: bool, wanted: int) -> None:
+    """LIVE-4: an operator who edits the pending moves may undo those that were requested before."""
+    story = quiet_cluster()
+    move, edit = ("reassign", "orders-0 on 1,2,3", OpType.OK), ("edit-znode", path, outcome)
+    for f, value, ended in (edit, move) if later else (move, edit):
+        story.op(10, OpType.INVOKE, f, ({"value": value},))
+        story.op(10, ended, f, ({"value": value},))
+    story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
+
+    assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
+
+
 @pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
 def test_reassignment_of_a_removed_partition_is_not_judged(again: bool, wanted: int) -> None:
     """V3 §H: requests before a removal are not judged, requests after it are."""

@@ -133,7 +133,7 @@ def test_first_red_run_ends_its_part_if_asked(monkeypatch: pytest.MonkeyPatch) -
     assert (part.code, part.stopped) == (ExitCode.INVALID, RED)
 
 
-@pytest.mark.parametrize(("unknown", "code"), [((21,), ExitCode.VALID), ((21, 23), ExitCode.UNKNOWN)])
+@pytest.mark.parametrize(("unknown", "code"), [((21,), ExitCode.VALID), ((21, 23, 25), ExitCode.UNKNOWN)])
 def test_seeds_tolerate_some_unknown_runs(unknown: tuple[int, ...], code: ExitCode, monkeypatch: pytest.MonkeyPatch) -> None:
     part, lines = _seeds(
         monkeypatch, lambda task: replace(_summary(task), verdict="UNKNOWN") if task.plan.seed in unknown else _summary(task)

@@ -31,6 +31,7 @@ ELSEWHERE = (
     "convergence",
     "electorate",
     "fencing",
+    "flushes",
     "incarnations",
     "polls",
     "progress",

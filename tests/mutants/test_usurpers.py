@@ -20,8 +20,8 @@ from history.history import History
 from reference.config import BrokerConfig
 from reference.coordination import paths
 from reference.coordination.api import Data, SetData
-from reference.effects import AnyEffect, Note, Send, ZkRequest
-from reference.events import AnyEvent, DirImage, Received, ZkReplied
+from reference.effects import AnyEffect, Flush, Note, Send, ZkRequest
+from reference.events import AnyEvent, DirImage, Flushed, Received, ZkReplied
 from reference.machine import Now
 from reference.messages import EpochEnd, Fetch, FetchReply, LeaderAndIsr, ListOffsets, Metadata, PartitionState, Produce
 from reference.node import Node
@@ -198,6 +198,17 @@ class LeavesOut(Broken):
         return replace(send, message=replace(reply, batches=reply.batches[1:]))
 
 
+class FlushesLater(Broken):
+    """A node that takes a flush for done when it asks for it."""
+
+    def handle(self, event: AnyEvent, *, now: Now) -> list[AnyEffect]:
+        """Tell the node at once that its flush has ended, before the disk has done it."""
+        effects = super().handle(event, now=now)
+        for flush in [effect for effect in effects if isinstance(effect, Flush)]:
+            effects = [*effects, *self._node.handle(Flushed(flush.dir, flush.id), now=now)]
+        return effects
+
+
 class Sulking(Broken):
     """A node that ignores produces while it leads the second epoch of a partition."""
 
@@ -226,6 +237,7 @@ class Sulking(Broken):
         (ForgetsTheLeader, "kafka-7164.yaml", "leader-outside-isr"),
         (GoesBack, "kafka-7164.yaml", "epoch-regressed"),
         (ForgetsTheElr, "mutants/kip-966.yaml", "short-electorate"),
+        (FlushesLater, "flushed-behind-the-fence.yaml", "unflushed"),
         (Meddler, "kafka-7164.yaml", "unentitled-write"),
         (Clinging, "mutants/failover-retry.yaml", "deposed-controller"),
         (RemembersStamps, "mutants/isr-eager.yaml", "incarnation-order"),

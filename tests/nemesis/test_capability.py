@@ -6,7 +6,18 @@ import pytest
 
 from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, performable, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets, Partition, ZooKeeperLinks
+from nemesis.faults import (
+    AnswerLate,
+    AnswerLost,
+    AnyFault,
+    Clog,
+    Crash,
+    CrashAt,
+    DeposedAt,
+    Packets,
+    Partition,
+    ZooKeeperLinks,
+)
 from nemesis.schedule import Window
 from nemesis.targets import ClientPlace
 
@@ -16,10 +27,10 @@ def test_simulator_can_perform_every_fault(fault: type[AnyFault]) -> None:
     assert isinstance(ability("sim", sample(fault)), Can)
 
 
-def test_process_backend_cannot_perform_two_faults() -> None:
+def test_process_backend_cannot_strike_at_effects() -> None:
     unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
-    assert unable == {CrashAt, ZooKeeperLinks}
+    assert unable == {CrashAt, AnswerLost, AnswerLate, DeposedAt, ZooKeeperLinks}
 
 
 def test_containers_refuse_faults_of_a_client_place() -> None:

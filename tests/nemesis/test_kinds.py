@@ -25,9 +25,19 @@ SHAPE = Shape(
 def test_fault_kind_draws_valid_faults_with_documented_damage(entry: Kind) -> None:
     for seed in range(50):
         blow = entry.draw(Rng(seed), Aim(shape=SHAPE, topic="orders", partition=1))
-        window = Window(id="f1", kind=entry.name, at_ms=0, until_ms=blow.lasts_ms, fault=blow.fault, target=blow.target)
+        windows = tuple(
+            Window(
+                id=f"f{number}",
+                kind=entry.name,
+                at_ms=one.after_ms,
+                until_ms=one.after_ms + one.lasts_ms,
+                fault=one.fault,
+                target=one.target,
+            )
+            for number, one in enumerate((blow, *blow.beside))
+        )
 
-        assert validate((window,), SHAPE) == ()
+        assert validate(windows, SHAPE) == ()
         assert wounds(blow.fault, "none") == (entry.destroys != "nothing")
         assert wounds(blow.fault, "before_ack") == (entry.destroys == "everything")
         assert not entry.everyone or blow.target == Everyone()
@@ -45,7 +55,7 @@ def test_faults_are_selected_by_family_mix_first_word_or_kind() -> None:
     assert select(["crash-leader", "cut-peers", "crash-leader"]) == ("cut-peers", "crash-leader")
     assert select(["calm"]) == ()
     assert select(["all"]) == KIND_NAMES
-    assert set(select(["power"])) == {"power-loss", "power-loss-everyone"}
+    assert set(select(["power"])) == {"power-loss", "power-loss-everyone", "power-loss-unseen"}
 
 
 @pytest.mark.parametrize("name", MIXES)

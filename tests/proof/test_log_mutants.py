@@ -8,7 +8,18 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import answers, availability, calms, committed_offsets, convergence, election, incarnations, ledger, progress
+from checkers import (
+    answers,
+    availability,
+    calms,
+    committed_offsets,
+    convergence,
+    election,
+    flushes,
+    incarnations,
+    ledger,
+    progress,
+)
 from checkers.checker import Checker
 from checkers.elle.graph import REALTIME, edges
 from checkers.isr_history import IsrHistory
@@ -169,6 +180,10 @@ def stray_logs_are_ignored(patch: Patch) -> None:
     )
 
 
+def truncated_records_stay_flushed(patch: Patch) -> None:
+    patch.setattr(flushes, "_SHORTENS", ())
+
+
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (acks_1_promises_a_record, "operations", "offset-agreement"),
     (log_that_ends_early_agrees, "events", "isr-agreement"),
@@ -191,6 +206,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (whose_session_ended_is_controller_still, "clusters", "availability-cluster"),
     (leaders_remember_one_batch, "answers", "answers"),
     (unknown_commits_never_happened, "commits", "committed-offsets"),
+    (truncated_records_stay_flushed, "flushes", "flushes"),
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
     (stray_logs_are_ignored, "ends", "convergence"),
 ]

@@ -488,6 +488,45 @@ def test_malformed_admin_request_is_dropped() -> None:
     assert (requests(lab), lab.leaders()) == ([], [1])
 
 
+def refusals(lab: Lab) -> list[str]:
+    return [str(note.detail) for _, note in lab.notes if note.kind == "request-refused"]
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "why"),
+    [
+        (paths.DELETE_TOPICS, b"{", "it names no topic"),
+        (paths.DELETE_TOPICS, b'{"version":1,"topics":["",".","a/b"]}', "it names no topic"),
+        (paths.DELETE_TOPICS, b'{"version":1,"topics":["ghost"]}', "no such topic: ghost"),
+        (paths.PREFERRED_ELECTION, b"", "it names no partition"),
+        (paths.PREFERRED_ELECTION, b'{"version":1,"partitions":[{"topic":"t","partition":9}]}', "no such partition: t-9"),
+        (f"{paths.PARTITIONS_ADD}/t/1", b"[-1]", "no such topic, or no replicas that could exist"),
+        (f"{paths.PARTITIONS_ADD}/t/1", b"[98,99]", "no such topic, or no replicas that could exist"),
+        (f"{paths.PARTITIONS_ADD}/t/x", b"[1]", "its name is no partition's"),
+        (f"{paths.PARTITIONS_ADD}/t/01", b"[1]", "its name is no partition's"),
+        (f"{paths.PARTITIONS_REMOVE}/t/9", b"", "no such partition"),
+        (f"{paths.PARTITIONS_REMOVE}/t/-1", b"", "its name is no partition's"),
+    ],
+)
+def test_controller_says_which_admin_request_it_refuses(path: str, data: bytes, why: str) -> None:
+    """An operator who wrote it by hand would otherwise not know why nothing happens."""
+    lab = full()
+    above = path.rpartition("/")[0]
+    write(lab, *([Create(above, b"")] if above.startswith(ROOTS) else []), Create(path, data))
+
+    assert refusals(lab) == [f"{path}: {why}"]
+    assert (requests(lab), listed(lab), lab.leaders()) == ([], {T0: BROKERS}, [1])
+
+
+def test_znode_with_a_wrong_name_does_not_block_additions() -> None:
+    """Its parent could not be deleted, so no request of this topic ever ended."""
+    lab = full()
+    write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""), Create(f"{paths.PARTITIONS_ADD}/t/x", b""))
+    add(lab, 2, 3)
+
+    assert (requests(lab), listed(lab)[T1]) == ([], (BrokerId(2), BrokerId(3)))
+
+
 # --- without a request ----------------------------------------------------------------------------------------------------------
 
 

@@ -314,6 +314,34 @@ def test_reassignment_to_too_few_replicas_is_refused() -> None:
     assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-refused"]
 
 
+@pytest.mark.parametrize("extra", [False, True])
+def test_reassignment_to_an_unknown_broker_is_refused(extra: bool) -> None:
+    """It would wait for ever, and an entry that an operator then deletes by hand leaves the broker in AR."""
+    lab = cluster()
+    path = admin_paths.REASSIGN_EXTRA if extra else admin_paths.REASSIGN
+    write(lab, Create(path, admin_paths.reassignments_payload(entries((2, 3, 99)))))
+    lab.wait(5000)
+
+    assert is_at(lab, OAR)
+    assert "unknown broker" in [n.detail for _, n in lab.notes if n.kind == "reassignment-refused"]
+
+
+def test_controller_says_which_reassignments_it_refuses() -> None:
+    lab = cluster()
+    ghost = admin_paths.reassignments_payload(entries(RAR, tp=GHOST))
+    write(lab, Create(admin_paths.REASSIGN, ghost))
+    lab.wait(5000)
+    write(lab, Create(admin_paths.REASSIGN, b'{"version":1,"partitions":[7,{"topic":"t","partition":0,"replicas":[1,1]}]}'))
+    lab.wait(5000)
+
+    said = [n.detail for _, n in lab.notes if n.kind == "request-refused"]
+    assert list(dict.fromkeys(said)) == [
+        f"{admin_paths.REASSIGN}: no such partition: {GHOST}",
+        f"{admin_paths.REASSIGN}: 2 entries are invalid",
+    ]
+    assert (is_at(lab, OAR), pending(lab)) == (True, None)
+
+
 def test_reassignment_waits_for_a_new_replica_that_is_down() -> None:
     """B-58, KAFKA-4214: when the broker starts, the move goes on."""
     lab = cluster()

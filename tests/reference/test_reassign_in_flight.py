@@ -49,6 +49,20 @@ def add_partition(lab: Mortal) -> TopicPartition:
     return other
 
 
+@pytest.mark.parametrize("payload", [b"{", b'{"version":1,"replicas":[],"top":3,"original_replicas":[1],"held":[]}'])
+def test_invalid_entry_in_flight_is_deleted(payload: bytes) -> None:
+    lab = by_requests()
+    write(lab, *(Create(path, b"") for path in (admin_paths.REASSIGNMENTS, f"{admin_paths.REASSIGNMENTS}/t")))
+    write(lab, Create(ENTRY, payload), Create(f"{admin_paths.REASSIGNMENTS}/t/x", b""))
+    request(lab, 2, 3, 99)
+    lab.wait(5000)
+
+    said = [(n.kind, n.detail) for _, n in lab.notes if n.kind.endswith("-refused")]
+    assert (data(lab, ENTRY), children(lab, f"{admin_paths.REASSIGNMENTS}/t"), is_at(lab, OAR)) == (None, (), True)
+    assert ("request-refused", f"{admin_paths.REASSIGNMENTS}/t/x: its name is no partition's") in said
+    assert (REFUSED, "unknown broker") in said
+
+
 def silence(lab: Mortal, *brokers: int) -> None:
     """Hold the fetches of these brokers; release those of all others."""
 

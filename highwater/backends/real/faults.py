@@ -19,7 +19,7 @@ from highwater.rig.nemesis import Nemesis
 from history.manifest import FaultCount
 from history.recorder import Recorder
 from history.seed import Draws
-from nemesis.faults import LinkFault, ZooKeeperFault
+from nemesis.faults import LinkFault, StepFault, ZooKeeperFault
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId, broker_address, topic_partition
 
@@ -86,6 +86,8 @@ class Faults:
             self._proving.acts(window, hit[0], probe, *subjects(pairs))
         elif isinstance(fault, ZooKeeperFault):
             await self._servers.do(window, fault)
+        elif isinstance(fault, StepFault):
+            raise AssertionError("the backend must refuse a plan with this fault before the run")
         else:
             for node in hit:
                 await self._nodes.do(window, fault, self._brokers[node])
@@ -108,6 +110,8 @@ class Faults:
             self._proving.healed(window, hit[0], probe, *subjects(pairs))
         elif isinstance(fault, ZooKeeperFault):
             await self._servers.undo(window, fault)
+        elif isinstance(fault, StepFault):
+            pass
         else:
             for node in hit:
                 await self._nodes.undo(window, fault, self._brokers[node])

@@ -21,6 +21,7 @@ from reference.sealed import count
 from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
 
 Wounds = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
+Ends = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, its durable end)
 DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Truncate | WriteCheckpoint
 
 _NEED_ROOM = (Append, CreateReplica, MarkDir, MarkClean, WriteCheckpoint)
@@ -40,7 +41,7 @@ class Refusal:
 class _Log:
     # One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation.
 
-    __slots__ = ("batches", "born", "journal", "number", "topic_id")
+    __slots__ = ("batches", "born", "journal", "number", "told", "topic_id")
 
     def __init__(self, born: Incarnation, topic_id: TopicId) -> None:
         self.born = born
@@ -48,6 +49,7 @@ class _Log:
         self.batches: list[Batch] = []
         self.journal: list[tuple[Batch, ...] | None] = []
         self.number = 0  # of operations before the journal: all durable
+        self.told = 0  # the durable end that `durable_ends` returned last
 
 
 Mark = list[tuple[TopicPartition, _Log, int]]  # the last operation of each log that a flush makes durable
@@ -132,6 +134,7 @@ class Disk:
         if keep < len(log.batches):
             log.journal.append(tuple(log.batches[keep:]))
             del log.batches[keep:]
+            log.told = min(log.told, end_of(log.batches[-1]) if log.batches else 0)
             directory.dirty[tp] = log
 
     def replicas_in(self, index: int) -> tuple[TopicPartition, ...]:
@@ -160,6 +163,19 @@ class Disk:
                 log.number = number
             if not log.journal and directory.dirty.get(tp) is log:
                 del directory.dirty[tp]
+
+    def durable_ends(self, index: int) -> Ends:
+        """The logs of a directory whose durable end has changed since the last call or truncation, with that end.
+
+        No power loss destroys a record below the durable end, however much of the unflushed writes it undoes.
+        """
+        changed: Ends = []
+        for tp, log in self.dirs[index].logs.items():
+            end = _durable_end(log)
+            if end != log.told:
+                log.told = end
+                changed.append((tp, log.topic_id, end))
+        return changed
 
     # --- faults of the harness ------------------------------------------------------------------------------------------------
 
@@ -220,6 +236,24 @@ class Disk:
 def end_of(batch: Batch) -> int:
     """The offset after the last record of a batch."""
     return batch.base_offset + count(batch.values)
+
+
+def _durable_end(log: _Log) -> int:
+    """The offset up to which every record of a log survives, whatever part of the journal a power loss undoes."""
+    if not log.journal:
+        return end_of(log.batches[-1]) if log.batches else 0
+    kept = len(log.batches)
+    end = end_of(log.batches[-1]) if log.batches else 0
+    undone = 0  # batches that an undone truncation has put back
+    for done in reversed(log.journal):
+        if done is not None:
+            undone += len(done)
+        elif undone:
+            undone -= 1
+        else:
+            kept -= 1
+            end = int(log.batches[kept].base_offset)
+    return end
 
 
 def _undo(log: _Log, survive: int, *, torn: bool) -> None:

@@ -28,7 +28,7 @@ class LinkFaults:
             self._cut(opened, fault)
             return
         for node in opened.nodes:
-            self._disturb(opened, fault, node)
+            self.disturb(opened, fault, node)
 
     def _cut(self, opened: OpenWindow, fault: Partition) -> None:
         """Cut links: nothing arrives over them, and messages on their way wait."""
@@ -41,7 +41,7 @@ class LinkFaults:
             opened.undo.append(partial(self._sim.network.release, link))
             opened.hold_in(link.cuts, acting)
 
-    def _disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, node: Address) -> None:
+    def disturb(self, opened: OpenWindow, fault: Packets | Slow | Clog | Reset, node: Address) -> None:
         """Make the links of one broker, or of one client place, slow, lossy, clogged or unstable."""
         acting, sim = opened.actings[node], self._sim
         match fault:

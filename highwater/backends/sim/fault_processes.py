@@ -12,6 +12,7 @@ from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.rig.nemesis import Holds, Nemesis
 from nemesis.faults import Crash, CrashAt, ExpireSession, Pause, PowerLoss, ProcessFault, Restart, Shutdown
+from reference.effects import AnyEffect
 from reference.events import ShutDown
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
@@ -42,7 +43,8 @@ class ProcessFaults:
             case Crash():
                 self.kill(opened, node, acting, partial(node.stop, "crash"))
             case CrashAt():
-                opened.hold_in(node.traps, Trap(fault, partial(self._trapped, opened, node, acting)))
+                strike = partial(self._trapped, opened, node, acting)
+                opened.hold_in(node.traps, Trap(fault.effect, fault.nth, before=fault.before, strike=strike))
             case Restart(session_ends=True):
                 self.holds(node).down += 1
                 acting.count += 1
@@ -104,7 +106,7 @@ class ProcessFaults:
             node.stop("crash")
         self.let_run(node)
 
-    def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
+    def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting, _: AnyEffect) -> None:
         """Kill a broker process at its crash point (fault `crash-at`)."""
         self.holds(node).down += 1
         acting.count += 1

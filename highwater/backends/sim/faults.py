@@ -1,7 +1,8 @@
 """The nemesis of the simulator: begins each fault of the schedule at its time and undoes it at its end.
 
 Windows may overlap on a node: a process runs again when no window holds it, and clocks show the sum of all windows' faults. Each
-family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes`, `fault_disks`, `fault_zookeeper`), whose `do`
+family of faults has its module (`fault_links`, `fault_clocks`, `fault_processes`, `fault_disks`, `fault_steps`,
+`fault_zookeeper`), whose `do`
 registers with the `OpenWindow` how it is undone.
 """
 
@@ -10,6 +11,7 @@ from highwater.backends.sim.fault_clocks import ClockFaults
 from highwater.backends.sim.fault_disks import DiskFaults
 from highwater.backends.sim.fault_links import LinkFaults
 from highwater.backends.sim.fault_processes import ProcessFaults
+from highwater.backends.sim.fault_steps import StepFaults
 from highwater.backends.sim.fault_zookeeper import ZooKeeperFaults
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
@@ -20,7 +22,7 @@ from highwater.rig.cuts import Geography
 from highwater.rig.evidence import ZkEvidence
 from highwater.rig.nemesis import Holds, Nemesis
 from history.manifest import FaultCount
-from nemesis.faults import ClockFault, LinkFault, ProcessFault, ZooKeeperFault
+from nemesis.faults import ClockFault, LinkFault, ProcessFault, StepFault, ZooKeeperFault
 from nemesis.schedule import Window
 from reference.types import BrokerId, TopicPartition
 
@@ -48,6 +50,7 @@ class Faults:
         self._processes = ProcessFaults(sim, server, self._nemesis)
         self._disks = DiskFaults(self._processes, self._nemesis)
         self._zookeeper = ZooKeeperFaults(sim, self._links, tuple(nodes.values()), ensemble)
+        self._steps = StepFaults(server, self._links)
         self._open: dict[str, OpenWindow] = {}
 
     def plan(self, zero_ns: int) -> None:
@@ -111,6 +114,8 @@ class Faults:
                 self._clocks.do(opened, fault, node, acting)
             elif isinstance(fault, ProcessFault):
                 self._processes.do(opened, fault, node, acting)
+            elif isinstance(fault, StepFault):
+                self._steps.do(opened, fault, node, acting)
             else:
                 self._disks.do(opened, fault, node, acting)
 

@@ -19,6 +19,7 @@ from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
 from highwater.rig.evidence import Notebook
+from highwater.rig.topics import written
 from history.event import EventKind
 from reference.config import BrokerConfig
 from reference.effects import (
@@ -43,7 +44,7 @@ from reference.effects import (
 from reference.events import AnyEvent, Booted, DirFailed, DirImage, Flushed, TimerFired
 from reference.machine import Now
 from reference.performing import perform
-from reference.types import Address, broker_address
+from reference.types import Address, broker_address, index_of, topic_of
 
 BOOT_CLOCK_NS_MAX = 10**15  # a monotonic clock starts at a drawn time up to this
 WALL_OFFSET_NS_MAX = 10**7  # correct wall clocks differ by up to this
@@ -90,6 +91,7 @@ class NodeHost:
         self.zk = ZkClient(self, server, sim, timeout_ms=config.session_timeout_ms)
         self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes = Notebook(sim.recorder, self.address)
+        self._durable = frozenset(topic.topic for topic in sim.plan.promise.topics if topic.flush == "before_ack")
 
     # --- life and death -------------------------------------------------------------------------------------------------------
 
@@ -105,6 +107,8 @@ class NodeHost:
         self.timers = Timers(self._sim.scheduler, self._sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes.life = self.life
         self._sim.recorder.event(EventKind.NODE_STARTED, node=self.address, life=self.life)
+        for index in range(len(self.disk.dirs)):
+            self._note_flushed(index)  # a power loss may have spared what was never flushed
         try:
             self.machine = self._boot(self.config, image, self.life)
         except AssertionError as error:
@@ -227,11 +231,12 @@ class NodeHost:
         """Perform an effect unless a crash point ends the process before it; returns a log directory's error."""
         trap = next((trap for trap in self.traps if trap.springs(effect)), None)
         if trap is not None and trap.before:
-            trap.strike()
+            trap.strike(effect)
+        if not self.up:
             return None
         error = self._perform(effect)
-        if trap is not None:
-            trap.strike()
+        if trap is not None and not trap.before:
+            trap.strike(effect)
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
@@ -276,7 +281,26 @@ class NodeHost:
             self._handle(DirFailed(effect.dir, error))
             return
         self.disk.flushed(effect.dir, mark)
+        self._note_flushed(effect.dir)
         self._handle(Flushed(effect.dir, effect.id))
+
+    def _note_flushed(self, index: int) -> None:
+        """Record up to where the logs in a directory are durable, where that has changed and the promise counts on it."""
+        if not self._durable:
+            return
+        for tp, topic_id, end in self.disk.durable_ends(index):
+            topic = topic_of(tp)
+            if topic in self._durable:
+                self._sim.recorder.event(
+                    EventKind.FLUSHED,
+                    node=self.address,
+                    life=self.life,
+                    topic=topic,
+                    topic_id=written(topic_id),
+                    partition=index_of(tp),
+                    dir=index,
+                    offset=end,
+                )
 
 
 def _words(error: AssertionError) -> str:

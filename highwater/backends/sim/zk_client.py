@@ -8,7 +8,7 @@ reconnects with the same session and sets its watches again. It learns only from
 from functools import partial
 from typing import Protocol
 
-from highwater.backends.sim.network import Connection
+from highwater.backends.sim.network import Acting, Connection
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import Answer, Hello, Line, Over, Ping, WatchEvent, Welcome, ZooKeeper
@@ -54,6 +54,7 @@ class ZkClient:
     """The ZooKeeper client of one simulated process, from its start to its end."""
 
     __slots__ = (
+        "_answers_lost",
         "_child",
         "_connection",
         "_data",
@@ -89,6 +90,7 @@ class ZkClient:
         self._connection: Connection | None = None
         self._pending: dict[int, tuple[AnyOp, ...]] = {}  # sent, not answered
         self._queue: list[ZkRequest] = []  # to be sent once connected
+        self._answers_lost: dict[int, Acting] = {}  # requests whose answer a fault loses
         self._forget()
 
     def _forget(self) -> None:
@@ -136,6 +138,10 @@ class ZkClient:
             return False
         self._network.sever(self._connection, some_arrive=True)
         return True
+
+    def lose_answer(self, request: int, acting: Acting) -> None:
+        """Let the connection break when the answer to this request arrives, which is then lost; `acting` counts that."""
+        self._answers_lost[request] = acting
 
     # --- connecting -----------------------------------------------------------------------------------------------------------
 
@@ -207,6 +213,9 @@ class ZkClient:
             return
         self._heard_ns = self._scheduler.now
         match payload:
+            case Answer(id=request) if request in self._answers_lost:
+                self._answers_lost.pop(request).count += 1
+                self._disconnected()
             case Answer(id=request, answers=answers, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
                 self._watch(self._pending.pop(request), answers)

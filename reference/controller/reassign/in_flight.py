@@ -10,7 +10,7 @@ then with the requests in their order, then with the legacy entries, which becom
 """
 
 from reference.config import min_isr_of
-from reference.controller.context import Agent, Controller
+from reference.controller.context import Agent, Controller, strangers
 from reference.controller.reassign import requests as reassign_requests
 from reference.controller.reassign.read import Draft, Seen
 from reference.coordination import admin_paths, reassignment_requests
@@ -28,6 +28,8 @@ def take_requests(turn: Turn, controller: Controller, seen: Seen, draft: Draft) 
         for tp, replicas in request.replicas.items():
             entry, assigned = draft.entries.get(tp), seen.assigned.get(tp, ())
             reason = _refusal(turn, entry, tp, replicas, assigned, legacy=request.legacy)
+            if not reason and strangers(controller, replicas):
+                reason = "unknown broker"
             if reason:
                 turn.note(Note(kind="reassignment-refused", tp=tp, detail=reason))
                 if request.legacy:
@@ -78,6 +80,7 @@ def writes(agent: Agent, draft: Draft) -> tuple[AnyOp, ...]:
     empty = [path for path in agent.parents if path.startswith(f"{REASSIGNMENTS}/") and path not in wanted]
     parents = [REASSIGNMENTS, *sorted(wanted)] if wanted else []
     ops: list[AnyOp] = [Delete(admin_paths.reassignment_path(tp), agent.versions[tp]) for tp in gone]
+    ops += [Delete(path) for path in agent.strays]
     ops += [Delete(path) for path in empty]
     ops += [Create(path, b"") for path in parents if path not in agent.parents]
     for tp, entry in sorted(draft.entries.items()):

@@ -6,7 +6,8 @@ entries added from /admin/reassign_partitions_extra. It is conditional on every 
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel, leader_election
-from reference.controller.context import NEW_EPOCH, Controller, Move, live_ids
+from reference.controller.context import NEW_EPOCH, Agent, Controller, Move, live_ids, strangers
+from reference.controller.outstanding import refuse
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign.read import Draft, Seen, uses_proposal_b
@@ -49,8 +50,24 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
             else:
                 _take_up(turn, controller, draft, tp)
             _step(turn, controller, draft, seen, tp)
+    _refuse(turn, agent, seen)
     _take_extra(controller, draft)
     return _writes(turn, controller, seen, draft)
+
+
+def _refuse(turn: Turn, agent: Agent, seen: Seen) -> None:
+    """Note what was read and is deleted without a move: invalid entries, and entries of partitions that do not exist."""
+    for path, bad in ((admin_paths.REASSIGN, agent.bad), (admin_paths.REASSIGN_EXTRA, agent.extra_bad)):
+        if bad:
+            refuse(turn, path, f"{bad} entries are invalid")
+    for path in agent.strays:
+        refuse(turn, path, "its name is no partition's")
+    for path, request in agent.requests.items():
+        if not request.replicas:
+            refuse(turn, path, "it names no partition")
+    for tp in sorted({*agent.entries, *agent.extra, *agent.legacy}):
+        if tp not in seen.assigned:
+            refuse(turn, admin_paths.REASSIGN, f"no such partition: {tp}")
 
 
 def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> None:
@@ -86,6 +103,11 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
     if not back and move is None and len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
         turn.note(Note(kind="reassignment-refused", tp=tp, detail="fewer replicas than min.insync.replicas"))
         del draft.entries[tp]  # as R-253: no record could be committed any more
+        return
+    if not back and move is None and strangers(controller, entry.replicas):
+        # R-050: it would wait for ever, with these brokers in AR
+        turn.note(Note(kind="reassignment-refused", tp=tp, detail="unknown broker"))
+        del draft.entries[tp]
         return
     draft.entries[tp] = Reassignment(entry.replicas, original)
     _go_for(turn, controller, draft, tp, Move(target=original if back else entry.replicas, original=original, back=back))

@@ -116,7 +116,9 @@ def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[
             agent.requests = {path: decode_request(a.data) for path, a in found if isinstance(a, Data)}
             topics = [(path, a.names) for path, a in found if isinstance(a, Children)]
             agent.parents += tuple(path for path, _ in topics)
-            return tuple(GetData(f"{path}/{name}") for path, names in topics for name in names if name.isdecimal())
+            named = [(f"{path}/{name}", paths.index_named(name)) for path, names in topics for name in names]
+            agent.strays = tuple(path for path, index in named if index is None)
+            return tuple(GetData(path) for path, index in named if index is not None)
         case _:
             _on_entries(agent, answers)
             return ()
@@ -128,7 +130,7 @@ def _on_roots(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]
     if isinstance(legacy, Data):
         agent.legacy, agent.bad = admin_paths.decode_reassignments(legacy.data)
         agent.version = legacy.version
-    agent.entries, agent.versions, agent.requests, agent.parents = {}, {}, {}, ()
+    agent.entries, agent.versions, agent.requests, agent.parents, agent.strays = {}, {}, {}, (), ()
     ops: tuple[AnyOp, ...] = ()
     if isinstance(requests, Children):
         agent.parents += (REQUESTS,)

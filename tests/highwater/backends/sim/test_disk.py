@@ -213,3 +213,31 @@ def test_slow_log_dir_takes_longer_to_flush() -> None:
 
     assert of.flush_delay_ns(0) == 1077
     assert acting.count == 1
+
+
+STEPS = st.lists(st.sampled_from(["append", "truncate", "begin flush", "end flush"]), max_size=12)
+
+
+@given(STEPS, st.integers(1, 50), st.booleans())
+def test_no_power_loss_destroys_what_is_below_the_durable_end(steps: list[str], draws: int, all_of_it: bool) -> None:
+    """The checker `flushes` takes the durable end for what survives; it is told once, and again after a truncation."""
+    of = disk(draws=draws)
+    mark = of.flush_mark(0)
+    ends: list[int] = []
+    for number, step in enumerate(steps):
+        batches = content(of)
+        match step:
+            case "append":
+                append(of, batch(len(batches), f"v{number}"))
+            case "truncate" if batches:
+                assert of.perform(Truncate(0, T0, Offset(len(batches) - 1))) is None
+                ends = [min(end, len(batches) - 1) for end in ends]
+            case "begin flush":
+                mark = of.flush_mark(0)
+            case _:
+                of.flushed(0, mark)
+                ends += [end for _, _, end in of.durable_ends(0)]
+    before, end = content(of), ends[-1] if ends else 0
+    of.lose_unflushed(0, "test", torn=False, all_of_it=all_of_it)
+
+    assert content(of)[:end] == before[:end]

@@ -1,17 +1,23 @@
-"""Crash points: the process is killed right after or right before one effect."""
+"""Faults at one effect: a crash right after or before it, a lost or late answer of ZooKeeper, a deposed controller."""
+
+from typing import get_args
 
 import pytest
 
+from highwater.backends.sim import traps
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.scheduler import MS
+from highwater.backends.sim.traps import steps_of
 from highwater.backends.sim.world import World
 from history.event import EventKind
-from nemesis.faults import CrashAt
+from nemesis.faults import AnswerLate, AnswerLost, AnyFault, CrashAt, DeposedAt, ZkStep
 from nemesis.schedule import Window
 from nemesis.targets import Named
-from reference.effects import AnyEffect, Append, CreateReplica, Send, WriteCheckpoint
+from reference.coordination import paths
+from reference.coordination.api import AnyOp, Check, Create, Delete, Exists, GetData, SetData, Unknown
+from reference.effects import AnyEffect, Append, CreateReplica, Send, WriteCheckpoint, ZkConnect, ZkRequest
 from reference.errors import ErrorCode
-from reference.events import AnyEvent, Booted
+from reference.events import AnyEvent, Booted, ZkReplied, ZkState
 from reference.messages import Batch, LeaderAndIsrReply, UpdateMetadataReply
 from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tests.highwater.backends.sim.simulations import Cast, plan
@@ -95,3 +101,82 @@ def test_crash_at_fault_without_its_effect_kills_no_broker() -> None:
 
     assert on_disk(world) == (2, 1)
     assert [count.acted for count in world.faults.counts()] == [0]
+
+
+STATE = paths.state_path(TP)
+
+
+@pytest.mark.parametrize(
+    ("op", "steps"),
+    [
+        (Create("/brokers/ids/1", b""), {"registration"}),
+        (Create("/controller", b""), {"controller-election"}),
+        (SetData("/controller_epoch", b"", 1), {"controller-epoch"}),
+        (Check("/controller_epoch", 1), set()),
+        (SetData(STATE, b"", 1), {"partition-state"}),
+        (GetData(STATE), {"read-partition-state"}),
+        (SetData("/brokers/topics/t", b"", 1), {"topic"}),
+        (GetData("/brokers/topics/t"), {"read-topic"}),
+        (GetData("/brokers/ids/1"), {"read-brokers"}),
+        (Delete("/admin/delete_topics"), {"admin"}),
+        (SetData("/admin/reassign_partitions", b"", 1), {"reassignment"}),
+        (Exists("/admin/reassign_partitions"), {"read-admin"}),
+        (Create("/log_dir_event_notification/log_dir_event_", b""), {"log-dir-event"}),
+    ],
+)
+def test_zookeeper_request_is_at_the_step_of_its_znode(op: AnyOp, steps: set[str]) -> None:
+    assert steps_of(ZkRequest(1, (op,))) == steps
+
+
+def test_each_named_step_is_that_of_some_request() -> None:
+    """A step that no request takes would never strike."""
+    assert {name for _, name in traps.ZNODES} | {"partition-state"} | set(traps.READ.values()) == set(get_args(ZkStep))
+
+
+def asking(fault: AnyFault, until_ms: int) -> tuple[World, list[AnyEvent]]:
+    """b2 connects to ZooKeeper within the window of the fault and creates a registration; what it is told until `until_ms`."""
+    window = Window(id="f1", kind="it", at_ms=100, until_ms=900, fault=fault, target=Named(brokers=(2,)))
+
+    def script(event: AnyEvent) -> tuple[AnyEffect, ...]:
+        if isinstance(event, Booted):
+            return (ZkConnect(),)
+        if isinstance(event, ZkState) and event.state == "connected" and not asked:
+            asked.append(event)
+            return (ZkRequest(7, (Create(paths.broker_path(BrokerId(2)), b""),)),)
+        return ()
+
+    asked: list[AnyEvent] = []
+    cast = Cast(script)
+    world = World(plan(window), cast)
+    world.server.administer(tuple(Create(path, b"") for path in ("/brokers", paths.BROKER_IDS, paths.CONTROLLER)))
+    world.faults.plan(0)
+    world.sim.scheduler.run_until(200 * MS)
+    node(world).start()
+    world.sim.scheduler.run_until(until_ms * MS)
+    return world, [event for event in cast.machines[-1].told if isinstance(event, ZkReplied)]
+
+
+def registered(world: World) -> bool:
+    return paths.broker_path(BrokerId(2)) in world.server.tree.nodes
+
+
+def test_request_whose_answer_is_lost_was_performed() -> None:
+    world, told = asking(AnswerLost(step="registration"), 890)
+
+    assert [event.answers for event in told if isinstance(event, ZkReplied)] == [(Unknown(),)]
+    assert registered(world)
+
+
+def test_late_answer_arrives_when_the_fault_ends() -> None:
+    assert asking(AnswerLate(step="registration"), 890)[1] == []
+    world, told = asking(AnswerLate(step="registration"), 1000)
+
+    assert len(told) == 1
+    assert registered(world)
+
+
+def test_write_of_a_deposed_controller_arrives_after_its_end() -> None:
+    world, told = asking(DeposedAt(step="registration"), 890)
+
+    assert (registered(world), paths.CONTROLLER in world.server.tree.nodes, told) == (False, False, [])
+    assert registered(asking(DeposedAt(step="registration"), 1000)[0])
