@@ -6,7 +6,7 @@ import pytest
 
 from nemesis.capability import BACKENDS, Backend, Can, Cannot, ability, performable, refusals
 from nemesis.document import sample
-from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets, Partition, ZooKeeperLinks
+from nemesis.faults import AnyFault, Clog, Crash, CrashAt, Packets, Partition
 from nemesis.schedule import Window
 from nemesis.targets import ClientPlace
 
@@ -17,9 +17,9 @@ def test_simulator_can_perform_every_fault(fault: type[AnyFault]) -> None:
 
 
 def test_process_backend_cannot_perform_two_faults() -> None:
-    unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
+    unable = {type(fault).__name__ for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
-    assert unable == {CrashAt, ZooKeeperLinks}
+    assert unable == {"CrashAt", "ZooKeeperLinks"}
 
 
 def test_containers_refuse_faults_of_a_client_place() -> None:
