@@ -12,6 +12,7 @@ from bench.cluster import measure, say
 from highwater.backends.real.containers.backend import DockerBackend
 from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.os_process import resident_kb
+from highwater.backends.real.site import CLIENTS
 from highwater.errors import HarnessError
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec
 from history.promise import Promise, TopicPromise
@@ -61,8 +62,8 @@ class ContainerCluster:
 
     def __init__(self, site: ContainerSite) -> None:
         self._site = site
-        self.listening = {BrokerId(int(name[1:])): where for name, where in site.clients.items()}
-        self.bootstrap = ",".join(f"{host}:{port}" for host, port in site.clients.values())
+        self.listening = {BrokerId(int(name[1:])): where for name, where in site.clients[CLIENTS].items()}
+        self.bootstrap = ",".join(f"{host}:{port}" for host, port in site.clients[CLIENTS].values())
         self.zookeeper = site.zookeeper
 
     def kill(self, broker: BrokerId) -> None:
@@ -80,7 +81,7 @@ async def _begin(site: ContainerSite) -> None:
         await asyncio.gather(*(node.start() for node in site.nodes.values()))
         # A client that asks for the controller before there is one backs off for longer than the election takes.
         async with asyncio.timeout(_START_S_MAX):
-            for broker, where in zip(site.nodes, site.clients.values(), strict=True):
+            for broker, where in zip(site.nodes, site.clients[CLIENTS].values(), strict=True):
                 while not await asyncio.to_thread(is_serving, where, broker):
                     await asyncio.sleep(_LOOK_S)
     except TimeoutError:

@@ -112,7 +112,7 @@ def mock(
 
 
 @pytest.mark.slow
-def test_produce_with_acks_0_goes_to_the_leader_that_the_process_knows(cluster: tuple[ctypes.CDLL, ctypes.c_void_p]) -> None:
+def test_acks_0_produce_goes_to_the_leader_that_is_known(cluster: tuple[ctypes.CDLL, ctypes.c_void_p]) -> None:
     """Its own producer was told nothing: the former leader would drop the record (docs/promise.md LIVE-5)."""
     lib, found = cluster
 
