@@ -14,6 +14,7 @@ from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
 from highwater.campaigns.goals import STANDARD_FROM, chosen
+from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages
 from highwater.cli import options
@@ -32,6 +33,7 @@ from pipeline.work import perform
 _FAILURES_SHOWN = 20
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
 _DEADLINE_FACTOR = 10
+_GENERATION = 8
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,16 @@ _StopAfter = Annotated[int | None, typer.Option(min=1, help="Stop after this man
 _UnknownAllowed = Annotated[
     int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
 ]
+_Guided = Annotated[
+    bool,
+    typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
+]
+_Generation = Annotated[
+    int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {_GENERATION} if not given.")
+]
+_Branches = Annotated[
+    bool, typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took.")
+]
 _Goals = Annotated[
     str | None,
     typer.Option(
@@ -99,10 +111,17 @@ def campaign(
     stop_after: _StopAfter = None,
     unknown_allowed: _UnknownAllowed = 5,
     goals: _Goals = None,
+    branches: _Branches = False,
+    guided: _Guided = False,
+    generation: _Generation = None,
     json: options.AsJson = False,
 ) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     options.check_seeds(derivation)
+    if generation is not None and not guided:
+        raise UsageError("--generation needs --guided")
+    if spark is not None and (guided or branches):
+        raise UsageError(f"{'--guided' if guided else '--branches'} runs on this machine only; remove --spark")
     wanted = options.seeds_of(seeds)
     order = Order(
         first=wanted[0],
@@ -114,6 +133,8 @@ def campaign(
         workload=workload,
         backend=backend,
         keep_all=keep_all,
+        branches=branches,
+        generation=(generation or _GENERATION) if guided else 0,
     )
     order.check()  # refuse bad input before writing anything
     must = chosen(goals, profile=profile, by_default=_is_wide(order))
@@ -130,7 +151,8 @@ def campaign(
         watch = Watch(Limits(invalid_runs=stop_after))
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
         seen = ticker.tick
-        found = folder.perform(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
+        carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
+        found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     shown = folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
@@ -173,6 +195,8 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
             raise UsageError(f"--spark performs simulated runs; --backend {order.backend} runs on this machine only")
         if storage.folder is None:
             raise UsageError(f"--backend {order.backend} needs a store on this machine, not {store}")
+    if order.generation and storage.folder is None:
+        raise UsageError(f"--guided needs a store on this machine, not {store}: its plans are files that `highwater run` reads")
     if storage.folder is not None:
         options.folder_of(Path(store))
     return storage

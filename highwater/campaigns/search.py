@@ -1,0 +1,122 @@
+"""The guided search: which plans to perform next, from what earlier runs reached.
+
+    seeds ─▶ generation of plans ─▶ runs ─▶ new (role, fault, branch)? ─▶ pool ─▶ edited plans ─▶ next generation
+
+The first generation has seeds alone; in each later one, one plan in `_FRESH` is a new seed and the others are edits of plans in
+the pool (`campaigns.edits`). A plan is in the pool if its run took a branch in a role and under a fault as no run before. It is
+chosen the more often, the fewer runs did that too and the less often it was chosen.
+
+A generation follows from the commit, the first seed and the runs before it, whatever performed them, so nothing is drawn anew.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from highwater.campaigns.campaign import Request
+from highwater.campaigns.edits import Notable, Source, edited, kinds_for
+from highwater.plans.plan import Plan
+from highwater.runs.branches import Reach, branches, numbers_in
+from history.seed import Rng
+from nemesis.kinds import select
+
+_FRESH = 4
+_OTHERS = 4  # plans from which an edit may take windows
+_WEIGHT = 1_000_000  # of what one run alone has reached
+
+Feature = tuple[str, int]  # role and fault, branch
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """One run of the search. `number` counts from 0; `seed` is None for an edited plan."""
+
+    number: int
+    plan: Plan
+    seed: int | None
+
+
+class _Entry:
+    """A plan in the pool: what was new in its run, when its run took which branch, and how often it was chosen."""
+
+    def __init__(self, plan: Plan, new: tuple[Feature, ...], reach: Reach) -> None:
+        self.plan = plan
+        self.new = new
+        self.moments = reach.moments
+        self.chosen = 0
+
+
+class Search:
+    """Plans `runs` runs in generations of one size. Call `planned`, perform the plans, `learn`, and so on."""
+
+    def __init__(self, request: Request, *, first: int, runs: int, generation: int) -> None:
+        self._request = request
+        self._kinds = select(request.faults)
+        self._first = first
+        self._runs = runs
+        self._size = generation
+        self._generation = 0
+        self._performed = 0
+        self._seeds = 0
+        self._pool: list[_Entry] = []
+        self._features: Counter[Feature] = Counter()  # runs that reached each
+        self._branches: Counter[int] = Counter()
+
+    def planned(self) -> tuple[Planned, ...]:
+        """The next generation; empty when all runs are performed."""
+        size = min(self._size, self._runs - self._performed)
+        rng = Rng(self._first).fork(f"generation {self._generation}")
+        weights = [self._weight(entry) for entry in self._pool]
+        return tuple(self._plan(rng.fork(f"plan {place}"), self._performed + place, place, weights) for place in range(size))
+
+    def learn(self, generation: Sequence[Planned], reaches: Sequence[Reach | None]) -> None:
+        """Take in what the runs of a generation reached, in the order of its plans; None: the run says nothing."""
+        for planned, reach in zip(generation, reaches, strict=True):
+            if reach is None:
+                continue
+            found = [(context, branch) for context, bits in reach.taken.items() for branch in numbers_in(bits)]
+            new = tuple(feature for feature in found if feature not in self._features)
+            self._features.update(found)
+            self._branches.update({branch for _, branch in found})
+            if new:
+                self._pool.append(_Entry(planned.plan, new, reach))
+        self._performed += len(generation)
+        self._generation += 1
+
+    def _plan(self, rng: Rng, number: int, place: int, weights: Sequence[int]) -> Planned:
+        if self._pool and place % _FRESH != _FRESH - 1:
+            plan = self._edit(rng, weights, name=f"guided-{self._first}-{number}")
+            if plan is not None:
+                return Planned(number=number, plan=plan, seed=None)
+        seed = self._first + self._seeds
+        self._seeds += 1
+        return Planned(number=number, plan=self._request.plan(seed), seed=seed)
+
+    def _edit(self, rng: Rng, weights: Sequence[int], *, name: str) -> Plan | None:
+        parent = self._pool[_drawn(rng, weights)]
+        parent.chosen += 1
+        names = branches()
+        notable = tuple(
+            Notable(moment=moment, branch=names[moment.branch].name, weight=_WEIGHT // self._branches[moment.branch] ** 2)
+            for moment in parent.moments
+            if moment.at_ms < parent.plan.faults_ms
+        )
+        others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS))
+        profile = self._request.profile
+        source = Source(parent=parent.plan, notable=notable, others=others, kinds=kinds_for(parent.plan, self._kinds, profile))
+        return edited(rng.fork("edits"), source, name=name)
+
+    def _weight(self, entry: _Entry) -> int:
+        """How much is to be expected of edits of this plan: less if many runs reached the same, or if it was chosen often."""
+        rarity = sum(_WEIGHT // self._features[feature] for feature in entry.new)
+        return 1 + rarity // (1 + entry.chosen)
+
+
+def _drawn(rng: Rng, weights: Sequence[int]) -> int:
+    """A place, drawn by weight."""
+    left = rng.below(sum(weights))
+    for place, weight in enumerate(weights):
+        left -= weight
+        if left < 0:
+            return place
+    raise AssertionError("weights are at least 1")
