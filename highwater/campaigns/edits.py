@@ -307,16 +307,15 @@ def _fragile(shape: Shape) -> Shape:
 def _target(rng: Rng, shape: Shape) -> AnyTarget:
     topic = rng.pick(shape.topics)
     partition = rng.below(topic.partitions)
-    return rng.pick(
-        (
-            LeaderOf(topic=topic.name, partition=partition),
-            IsrMember(topic=topic.name, partition=partition),
-            Controller(),
-            Named(brokers=(rng.pick(broker_ids(shape)),)),
-            Random(),
-            Minority(),
-        )
+    targets: tuple[AnyTarget, ...] = (
+        LeaderOf(topic=topic.name, partition=partition),
+        IsrMember(topic=topic.name, partition=partition),
+        Controller(),
+        Named(brokers=(rng.pick(broker_ids(shape)),)),
+        Random(),
+        Minority(),
     )
+    return rng.pick(targets)
 
 
 def _fitting(target: AnyTarget, shape: Shape) -> AnyTarget:

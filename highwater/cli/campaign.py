@@ -1,19 +1,20 @@
 """`highwater campaign`: run many seeds, here or on Spark, and report verdicts, faults and anomalies."""
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
-from highwater.campaigns.goals import STANDARD_FROM, chosen
+from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages
@@ -22,6 +23,8 @@ from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
+from highwater.runs.branches import Branch
+from highwater.runs.branches import branches as branches_of_the_protocol
 from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
@@ -34,6 +37,7 @@ _FAILURES_SHOWN = 20
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
 _DEADLINE_FACTOR = 10
 _GENERATION = 8
+BRANCHES = "branches.txt"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -137,7 +141,8 @@ def campaign(
         generation=(generation or _GENERATION) if guided else 0,
     )
     order.check()  # refuse bad input before writing anything
-    must = chosen(goals, profile=profile, by_default=_is_wide(order))
+    counted = branches or guided
+    must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=counted)
     place = None if junit is None else options.file_of(junit)
     conf = options.conf_of(spark, spark_conf)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
@@ -154,6 +159,9 @@ def campaign(
         carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
         found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
+    never = never_taken(found.summaries) if counted else ()
+    if counted:
+        folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     shown = folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
     pages = (f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}"))
@@ -162,7 +170,14 @@ def campaign(
     else:
         show(found, code)
         say(f"pages   {pages[0]}, {pages[1]}")
+        if counted:
+            _show_branches(never, f"{shown}/{BRANCHES}")
     return code
+
+
+def _show_branches(never: Sequence[Branch], page: str) -> None:
+    there = len(branches_of_the_protocol())
+    say(f"branches {there - len(never)} of {there} taken; the others: {page}")
 
 
 def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:
@@ -173,7 +188,7 @@ def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, 
             exit=code,
             stopped=found.stopped,
             tally=tally(found.summaries, found.goals),
-            runs=tuple(found.summaries),
+            runs=tuple(replace(summary, reach=UNSET) for summary in found.summaries),
             wall_seconds=found.wall_seconds,
             index=pages[0],
             junit=pages[1],

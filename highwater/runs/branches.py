@@ -23,8 +23,8 @@ from msgspec import Struct
 from highwater.errors import HarnessError
 
 PARTS = ("broker", "client", "controller", "coordination", "log", "replica")  # packages of `reference`
-_MARKS = "__branches__"  # a bytearray
-_MARK = "__branch__"  # its __setitem__, which returns None
+MARKS = "__branches__"  # a bytearray, in the modules whose branches are counted
+MARK = "__branch__"  # its __setitem__, which returns None
 
 
 class Branch(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def counting() -> Iterator[bytearray]:
     program = _program()
     marks = bytearray(len(program.branches))
     for module in program.modules:
-        vars(module).update({_MARKS: marks, _MARK: marks.__setitem__})
+        vars(module).update({MARKS: marks, MARK: marks.__setitem__})
     for function, _, marked in program.functions:
         function.__code__ = marked
     try:
@@ -107,14 +107,19 @@ def _program() -> _Program:
     functions: list[tuple[FunctionType, CodeType, CodeType]] = []
     modules = tuple(_modules())
     for module in modules:
-        source = _source(module)
-        marker = _Marker(module.__name__.removeprefix("reference."), source, first=len(found))
-        tree = ast.fix_missing_locations(marker.visit(ast.parse(source)))
-        found += marker.branches
-        compiled = compile(tree, module.__file__ or module.__name__, "exec", dont_inherit=True)
-        codes = {code.co_qualname: code for code in _codes(compiled)}
+        name, file = module.__name__.removeprefix("reference."), module.__file__ or module.__name__
+        code, there = marked(_source(module), module=name, file=file, first=len(found))
+        found += there
+        codes = {inner.co_qualname: inner for inner in _codes(code)}
         functions += [(f, f.__code__, codes[f.__qualname__]) for f in _functions(module)]
     return _Program(tuple(found), tuple(functions), modules)
+
+
+def marked(source: str, *, module: str, file: str, first: int) -> tuple[CodeType, list[Branch]]:
+    """The code of a module with marks, numbered from `first` on, and its branches. `module` is its name without `reference.`."""
+    marker = _Marker(module, source, first=first)
+    tree = ast.fix_missing_locations(marker.visit(ast.parse(source)))
+    return compile(tree, file, "exec", dont_inherit=True), marker.branches
 
 
 def _modules() -> Iterator[ModuleType]:
@@ -240,12 +245,12 @@ class _Marker(ast.NodeTransformer):
         """`marks[number] = 1`"""
         number = self._number(name, node)
         assert number is not None
-        target = ast.Subscript(value=ast.Name(_MARKS, ast.Load()), slice=ast.Constant(number), ctx=ast.Store())
+        target = ast.Subscript(value=ast.Name(MARKS, ast.Load()), slice=ast.Constant(number), ctx=ast.Store())
         return ast.copy_location(ast.Assign(targets=[target], value=ast.Constant(1)), node)
 
     def _marked(self, number: int, value: ast.expr) -> ast.expr:
         """`mark(number, 1) or value`"""
-        call = ast.Call(func=ast.Name(_MARK, ast.Load()), args=[ast.Constant(number), ast.Constant(1)], keywords=[])
+        call = ast.Call(func=ast.Name(MARK, ast.Load()), args=[ast.Constant(number), ast.Constant(1)], keywords=[])
         return ast.copy_location(ast.BoolOp(op=ast.Or(), values=[call, value]), value)
 
     def _number(self, name: str, node: ast.AST) -> int | None:
