@@ -19,10 +19,11 @@ from msgspec import UNSET, Struct
 from highwater.backends.sim.traffic import DELETE
 from highwater.errors import UsageError
 from highwater.plans.plan import kebab
-from highwater.runs.branches import Branch, branches, numbers_in
+from highwater.runs.branches import Branch, branches, is_excluded, numbers_in
 from highwater.runs.summary import CLIENTS, Summary
 from nemesis.profiles import ProfileName
 from nemesis.text import Document, TextError
+from reference.config import VARIANTS
 from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS, Request, StopReplica
 from workloads.client import RequestF
@@ -202,10 +203,17 @@ def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
     return Counter({names[number].name: runs for number, runs in numbers.items()})
 
 
-def never_taken(summaries: Iterable[Summary]) -> tuple[Branch, ...]:
-    """The branches that no run took, in the order of files and lines."""
+def possible(protocols: Iterable[str]) -> tuple[Branch, ...]:
+    """The branches that the switches of at least one of these protocols allow, in the order of files and lines."""
+    variants = [VARIANTS[name] for name in protocols]
+    found = (branch for branch in branches() if not all(is_excluded(branch, variant) for variant in variants))
+    return tuple(sorted(found, key=lambda branch: (branch.file, branch.line)))
+
+
+def never_taken(summaries: Iterable[Summary], protocols: Iterable[str]) -> tuple[Branch, ...]:
+    """The possible branches that no run took, in the order of files and lines."""
     taken = runs_by_branch(summaries)
-    return tuple(sorted((b for b in branches() if b.name not in taken), key=lambda b: (b.file, b.line)))
+    return tuple(branch for branch in possible(protocols) if branch.name not in taken)
 
 
 def never_text(never: Sequence[Branch]) -> str:

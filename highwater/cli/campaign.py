@@ -1,7 +1,7 @@
 """`highwater campaign`: run many seeds, here or on Spark, and report verdicts, faults and anomalies."""
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
-from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text
+from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages
@@ -23,8 +23,6 @@ from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
-from highwater.runs.branches import Branch
-from highwater.runs.branches import branches as branches_of_the_protocol
 from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
@@ -159,7 +157,7 @@ def campaign(
         carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
         found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
-    never = never_taken(found.summaries) if counted else ()
+    never = never_taken(found.summaries, order.protocols) if counted else ()
     if counted:
         folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
@@ -171,13 +169,9 @@ def campaign(
         show(found, code)
         say(f"pages   {pages[0]}, {pages[1]}")
         if counted:
-            _show_branches(never, f"{shown}/{BRANCHES}")
+            there = len(possible(order.protocols))
+            say(f"branches {there - len(never)} of {there} taken; never taken: {shown}/{BRANCHES}")
     return code
-
-
-def _show_branches(never: Sequence[Branch], page: str) -> None:
-    there = len(branches_of_the_protocol())
-    say(f"branches {there - len(never)} of {there} taken; the others: {page}")
 
 
 def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:

@@ -12,28 +12,40 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
 from importlib import import_module
 from inspect import getsource
 from pkgutil import walk_packages
 from types import CodeType, FunctionType, ModuleType
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
 from highwater.errors import HarnessError
+from highwater.runs.switches import decided, is_taken, reads_switch
+from reference.config import Variant
 
 PARTS = ("broker", "client", "controller", "coordination", "log", "replica")  # packages of `reference`
 MARKS = "__branches__"  # a bytearray, in the modules whose branches are counted
 MARK = "__branch__"  # its __setitem__, which returns None
 
 
+class _Need(NamedTuple):
+    """A condition around a branch, and the value that it must have; for a `match` on a switch the case instead of a value."""
+
+    test: ast.expr
+    value: bool | ast.match_case
+
+
 class Branch(Struct, frozen=True, kw_only=True):
-    """One branch: its name, and where it is."""
+    """One branch: its name, and where it is. `needs` are the conditions around it that read a switch of the protocol."""
 
     name: str  # replica.isr.maybe_shrink: if slow
     file: str  # reference/replica/isr.py
     line: int
     code: str  # the line of source that decides
+    needs: tuple[_Need, ...] = ()
 
     @property
     def function(self) -> str:
@@ -74,6 +86,17 @@ class _Program(Struct, frozen=True):
 def branches() -> tuple[Branch, ...]:
     """All branches, in the order of modules and lines."""
     return _program().branches
+
+
+def is_excluded(branch: Branch, variant: Variant) -> bool:
+    """Whether the switches of a protocol variant alone keep it from taking a branch."""
+    for test, value in branch.needs:
+        if isinstance(value, ast.match_case):
+            if not is_taken(value, test, variant):
+                return True
+        elif decided(test, variant) is (not value):
+            return True
+    return False
 
 
 @contextmanager
@@ -165,6 +188,7 @@ class _Marker(ast.NodeTransformer):
         self._within: list[str] = []  # classes and functions around
         self._depth = 0  # of functions
         self._seen: Counter[str] = Counter()
+        self._needs: tuple[_Need, ...] = ()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         self._within.append(node.name)
@@ -178,92 +202,121 @@ class _Marker(ast.NodeTransformer):
         # Both ways of an `if` have marks, so a function with one needs no mark of its own.
         entered = [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node)]
         start = 1 if ast.get_docstring(node, clean=False) is not None else 0
-        node.body = [self.visit(statement) for statement in node.body]
+        node.body = self._visited(node.body)
         node.body[start:start] = entered
         self._depth -= 1
         self._within.pop()
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        taken, instead = self._arm(_if(node.test), node, node.body), self._arm(_not(node.test), node, node.orelse)
-        self.generic_visit(node)
-        node.body, node.orelse = [*taken, *node.body], [*instead, *node.orelse]
+        test = deepcopy(node.test)
+        node.test = self.visit(node.test)
+        node.body = self._arm(_if(test), node, node.body, _Need(test, True))
+        node.orelse = self._arm(_not(test), node, node.orelse, _Need(test, False))
         return node
 
     def visit_For(self, node: ast.For) -> ast.AST:
-        mark = self._arm(f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}", node, node.body)
-        self.generic_visit(node)
-        node.body = [*mark, *node.body]
+        name = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
+        node.iter = self.visit(node.iter)
+        node.body = self._arm(name, node, node.body)
         return node
 
     def visit_While(self, node: ast.While) -> ast.AST:
-        mark = self._arm(f"while {ast.unparse(node.test)}", node, node.body)
-        self.generic_visit(node)
-        node.body = [*mark, *node.body]
+        test = deepcopy(node.test)
+        node.test = self.visit(node.test)
+        node.body = self._arm(f"while {ast.unparse(test)}", node, node.body, _Need(test, True))
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
-        subject = ast.unparse(node.subject)
-        marks = []
+        subject = deepcopy(node.subject)
+        node.subject = self.visit(node.subject)
         for case in node.cases:
             guard = "" if case.guard is None else f" if {ast.unparse(case.guard)}"
-            marks.append(self._arm(f"case {ast.unparse(case.pattern)}{guard} of {subject}", case.pattern, case.body))
-        self.generic_visit(node)
-        for case, mark in zip(node.cases, marks, strict=True):
-            case.body = [*mark, *case.body]
+            name = f"case {ast.unparse(case.pattern)}{guard} of {ast.unparse(subject)}"
+            case.guard = None if case.guard is None else self.visit(case.guard)
+            case.body = self._arm(name, case.pattern, case.body, _Need(subject, case))
         return node
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
-        mark = self._arm(f"except {'' if node.type is None else ast.unparse(node.type)}", node, node.body)
-        self.generic_visit(node)
-        node.body = [*mark, *node.body]
+        node.body = self._arm(f"except {'' if node.type is None else ast.unparse(node.type)}", node, node.body)
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        taken, instead = self._number(_if(node.test), node), self._number(_not(node.test), node)
-        self.generic_visit(node)
-        if taken is not None and instead is not None:
-            node.body, node.orelse = self._marked(taken, node.body), self._marked(instead, node.orelse)
+        test = deepcopy(node.test)
+        node.test = self.visit(node.test)
+        node.body = self._side(_if(test), node, node.body, _Need(test, True))
+        node.orelse = self._side(_not(test), node, node.orelse, _Need(test, False))
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        word = "and" if isinstance(node.op, ast.And) else "or"
-        numbers = [self._number(f"{word} {ast.unparse(value)}", value) for value in node.values[1:]]
-        self.generic_visit(node)
-        for place, number in enumerate(numbers, 1):
-            if number is not None:
-                node.values[place] = self._marked(number, node.values[place])
+        is_and, values = isinstance(node.op, ast.And), deepcopy(node.values)
+        node.values[0] = self.visit(node.values[0])
+        for place, value in enumerate(values[1:], 1):
+            name = f"{'and' if is_and else 'or'} {ast.unparse(value)}"
+            before = ast.BoolOp(op=node.op, values=values[:place])
+            node.values[place] = self._side(name, value, node.values[place], _Need(before, is_and))
         return node
 
-    def _arm(self, name: str, node: ast.AST, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The mark for a body; none outside of functions and where the body says that it is impossible."""
+    def _visited(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements with marks. What follows an `if` that leaves the body needs that its test is false."""
+        kept, found = self._needs, []
+        for statement in body:
+            leaving = statement.test if isinstance(statement, ast.If) and _leaves(statement.body) else None
+            test = deepcopy(leaving)
+            found.append(self.visit(statement))
+            self._needs = _with(self._needs, None if test is None else _Need(test, False))
+        self._needs = kept
+        return found
+
+    def _arm(self, name: str, node: ast.AST, body: list[ast.stmt], need: "_Need | None" = None) -> list[ast.stmt]:
+        """A body with its mark; without one outside of functions and where the body says that it is impossible."""
         if not self._depth or (body and _is_impossible(body[0])):
-            return []
-        return [self._statement(name, node)]
+            return self._visited(body)
+        with self._needing(need):
+            return [self._statement(name, node), *self._visited(body)]
+
+    def _side(self, name: str, node: ast.AST, value: ast.expr, need: "_Need") -> ast.expr:
+        """A part of an expression as `mark(number, 1) or value`."""
+        if not self._depth:
+            return cast(ast.expr, self.visit(value))
+        with self._needing(need):
+            number = self._number(name, node)
+            call = ast.Call(func=ast.Name(MARK, ast.Load()), args=[ast.Constant(number), ast.Constant(1)], keywords=[])
+            return ast.copy_location(ast.BoolOp(op=ast.Or(), values=[call, self.visit(value)]), value)
+
+    @contextmanager
+    def _needing(self, need: "_Need | None") -> Iterator[None]:
+        """What is numbered in the body needs this condition, if it reads a switch."""
+        kept = self._needs
+        self._needs = _with(kept, need)
+        yield
+        self._needs = kept
 
     def _statement(self, name: str, node: ast.AST) -> ast.stmt:
         """`marks[number] = 1`"""
-        number = self._number(name, node)
-        assert number is not None
-        target = ast.Subscript(value=ast.Name(MARKS, ast.Load()), slice=ast.Constant(number), ctx=ast.Store())
+        number = ast.Constant(self._number(name, node))
+        target = ast.Subscript(value=ast.Name(MARKS, ast.Load()), slice=number, ctx=ast.Store())
         return ast.copy_location(ast.Assign(targets=[target], value=ast.Constant(1)), node)
 
-    def _marked(self, number: int, value: ast.expr) -> ast.expr:
-        """`mark(number, 1) or value`"""
-        call = ast.Call(func=ast.Name(MARK, ast.Load()), args=[ast.Constant(number), ast.Constant(1)], keywords=[])
-        return ast.copy_location(ast.BoolOp(op=ast.Or(), values=[call, value]), value)
-
-    def _number(self, name: str, node: ast.AST) -> int | None:
-        """The number of a new branch; None outside of functions."""
-        if not self._depth:
-            return None
+    def _number(self, name: str, node: ast.AST) -> int:
+        """The number of a new branch."""
         full = f"{self._module}.{'.'.join(self._within)}: {name}"
         self._seen[full] += 1
         again = f" #{self._seen[full]}" if self._seen[full] > 1 else ""
         line: int = getattr(node, "lineno", 1)
         file = f"reference/{self._module.replace('.', '/')}.py"
-        self.branches.append(Branch(name=full + again, file=file, line=line, code=self._lines[line - 1].strip()))
+        found = Branch(name=full + again, file=file, line=line, code=self._lines[line - 1].strip(), needs=self._needs)
+        self.branches.append(found)
         return self._first + len(self.branches) - 1
+
+
+def _with(needs: tuple[_Need, ...], need: _Need | None) -> tuple[_Need, ...]:
+    """With one more condition, if it reads a switch."""
+    return (*needs, need) if need is not None and reads_switch(need.test) else needs
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
 def _if(test: ast.expr) -> str:

@@ -8,12 +8,13 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.scheduler import MS
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan
-from highwater.runs.branches import MARK, MARKS, Reach, branches, counting, marked, numbers_in
+from highwater.runs.branches import MARK, MARKS, Reach, branches, counting, is_excluded, marked, numbers_in
 from highwater.runs.provenance import Build
 from highwater.runs.reach import CALM, LINGER_MS, Timeline, watching
 from highwater.runs.run import perform
 from nemesis.faults import Crash
 from nemesis.schedule import Window
+from reference.config import VARIANTS
 from reference.replica import isr
 
 HERE = Build(commit="", dirty=False, versions={})
@@ -91,6 +92,25 @@ def test_every_branch_of_the_protocol_has_its_own_name() -> None:
 
 def test_impossible_branches_have_no_name() -> None:
     assert not [branch for branch in branches() if "as unreachable" in branch.name]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [
+        ("safe", "replica.isr._slow: not config.variant.lag_clock == 'monotonic'"),
+        ("lag-by-wall-clock", "replica.isr._slow: if config.variant.lag_clock == 'monotonic'"),
+        ("safe", "replica.isr._may_join: case 'hw_only' of turn.config.variant.isr_join"),
+        ("isr-join-hw-only", "replica.isr._may_join: case 'epoch_start' of turn.config.variant.isr_join"),
+        ("safe", "replica.isr._slow: or now - last.changed_ms > config.replica_lag_time_max_ms"),
+        ("safe", "replica.isr._may_join: and f.broker in brokers_of(leader.isr)"),
+    ],
+)
+def test_branches_of_another_variant_are_excluded(protocol: str, name: str) -> None:
+    """They would stand in every list of what was never taken."""
+    branch = next(branch for branch in branches() if branch.name == name)
+
+    assert is_excluded(branch, VARIANTS[protocol])
+    assert not all(is_excluded(branch, variant) for variant in VARIANTS.values())
 
 
 def test_counting_gives_functions_their_own_code_back() -> None:

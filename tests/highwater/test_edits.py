@@ -14,6 +14,7 @@ from nemesis.kinds import select
 from nemesis.profiles import ProfileName, excess
 from nemesis.schedule import Window
 from nemesis.targets import LeaderOf, Named
+from workloads.parameters import Step
 
 ALL = select(("all",))
 
@@ -85,7 +86,7 @@ def test_each_edit_changes_some_plan() -> None:
     idle = set(EDITS)
     for seed in range(30):
         source = _source(seed)
-        script = ()
+        script: tuple[Step, ...] = ()
         for child in _children(seed):
             script = child.script or script
         for edit in tuple(idle):
