@@ -60,10 +60,10 @@ def kinds_for(plan: Plan, faults: Sequence[str], profile: ProfileName) -> tuple[
 
 
 def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
-    """A plan after one to four edits of its parent; None if none could be made."""
+    """A plan after two to eight edits of its parent; None if none could be made."""
     schedule, script = source.parent.schedule, source.parent.script
     said: list[str] = []
-    for number in range(rng.pick((1, 2, 2, 3, 4))):
+    for number in range(rng.pick((2, 3, 4, 6, 8))):
         found = _one(rng.fork(f"edit {number}"), source, schedule, script)
         if found is not None:
             schedule, script = found.schedule, found.script
