@@ -45,12 +45,12 @@ class Source(Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...]  # that may strike
 
 
-class Edited(Struct, frozen=True, kw_only=True):
-    """A schedule and a script after an edit, and the edit in words."""
+class Draft(Struct, frozen=True, kw_only=True):
+    """What edits change: schedule and script; and the last edit in words."""
 
     schedule: tuple[Window, ...]
     script: tuple[Step, ...]
-    words: str
+    words: str = ""
 
 
 def kinds_for(plan: Plan, faults: Sequence[str], profile: ProfileName) -> tuple[Kind, ...]:
@@ -61,70 +61,76 @@ def kinds_for(plan: Plan, faults: Sequence[str], profile: ProfileName) -> tuple[
 
 def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
     """A plan after two to eight edits of its parent; None if none could be made."""
-    schedule, script = source.parent.schedule, source.parent.script
+    parent = source.parent
+    draft = Draft(schedule=parent.schedule, script=parent.script)
     said: list[str] = []
     for number in range(rng.pick((2, 3, 4, 6, 8))):
-        found = _one(rng.fork(f"edit {number}"), source, schedule, script)
+        found = _one(rng.fork(f"edit {number}"), source, draft)
         if found is not None:
-            schedule, script = found.schedule, found.script
+            draft = found
             said.append(found.words)
     if not said:
         return None
     plan = replace(
-        source.parent,
+        parent,
         name=name,
-        story=f"Edited from {source.parent.name}: {'; '.join(said)}.",
+        story=f"Edited from {parent.name}: {'; '.join(said)}.",
         seed=None,
-        schedule=tuple(sorted(schedule, key=lambda window: (window.at_ms, window.until_ms, window.id))),
-        script=script,
-        required_marks=("fault-acted",) if schedule else (),
+        schedule=tuple(sorted(draft.schedule, key=lambda window: (window.at_ms, window.until_ms, window.id))),
+        script=draft.script,
+        required_marks=("fault-acted",) if draft.schedule else (),
     )
     return checked(plan)
 
 
-Edit = Callable[[Rng, Source, tuple[Window, ...], tuple[Step, ...]], Edited | None]
+Edit = Callable[[Rng, Source, Draft], Draft | None]
 
 
-def _one(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _one(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Draw an edit until one can be made and keeps the rules."""
-    shape = shape_of(source.parent)
     for attempt in range(_TRIES):
         draws = rng.fork(f"try {attempt}")
-        found = draws.pick(EDITS)(draws, source, schedule, script)
-        if found is None or len(found.schedule) > WINDOWS_MAX or (found.schedule, found.script) == (schedule, script):
+        found = draws.pick(EDITS)(draws, source, draft)
+        if found is None or len(found.schedule) > WINDOWS_MAX:
             continue
-        beyond = source.parent.promise.profile == "beyond"
-        if not validate(found.schedule, shape) and (beyond or excess(found.schedule, shape) is None):
+        is_same = (found.schedule, found.script) == (draft.schedule, draft.script)
+        if not is_same and _is_allowed(found.schedule, source.parent):
             return found
     return None
+
+
+def _is_allowed(schedule: tuple[Window, ...], plan: Plan) -> bool:
+    """Whether a schedule can be performed and healed, and stays within the profile of a plan."""
+    shape = shape_of(plan)
+    return not validate(schedule, shape) and (plan.promise.profile == "beyond" or excess(schedule, shape) is None)
 
 
 # --- at a notable moment ---------------------------------------------------------------------------------------------------
 
 
-def _strike(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Add a fault just when the parent took a notable branch, mostly at the broker that took it."""
     notable = _notable(rng, source)
     if notable is None or not source.kinds:
         return None
     at_ms = notable.moment.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
-    window = _drawn(rng, source, schedule, at_ms, broker=notable.moment.broker)
-    return _added(schedule, script, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
+    window = _drawn(rng, source, draft.schedule, at_ms, broker=notable.moment.broker)
+    return _added(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
 
 
-def _align(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Move a window so that it begins or ends at a notable moment."""
     notable = _notable(rng, source)
-    if notable is None or not schedule:
+    if notable is None or not draft.schedule:
         return None
-    old = rng.pick(schedule)
+    old = rng.pick(draft.schedule)
     lasts_ms, edge = old.until_ms - old.at_ms, notable.moment.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     at_ms = max(0, edge - lasts_ms if rng.ratio(1, 3) else edge)
     new = replace(old, at_ms=at_ms, until_ms=at_ms + lasts_ms)
-    return _changed(source, schedule, script, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
+    return _changed(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
 
 
-def _ask(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let an administrator ask for something at a notable moment."""
     notable = _notable(rng, source)
     if notable is None:
@@ -142,7 +148,7 @@ def _ask(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[S
             step = Step(at_ms=at_ms, do="depose-controller")
     if at_ms >= source.parent.faults_ms:
         return None
-    return Edited(schedule=schedule, script=_in_time((*script, step)), words=f"{step.do} asked at {at_ms} ms")
+    return replace(draft, script=_in_time((*draft.script, step)), words=f"{step.do} asked at {at_ms} ms")
 
 
 def _notable(rng: Rng, source: Source) -> Notable | None:
@@ -158,80 +164,80 @@ def _notable(rng: Rng, source: Source) -> Notable | None:
 # --- windows and steps that are there --------------------------------------------------------------------------------------
 
 
-def _move(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
-    if not schedule:
+def _move(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    if not draft.schedule:
         return None
-    old, far = rng.pick(schedule), rng.pick(_MOVES_MS)
+    old, far = rng.pick(draft.schedule), rng.pick(_MOVES_MS)
     by = max(-old.at_ms, rng.between(-far, far))
     new = replace(old, at_ms=old.at_ms + by, until_ms=old.until_ms + by)
-    return _changed(source, schedule, script, old, new, f"{old.id} moved by {by} ms")
+    return _changed(source, draft, old, new, f"{old.id} moved by {by} ms")
 
 
-def _stretch(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Make a window shorter or longer: a tenth of its duration to five times."""
-    if not schedule:
+    if not draft.schedule:
         return None
-    old = rng.pick(schedule)
+    old = rng.pick(draft.schedule)
     lasts_ms = max(1, (old.until_ms - old.at_ms) * rng.pick((1, 3, 5, 15, 20, 50)) // 10)
     new = replace(old, until_ms=min(old.at_ms + lasts_ms, source.parent.faults_ms))
-    return _changed(source, schedule, script, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
+    return _changed(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
 
 
-def _remove(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Leave out one window, or some that follow each other."""
-    if len(schedule) < 3:
+    if len(draft.schedule) < 3:
         return None
-    first, number = rng.below(len(schedule)), rng.pick((1, 1, 2, max(1, len(schedule) // 4)))
-    gone = schedule[first : first + number]
-    return Edited(
-        schedule=tuple(window for window in schedule if window not in gone),
-        script=script,
+    first, number = rng.below(len(draft.schedule)), rng.pick((1, 1, 2, max(1, len(draft.schedule) // 4)))
+    gone = draft.schedule[first : first + number]
+    return replace(
+        draft,
+        schedule=tuple(window for window in draft.schedule if window not in gone),
         words=f"without {', '.join(window.id for window in gone)}",
     )
 
 
-def _repeat(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _repeat(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let a window come again soon after its end."""
-    if not schedule:
+    if not draft.schedule:
         return None
-    old = rng.pick(schedule)
+    old = rng.pick(draft.schedule)
     at_ms = old.until_ms + rng.between(1, rng.pick(_MOVES_MS))
-    new = replace(old, id=_fresh(schedule), at_ms=at_ms, until_ms=at_ms + old.until_ms - old.at_ms)
-    return _added(schedule, script, new, f"{old.id} again at {at_ms} ms")
+    new = replace(old, id=_fresh(draft.schedule), at_ms=at_ms, until_ms=at_ms + old.until_ms - old.at_ms)
+    return _added(draft, new, f"{old.id} again at {at_ms} ms")
 
 
-def _retarget(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
-    if not schedule:
+def _retarget(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    if not draft.schedule:
         return None
-    old = rng.pick(schedule)
+    old = rng.pick(draft.schedule)
     new = replace(old, target=_target(rng, shape_of(source.parent)))
-    return _changed(source, schedule, script, old, new, f"{old.id} at another target")
+    return _changed(source, draft, old, new, f"{old.id} at another target")
 
 
-def _swap(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _swap(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Put another kind of fault in the place of a window."""
-    if not schedule or not source.kinds:
+    if not draft.schedule or not source.kinds:
         return None
-    old = rng.pick(schedule)
-    others = tuple(window for window in schedule if window is not old)
-    new = replace(_drawn(rng, source, others, old.at_ms, broker=0), id=_fresh(schedule))
-    return Edited(schedule=(*others, new), script=script, words=f"{old.id} becomes {new.kind}")
+    old = rng.pick(draft.schedule)
+    others = tuple(window for window in draft.schedule if window is not old)
+    new = replace(_drawn(rng, source, others, old.at_ms, broker=0), id=_fresh(draft.schedule))
+    return replace(draft, schedule=(*others, new), words=f"{old.id} becomes {new.kind}")
 
 
-def _shift(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _shift(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Move a step of the script."""
-    if not script:
+    if not draft.script:
         return None
-    old, far = rng.pick(script), rng.pick(_MOVES_MS)
+    old, far = rng.pick(draft.script), rng.pick(_MOVES_MS)
     at_ms = min(max(0, old.at_ms + rng.between(-far, far)), source.parent.faults_ms - 1)
-    steps = [replace(step, at_ms=at_ms) if step is old else step for step in script]
-    return Edited(schedule=schedule, script=_in_time(steps), words=f"{old.do} asked at {at_ms} ms")
+    steps = [replace(step, at_ms=at_ms) if step is old else step for step in draft.script]
+    return replace(draft, script=_in_time(steps), words=f"{old.do} asked at {at_ms} ms")
 
 
 # --- several windows -------------------------------------------------------------------------------------------------------
 
 
-def _combine(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _combine(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Take over some seconds of another plan's schedule, at any time, as far as they fit this plan's cluster."""
     other = rng.pick(source.others) if source.others else source.parent
     if not other.schedule:
@@ -240,35 +246,33 @@ def _combine(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tup
     begin_ms = rng.pick(other.schedule).at_ms
     end_ms = begin_ms + rng.pick((1000, 3000, 8000))
     by = rng.below(source.parent.faults_ms) - begin_ms
-    found = schedule
+    found = draft.schedule
     for window in other.schedule:
         if begin_ms <= window.at_ms < end_ms:
             moved = replace(window, id=_fresh(found), at_ms=window.at_ms + by, until_ms=window.until_ms + by)
             trial = (*found, replace(moved, target=_fitting(window.target, shape)))
-            if not validate(trial, shape) and excess(trial, shape) is None:
+            if _is_allowed(trial, source.parent):
                 found = trial
-    taken = len(found) - len(schedule)
+    taken = len(found) - len(draft.schedule)
     words = f"{taken} windows of {other.name} from {begin_ms} ms on, at {begin_ms + by} ms"
-    return Edited(schedule=found, script=script, words=words) if taken else None
+    return replace(draft, schedule=found, words=words) if taken else None
 
 
-def _chain(rng: Rng, source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...]) -> Edited | None:
+def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Add a fault that strikes the leader, the controller or any broker again and again."""
     if not source.kinds:
         return None
     shape = shape_of(source.parent)
     notable = _notable(rng, source)
     at_ms = rng.below(source.parent.faults_ms) if notable is None or rng.ratio(1, 2) else notable.moment.at_ms
-    first = _drawn(rng, source, schedule, at_ms, broker=0)
-    found = schedule
+    first = _drawn(rng, source, draft.schedule, at_ms, broker=0)
+    found = draft.schedule
     for _ in range(rng.between(2, 5)):
         window = replace(first, id=_fresh(found), at_ms=at_ms, until_ms=at_ms + first.until_ms - first.at_ms)
         if window.until_ms <= source.parent.faults_ms:
             found = (*found, window)
         at_ms += rng.between(20, 1000) + rng.pick(_SESSIONS) * shape.session_timeout_ms
-    return Edited(
-        schedule=found, script=script, words=f"{len(found) - len(schedule)} times {first.kind} from {first.at_ms} ms on"
-    )
+    return replace(draft, schedule=found, words=f"{len(found) - len(draft.schedule)} times {first.kind} from {first.at_ms} ms on")
 
 
 EDITS: tuple[Edit, ...] = (
@@ -342,17 +346,15 @@ def _topic(name: str, shape: Shape) -> TopicFacts:
     return next((topic for topic in shape.topics if topic.name == name), shape.topics[0])
 
 
-def _added(schedule: tuple[Window, ...], script: tuple[Step, ...], window: Window, words: str) -> Edited:
-    return Edited(schedule=(*schedule, window), script=script, words=words)
+def _added(draft: Draft, window: Window, words: str) -> Draft:
+    return replace(draft, schedule=(*draft.schedule, window), words=words)
 
 
-def _changed(
-    source: Source, schedule: tuple[Window, ...], script: tuple[Step, ...], old: Window, new: Window, words: str
-) -> Edited | None:
-    """The schedule with a window in the place of another; None if it could not end in time."""
+def _changed(source: Source, draft: Draft, old: Window, new: Window, words: str) -> Draft | None:
+    """The draft with a window in the place of another; None if it could not end in time."""
     if new.until_ms > source.parent.faults_ms:
         return None
-    return Edited(schedule=tuple(new if window is old else window for window in schedule), script=script, words=words)
+    return replace(draft, schedule=tuple(new if window is old else window for window in draft.schedule), words=words)
 
 
 def _in_time(steps: Sequence[Step]) -> tuple[Step, ...]:

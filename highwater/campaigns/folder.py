@@ -210,7 +210,7 @@ def perform_and_store(asked: Asked, location: str, task: Task, *, key: str, mix:
     storage, order = storage_at(location), asked.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, judged = attempt(replace(task, keep=keep, branches=order.branches or order.generation > 0))
+        summary, judged = attempt(replace(task, keep=keep, branches=order.counts_branches))
         if place != storage.folder:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":

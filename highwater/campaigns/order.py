@@ -51,6 +51,11 @@ class Order(Struct, frozen=True, kw_only=True):
         return range(self.first, self.last + 1)
 
     @property
+    def counts_branches(self) -> bool:
+        """Whether each run says which branches of the protocol it took."""
+        return self.branches or self.generation > 0
+
+    @property
     def runs(self) -> int:
         """The number of trials."""
         return len(self.seeds) * len(self.protocols) * len(self.mixes)
@@ -100,7 +105,7 @@ class Order(Struct, frozen=True, kw_only=True):
             raise UsageError("--protocol must name at least one protocol variant")
         if self.generation and len(self.protocols) * len(self.mixes) > 1:
             raise UsageError("--guided searches for one --protocol with one value of --faults; give one of each")
-        if (self.generation or self.branches) and self.backend != "sim":
+        if self.counts_branches and self.backend != "sim":
             option = "--guided" if self.generation else "--branches"
             raise UsageError(
                 f"{option} needs simulated runs; --backend {self.backend} does not show which branches a broker takes"

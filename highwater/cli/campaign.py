@@ -122,8 +122,6 @@ def campaign(
     options.check_seeds(derivation)
     if generation is not None and not guided:
         raise UsageError("--generation needs --guided")
-    if spark is not None and (guided or branches):
-        raise UsageError(f"{'--guided' if guided else '--branches'} runs on this machine only; remove --spark")
     wanted = options.seeds_of(seeds)
     order = Order(
         first=wanted[0],
@@ -139,8 +137,7 @@ def campaign(
         generation=(generation or _GENERATION) if guided else 0,
     )
     order.check()  # refuse bad input before writing anything
-    counted = branches or guided
-    must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=counted)
+    must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=order.counts_branches)
     place = None if junit is None else options.file_of(junit)
     conf = options.conf_of(spark, spark_conf)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
@@ -157,9 +154,7 @@ def campaign(
         carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
         found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
-    never = never_taken(found.summaries, order.protocols) if counted else ()
-    if counted:
-        folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
+    said = _write_branches(folder, found.summaries) if order.counts_branches else None
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     shown = folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
     pages = (f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}"))
@@ -168,10 +163,17 @@ def campaign(
     else:
         show(found, code)
         say(f"pages   {pages[0]}, {pages[1]}")
-        if counted:
-            there = len(possible(order.protocols))
-            say(f"branches {there - len(never)} of {there} taken; never taken: {shown}/{BRANCHES}")
+        if said is not None:
+            say(f"branches {said}, {shown}/{BRANCHES}")
     return code
+
+
+def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> str:
+    """Write which branches no run took; returns how many there are in words."""
+    protocols = folder.asked.order.protocols
+    never, there = never_taken(summaries, protocols), len(possible(protocols))
+    folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
+    return f"{there - len(never)} of {there} taken; {len(never)} never"
 
 
 def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:
@@ -199,6 +201,8 @@ def _is_wide(order: Order) -> bool:
 def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     """Open the store. UsageError or PipelineError if it cannot be written or does not fit the other options."""
     storage = storage_at(store)
+    if spark is not None and order.counts_branches:
+        raise UsageError(f"{'--guided' if order.generation else '--branches'} runs on this machine only; remove --spark")
     if order.backend not in REPEATABLE:
         if spark is not None:
             raise UsageError(f"--spark performs simulated runs; --backend {order.backend} runs on this machine only")

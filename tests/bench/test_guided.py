@@ -40,7 +40,7 @@ def test_median_counts_an_escape_as_above_the_budget() -> None:
     assert counts.words == "30 (9 to > 60)"
 
 
-def test_median_of_a_variant_that_mostly_escapes_is_above_the_budget() -> None:
+def test_median_of_mostly_escapes_is_above_the_budget() -> None:
     counts = counts_of(_rows(RARE, "plain", None, None, 30, None, 20), "plain", BUDGET)
 
     assert counts is not None

@@ -119,7 +119,7 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
-def test_resumed_guided_campaign_does_only_the_missing_runs(performed: list[str], tmp_path: Path) -> None:
+def test_resumed_guided_campaign_does_the_missing_runs(performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     whole = [summary.plan_digest for summary in _perform(folder).summaries]
