@@ -120,8 +120,6 @@ def campaign(
 ) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
     options.check_seeds(derivation)
-    if generation is not None and not guided:
-        raise UsageError("--generation needs --guided")
     wanted = options.seeds_of(seeds)
     order = Order(
         first=wanted[0],
@@ -134,7 +132,7 @@ def campaign(
         backend=backend,
         keep_all=keep_all,
         branches=branches,
-        generation=(generation or _GENERATION) if guided else 0,
+        generation=_generation_size(generation, guided=guided),
     )
     order.check()  # refuse bad input before writing anything
     must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=order.counts_branches)
@@ -148,9 +146,8 @@ def campaign(
         if not again:
             folder.begin()
         work = partial(perform, spark=started, jobs=jobs or cores())
-        watch = Watch(Limits(invalid_runs=stop_after))
+        watch, seen = Watch(Limits(invalid_runs=stop_after)), ticker.tick
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-        seen = ticker.tick
         carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
         found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
@@ -162,10 +159,16 @@ def campaign(
         _show_json(found, order, code, pages)
     else:
         show(found, code)
-        say(f"pages   {pages[0]}, {pages[1]}")
-        if said is not None:
-            say(f"branches {said}, {shown}/{BRANCHES}")
+        say(f"pages   {', '.join(pages)}")
+        say(f"branches {said}, {shown}/{BRANCHES}") if said else None
     return code
+
+
+def _generation_size(given: int | None, *, guided: bool) -> int:
+    """0 for a campaign that is not guided."""
+    if given is not None and not guided:
+        raise UsageError("--generation needs --guided")
+    return (given or _GENERATION) if guided else 0
 
 
 def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> str:
