@@ -4,7 +4,7 @@ The watcher looks at the marks of `highwater.runs.branches` after each event tha
 events of brokers belongs to clients and to ZooKeeper. Watching draws nothing and sends nothing, so the history is the same.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +24,7 @@ from reference.replica.partition import Follower, Leader
 ROLES = ("controller", "leader", "follower", "idle", "client")
 CALM = "calm"  # no fault is in effect
 LINGER_MS = 2000  # a fault counts as in effect for so long after its end: restarts and elections follow it
+_CALM: tuple[str, ...] = (CALM,)
 _CLIENT = len(ROLES) - 1
 _NEVER_NS = 1 << 62
 
@@ -44,7 +45,7 @@ class Watcher:
         self._clear = bytes(len(marks))
         self._world: World | None = None
         self._timeline = Timeline(())
-        self._seen: Counter[tuple[int, tuple[str, ...], bytes]] = Counter()  # events by role, faults and marks
+        self._seen: defaultdict[tuple[int, tuple[str, ...]], set[bytes]] = defaultdict(set)  # marks by role and faults
         self._moments: dict[int, Moment] = {}
 
     def watch(self, world: World) -> None:
@@ -60,18 +61,20 @@ class Watcher:
         return node
 
     def look(self, role: int, broker: int) -> None:
-        """Count what was marked since the last look for this role, then clear the marks."""
+        """Note what was marked since the last look for this role, then clear the marks."""
         marks = self._marks
         if 1 not in marks:
             return
         assert self._world is not None
         now_ns, zero_ns = self._world.sim.scheduler.now, self._world.zero_ns
-        key = (role, self._timeline.at(now_ns - zero_ns) if zero_ns else (CALM,), bytes(marks))
+        marked = bytes(marks)
         marks[:] = self._clear
-        known = key in self._seen
-        self._seen[key] += 1
-        if zero_ns and not known:
-            for branch in _set_in(key[2]):
+        seen = self._seen[role, self._timeline.at(now_ns - zero_ns) if zero_ns else _CALM]
+        if marked in seen:
+            return
+        seen.add(marked)
+        if zero_ns:
+            for branch in _set_in(marked):
                 self._moments.setdefault(branch, Moment(branch, (now_ns - zero_ns) // MS, broker))
 
     def reach(self) -> Reach:
@@ -79,8 +82,10 @@ class Watcher:
         if self._world is not None:
             self.look(_CLIENT, 0)
         sums: dict[tuple[int, str], int] = {}
-        for role, kinds, marked in self._seen:
-            taken = int.from_bytes(marked, "little")
+        for (role, kinds), seen in self._seen.items():
+            taken = 0
+            for marked in seen:
+                taken |= int.from_bytes(marked, "little")
             for kind in kinds:
                 sums[role, kind] = sums.get((role, kind), 0) | taken
         size = len(self._marks)
@@ -98,14 +103,14 @@ class Timeline:
         self._spans = spans
         self._edges = [*sorted({edge for begin, end, _ in spans for edge in (begin, end)}), _NEVER_NS]
         self._next = 0
-        self._kinds: tuple[str, ...] = (CALM,)
+        self._kinds = _CALM
 
     def at(self, time_ns: int) -> tuple[str, ...]:
         """The kinds in effect, in alphabetical order; CALM alone where there is none."""
         if time_ns >= self._edges[self._next]:
             while time_ns >= self._edges[self._next]:
                 self._next += 1
-            self._kinds = tuple(sorted({kind for begin, end, kind in self._spans if begin <= time_ns < end})) or (CALM,)
+            self._kinds = tuple(sorted({kind for begin, end, kind in self._spans if begin <= time_ns < end})) or _CALM
         return self._kinds
 
 
@@ -129,10 +134,13 @@ def _role(state: NodeState) -> int:
     """The role of a broker as a number of ROLES: the first that fits."""
     if state.controller.step == "active":
         return 0
-    roles = [partition.role for partition in state.broker.partitions.values()]
-    if any(isinstance(role, Leader) for role in roles):
-        return 1
-    return 2 if any(isinstance(role, Follower) for role in roles) else 3
+    found = 3
+    for partition in state.broker.partitions.values():
+        if isinstance(partition.role, Leader):
+            return 1
+        if isinstance(partition.role, Follower):
+            found = 2
+    return found
 
 
 def _set_in(marked: bytes) -> Iterator[int]:
