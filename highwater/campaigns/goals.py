@@ -131,7 +131,7 @@ def _branches() -> frozenset[str]:
 
 def _unknown_branch(name: str) -> str:
     function = name.partition(":")[0]
-    there = [branch.name for branch in branches() if branch.function == function]
+    there = [branch.name.removeprefix(f"{function}: ") for branch in branches() if branch.function == function]
     known = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
     return f"the protocol has no branch {name!r}: {known}"
 
