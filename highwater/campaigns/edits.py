@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.plans.plan import Plan, checked, shape_of
-from highwater.runs.branches import Moment
 from history.seed import Rng
 from nemesis.blows import Aim, Kind
 from nemesis.profiles import Profile, ProfileName, default_kinds, excess, usable
@@ -29,9 +28,10 @@ _SESSIONS = (0, 1)  # a chain of faults steps by less than a second, or by about
 
 
 class Notable(Struct, frozen=True, kw_only=True):
-    """A moment of the parent's run, the name of its branch, and a weight: the fewer runs took the branch, the greater."""
+    """When the parent's run took a branch as few others did, at which broker (0: at none), and the greater weight the fewer."""
 
-    moment: Moment
+    at_ms: int
+    broker: int
     branch: str
     weight: int
 
@@ -113,8 +113,8 @@ def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     notable = _notable(rng, source)
     if notable is None or not source.kinds:
         return None
-    at_ms = notable.moment.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
-    window = _drawn(rng, source, draft.schedule, at_ms, broker=notable.moment.broker)
+    at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
+    window = _drawn(rng, source, draft.schedule, at_ms, broker=notable.broker)
     return _added(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
 
 
@@ -124,7 +124,7 @@ def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     if notable is None or not draft.schedule:
         return None
     old = rng.pick(draft.schedule)
-    lasts_ms, edge = old.until_ms - old.at_ms, notable.moment.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
+    lasts_ms, edge = old.until_ms - old.at_ms, notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     at_ms = max(0, edge - lasts_ms if rng.ratio(1, 3) else edge)
     new = replace(old, at_ms=at_ms, until_ms=at_ms + lasts_ms)
     return _changed(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
@@ -136,7 +136,7 @@ def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     if notable is None:
         return None
     topic = rng.pick(source.parent.cluster.topics)
-    at_ms = notable.moment.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
+    at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     partition = rng.below(topic.partitions)
     match rng.pick(("reassign", "reassign", "elect-preferred", "depose-controller")):
         case "reassign":
@@ -264,7 +264,7 @@ def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         return None
     shape = shape_of(source.parent)
     notable = _notable(rng, source)
-    at_ms = rng.below(source.parent.faults_ms) if notable is None or rng.ratio(1, 2) else notable.moment.at_ms
+    at_ms = rng.below(source.parent.faults_ms) if notable is None or rng.ratio(1, 2) else notable.at_ms
     first = _drawn(rng, source, draft.schedule, at_ms, broker=0)
     found = draft.schedule
     for _ in range(rng.between(2, 5)):

@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct
 from highwater.backends.sim.traffic import DELETE
 from highwater.errors import UsageError
 from highwater.plans.plan import kebab
-from highwater.runs.branches import Branch, branches, is_excluded, numbers_in
+from highwater.runs.branches import Branch, branches, is_excluded, steps_of
 from highwater.runs.summary import CLIENTS, Summary
 from nemesis.profiles import ProfileName
 from nemesis.text import Document, TextError
@@ -198,7 +198,7 @@ def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
     numbers: Counter[int] = Counter()
     for summary in summaries:
         if summary.reach is not UNSET:
-            numbers.update({number for bits in summary.reach.taken.values() for number in numbers_in(bits)})
+            numbers.update({number for step in steps_of(summary.reach) for number in step.branches})
     names = branches()
     return Counter({names[number].name: runs for number, runs in numbers.items()})
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.edits import Notable, Source, edited, kinds_for
 from highwater.plans.plan import Plan
-from highwater.runs.branches import Reach, branches, numbers_in
+from highwater.runs.branches import Reach, branches, steps_of
 from history.seed import Rng
 from nemesis.kinds import select
 
@@ -36,13 +36,20 @@ class Planned(Struct, frozen=True, kw_only=True):
     seed: int | None
 
 
-class _Entry:
-    """A plan in the pool: what was new in its run, when its run took which branch, and how often it was chosen."""
+class _New(Struct, frozen=True):
+    """What a run was the first to reach, when, and at which broker."""
 
-    def __init__(self, plan: Plan, new: tuple[Feature, ...], reach: Reach) -> None:
+    feature: Feature
+    at_ms: int
+    broker: int
+
+
+class _Entry:
+    """A plan in the pool: what its run was the first to reach, and how often it was chosen."""
+
+    def __init__(self, plan: Plan, new: Sequence[_New]) -> None:
         self.plan = plan
         self.new = new
-        self.moments = reach.moments
         self.chosen = 0
 
 
@@ -60,7 +67,6 @@ class Search:
         self._seeds = 0
         self._pool: list[_Entry] = []
         self._features: Counter[Feature] = Counter()  # runs that reached each
-        self._branches: Counter[int] = Counter()
 
     def planned(self) -> tuple[Planned, ...]:
         """The next generation; empty when all runs are performed."""
@@ -74,12 +80,13 @@ class Search:
         for planned, reach in zip(generation, reaches, strict=True):
             if reach is None:
                 continue
-            found = [(context, branch) for context, bits in reach.taken.items() for branch in numbers_in(bits)]
-            new = tuple(feature for feature in found if feature not in self._features)
-            self._features.update(found)
-            self._branches.update({branch for _, branch in found})
+            found = [
+                _New((step.context, branch), step.at_ms, step.broker) for step in steps_of(reach) for branch in step.branches
+            ]
+            new = [one for one in found if one.feature not in self._features]
+            self._features.update(one.feature for one in found)
             if new:
-                self._pool.append(_Entry(planned.plan, new, reach))
+                self._pool.append(_Entry(planned.plan, new))
         self._performed += len(generation)
         self._generation += 1
 
@@ -97,9 +104,9 @@ class Search:
         parent.chosen += 1
         names = branches()
         notable = tuple(
-            Notable(moment=moment, branch=names[moment.branch].name, weight=_WEIGHT // self._branches[moment.branch] ** 2)
-            for moment in parent.moments
-            if moment.at_ms < parent.plan.faults_ms
+            Notable(at_ms=one.at_ms, broker=one.broker, branch=names[one.feature[1]].name, weight=self._rarity(one))
+            for one in parent.new
+            if 0 <= one.at_ms < parent.plan.faults_ms
         )
         others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS))
         profile = self._request.profile
@@ -108,8 +115,10 @@ class Search:
 
     def _weight(self, entry: _Entry) -> int:
         """How much is to be expected of edits of this plan: less if many runs reached the same, or if it was chosen often."""
-        rarity = sum(_WEIGHT // self._features[feature] for feature in entry.new)
-        return 1 + rarity // (1 + entry.chosen)
+        return 1 + sum(map(self._rarity, entry.new)) // (1 + entry.chosen)
+
+    def _rarity(self, one: _New) -> int:
+        return _WEIGHT // self._features[one.feature] ** 2
 
 
 def _drawn(rng: Rng, weights: Sequence[int]) -> int:

@@ -9,8 +9,9 @@ of the same name in a function ends with `#2`. So a name survives edits elsewher
 """
 
 import ast
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -20,6 +21,7 @@ from pkgutil import walk_packages
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple, cast
 
+import msgspec
 from msgspec import Struct
 
 from highwater.errors import HarnessError
@@ -53,23 +55,32 @@ class Branch(Struct, frozen=True, kw_only=True):
         return self.name.partition(":")[0]
 
 
-class Moment(Struct, frozen=True, array_like=True):
-    """When a run first took a branch after the start of the workload, and at which broker; 0: at a client or in ZooKeeper."""
+class Step(Struct, frozen=True, array_like=True):
+    """Branches that a run took for the first time in one role and under one kind of fault: when, and at which broker.
 
-    branch: int
+    `at_ms` is after the start of the workload, and negative before it; broker 0 is a client or ZooKeeper.
+    """
+
     at_ms: int
     broker: int
+    context: str  # role and kind of fault, as in `leader pause-long`
+    branches: tuple[int, ...]
 
 
 class Reach(Struct, frozen=True, kw_only=True):
-    """The branches that one run took.
+    """The branches that one run took; `steps_of` unpacks it. Some 30 kB."""
 
-    `taken` has for each role and kind of fault in effect, as in `leader pause-long`, the set of branches as a hexadecimal number:
-    bit i is branch i of `branches()`. `moments` are in the order of time.
-    """
+    packed: bytes
 
-    taken: dict[str, str]
-    moments: tuple[Moment, ...]
+
+def packed(steps: Sequence[Step]) -> Reach:
+    """Steps in the order of time as they are stored."""
+    return Reach(packed=zlib.compress(msgspec.msgpack.encode(steps)))
+
+
+def steps_of(reach: Reach) -> tuple[Step, ...]:
+    """The steps of a run in the order of time."""
+    return msgspec.msgpack.decode(zlib.decompress(reach.packed), type=tuple[Step, ...])
 
 
 _Functions = tuple[tuple[FunctionType, CodeType, CodeType], ...]  # each with its own code and the code with marks
@@ -113,15 +124,6 @@ def counting() -> Iterator[bytearray]:
     finally:
         for function, own, _ in program.functions:
             function.__code__ = own
-
-
-def numbers_in(bits: str) -> Iterator[int]:
-    """The branches of a set in `Reach.taken`, in their order."""
-    left = int(bits, 16)
-    while left:
-        lowest = left & -left
-        yield lowest.bit_length() - 1
-        left ^= lowest
 
 
 @cache

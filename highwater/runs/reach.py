@@ -5,14 +5,14 @@ events of brokers belongs to clients and to ZooKeeper. Watching draws nothing an
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.node import Handler
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
-from highwater.runs.branches import Moment, Reach, counting
+from highwater.runs.branches import Reach, Step, counting, packed
 from nemesis.schedule import Window
 from reference.config import BrokerConfig
 from reference.effects import AnyEffect
@@ -46,7 +46,8 @@ class Watcher:
         self._world: World | None = None
         self._timeline = Timeline(())
         self._seen: defaultdict[tuple[int, tuple[str, ...]], set[bytes]] = defaultdict(set)  # marks by role and faults
-        self._moments: dict[int, Moment] = {}
+        self._steps: list[Step] = []
+        self._taken: defaultdict[str, set[int]] = defaultdict(set)  # branches by context
 
     def watch(self, world: World) -> None:
         """Take the clock and the schedule of a run that is about to begin."""
@@ -69,30 +70,26 @@ class Watcher:
         now_ns, zero_ns = self._world.sim.scheduler.now, self._world.zero_ns
         marked = bytes(marks)
         marks[:] = self._clear
-        seen = self._seen[role, self._timeline.at(now_ns - zero_ns) if zero_ns else _CALM]
-        if marked in seen:
-            return
-        seen.add(marked)
-        if zero_ns:
-            for branch in _set_in(marked):
-                self._moments.setdefault(branch, Moment(branch, (now_ns - zero_ns) // MS, broker))
+        kinds = self._timeline.at(now_ns - zero_ns) if zero_ns else _CALM
+        seen = self._seen[role, kinds]
+        if marked not in seen:
+            seen.add(marked)
+            at_ms = (now_ns - zero_ns) // MS if zero_ns else -1
+            self._step(at_ms, broker, [f"{ROLES[role]} {kind}" for kind in kinds], _set_in(marked))
+
+    def _step(self, at_ms: int, broker: int, contexts: Sequence[str], branches: Sequence[int]) -> None:
+        for context in contexts:
+            taken = self._taken[context]
+            new = tuple(branch for branch in branches if branch not in taken)
+            if new:
+                taken.update(new)
+                self._steps.append(Step(at_ms, broker, context, new))
 
     def reach(self) -> Reach:
         """What the run has taken so far."""
         if self._world is not None:
             self.look(_CLIENT, 0)
-        sums: dict[tuple[int, str], int] = {}
-        for (role, kinds), seen in self._seen.items():
-            taken = 0
-            for marked in seen:
-                taken |= int.from_bytes(marked, "little")
-            for kind in kinds:
-                sums[role, kind] = sums.get((role, kind), 0) | taken
-        size = len(self._marks)
-        return Reach(
-            taken={f"{ROLES[role]} {kind}": _bits(sums[role, kind].to_bytes(size, "little")) for role, kind in sorted(sums)},
-            moments=tuple(sorted(self._moments.values(), key=lambda moment: (moment.at_ms, moment.branch))),
-        )
+        return packed(self._steps)
 
 
 class Timeline:
@@ -143,13 +140,11 @@ def _role(state: NodeState) -> int:
     return found
 
 
-def _set_in(marked: bytes) -> Iterator[int]:
+def _set_in(marked: bytes) -> tuple[int, ...]:
+    """The numbers of the marks that are set."""
+    found = []
     at = marked.find(1)
     while at >= 0:
-        yield at
+        found.append(at)
         at = marked.find(1, at + 1)
-
-
-def _bits(marked: bytes) -> str:
-    """A set of branches as a hexadecimal number."""
-    return f"{sum(1 << branch for branch in _set_in(marked)):x}"
+    return tuple(found)

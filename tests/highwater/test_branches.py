@@ -8,7 +8,7 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.scheduler import MS
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan
-from highwater.runs.branches import MARK, MARKS, Reach, branches, counting, is_excluded, marked, numbers_in
+from highwater.runs.branches import MARK, MARKS, Reach, branches, counting, is_excluded, marked, steps_of
 from highwater.runs.provenance import Build
 from highwater.runs.reach import CALM, LINGER_MS, Timeline, watching
 from highwater.runs.run import perform
@@ -145,7 +145,7 @@ def test_watched_run_reaches_the_same_twice() -> None:
     _, reach = _watched(_plan(1))
 
     assert reach == _watched(_plan(1))[1]
-    assert all(earlier.at_ms <= later.at_ms for earlier, later in pairwise(reach.moments))
+    assert all(earlier.at_ms <= later.at_ms for earlier, later in pairwise(steps_of(reach)))
 
 
 @pytest.mark.slow
@@ -153,11 +153,11 @@ def test_watched_run_tells_roles_and_faults_apart() -> None:
     _, reach = _watched(_plan(1))
     names = [branch.name for branch in branches()]
     by_role: dict[str, set[str]] = {}
-    for context, bits in reach.taken.items():
-        by_role.setdefault(context.split()[0], set()).update(names[number] for number in numbers_in(bits))
+    for step in steps_of(reach):
+        by_role.setdefault(step.context.split()[0], set()).update(names[number] for number in step.branches)
 
     assert {"controller", "leader", "follower", "client"} <= set(by_role)
-    assert {context.split()[1] for context in reach.taken} <= {CALM, *(window.kind for window in _plan(1).schedule)}
+    assert {step.context.split()[1] for step in steps_of(reach)} <= {CALM, *(window.kind for window in _plan(1).schedule)}
     assert not [name for name in by_role["controller"] | by_role["leader"] if name.startswith("client.client.")]
     assert [name for name in by_role["client"] if name.startswith("client.client.")]
 

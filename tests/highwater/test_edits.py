@@ -7,7 +7,6 @@ from highwater.campaigns.edits import EDITS, Draft, Notable, Source, edited, kin
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan, complaints, shape_of
 from highwater.plans.text import plan_from_yaml, plan_to_yaml
-from highwater.runs.branches import Moment
 from history.seed import Rng
 from nemesis.faults import DiskSwap, wounds
 from nemesis.kinds import select
@@ -21,10 +20,11 @@ ALL = select(("all",))
 
 def _source(seed: int, profile: ProfileName = "within") -> Source:
     parent = derive(seed, workload=MIXED, faults=("all",), profile=profile)
-    moments = tuple(Moment(0, at_ms, broker) for at_ms, broker in ((900, 1), (4000, 2), (9000, 0)))
     return Source(
         parent=parent,
-        notable=tuple(Notable(moment=moment, branch="f: if x", weight=10) for moment in moments),
+        notable=tuple(
+            Notable(at_ms=at_ms, broker=broker, branch="f: if x", weight=10) for at_ms, broker in ((900, 1), (4000, 2), (9000, 0))
+        ),
         others=(derive(seed + 500, faults=("all",)),),
         kinds=kinds_for(parent, ALL, profile),
     )

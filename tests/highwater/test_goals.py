@@ -30,7 +30,7 @@ from highwater.campaigns.goals import (
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.rig.backend import Provenance
-from highwater.runs.branches import Reach, branches
+from highwater.runs.branches import Step, branches, packed
 from highwater.runs.summary import CLIENTS, Done, Summary
 from history.manifest import MessageCount
 from nemesis.faults import Crash
@@ -173,8 +173,8 @@ def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, 
 
 def _taken(*names: str) -> Summary:
     """A run that took these branches as leader without a fault."""
-    bits = sum(1 << number for number, branch in enumerate(branches()) if branch.name in names)
-    return replace(RUN, reach=Reach(taken={"leader calm": f"{bits:x}", "leader pause-long": f"{bits:x}"}, moments=()))
+    numbers = tuple(number for number, branch in enumerate(branches()) if branch.name in names)
+    return replace(RUN, reach=packed([Step(-1, 1, "leader calm", numbers), Step(900, 1, "leader pause-long", numbers)]))
 
 
 SLOW = "replica.isr.maybe_shrink: if slow"

@@ -15,7 +15,7 @@ from highwater.campaigns.search import Planned, Search
 from highwater.errors import UsageError
 from highwater.plans.plan import plan_digest
 from highwater.plans.text import load_plan
-from highwater.runs.branches import Moment, Reach
+from highwater.runs.branches import Reach, Step, packed
 from highwater.runs.provenance import Build
 from highwater.runs.run import Judged
 from highwater.runs.run import perform as perform_run
@@ -31,8 +31,8 @@ NO_LIMITS = Limits()
 
 def _reach(digest: str) -> Reach:
     """What a fake run reaches: some branches, by the digest of its plan."""
-    bits = int(digest[:8], 16) & int(digest[8:16], 16)
-    return Reach(taken={"leader calm": f"{bits:x}"}, moments=(Moment(bits.bit_length() - 1, 700, 1),))
+    numbers = sorted({int(digest[at : at + 2], 16) for at in range(0, 16, 2)})
+    return packed([Step(700, 1, "leader calm", tuple(numbers))])
 
 
 def _generations(first: int, size: int, runs: int = 12) -> list[tuple[Planned, ...]]:
@@ -70,8 +70,8 @@ def test_search_without_anything_new_performs_seeds() -> None:
 
 def test_search_edits_the_plan_that_alone_reached_a_branch_most() -> None:
     search = Search(Request(seconds=2), first=3, runs=400, generation=4)
-    common = Reach(taken={"leader calm": "f"}, moments=())
-    rare = Reach(taken={"leader calm": "f0f"}, moments=())
+    common = packed([Step(700, 1, "leader calm", (0, 1, 2, 3))])
+    rare = packed([Step(700, 1, "leader calm", (0, 1, 2, 3)), Step(800, 1, "leader calm", (7, 8, 9))])
     search.learn(search.planned(), [common, common, rare, common])
     parents: list[str] = []
     for _ in range(8):
