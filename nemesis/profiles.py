@@ -78,5 +78,6 @@ def excess(windows: Sequence[Window], shape: Shape) -> str | None:
                 return f"window {window.id} ({window.kind}) wounds {topic.name} and does not name its brokers"
             hit.update(window.target.brokers)
         if len(hit) >= topic.min_insync_replicas:
-            return f"{len(hit)} brokers may lose records of {topic.name}, whose min.insync.replicas is {topic.min_insync_replicas}"
+            least = topic.min_insync_replicas
+            return f"{len(hit)} brokers may lose records of {topic.name}; min.insync.replicas is {least}"
     return None
