@@ -4,8 +4,9 @@
     python -m bench.guided --page > docs/guided.md
 
 Caught means that a run is INVALID, not live, or crashes in the protocol, and `safe` is VALID and live on the same plan. Each
-measurement is one line of bench/guided.jsonl, so that an interrupted bench goes on where it was. Counts of runs do not depend on
-the machine, its load or the number of workers. The first seeds of the table were not used while the search was written.
+measurement is one line of bench/guided.jsonl, so that an interrupted bench goes on where it was. Without names, guided runs are
+made for rarely caught variants alone. Counts of runs do not depend on the machine, its load or the number of workers. The first
+seeds of the table were not used while the search was written.
 """
 
 import argparse
@@ -139,6 +140,11 @@ def counts_of(rows: Iterable[Row], mode: Mode, budget: int) -> Counts | None:
     return Counts(runs=tuple(sorted(found, key=lambda runs: budget + 1 if runs is None else runs)), budget=budget)
 
 
+def is_rare(plain: Counts | None) -> bool:
+    """Whether plain seeds need more than RARE_ABOVE runs in the median; False if they were not measured."""
+    return plain is not None and (plain.median is None or plain.median > RARE_ABOVE)
+
+
 def variants() -> list[str]:
     """The known-bad protocols that something catches, in the order of corpus/mutants.yaml."""
     return list(dict.fromkeys(row.protocol for row in load_mutants(ROOT / "corpus" / "mutants.yaml").caught))
@@ -154,7 +160,7 @@ def page(rows: Sequence[Row], budget: int) -> str:
         if plain is None:
             open_.append(name)
             continue
-        if plain.median is not None and plain.median <= RARE_ABOVE:
+        if not is_rare(plain):
             frequent.append(f"`{name}` {plain.words}")
             continue
         if guided is None or len(guided.runs) < len(plain.runs):
@@ -238,14 +244,17 @@ def _measure(asked: argparse.Namespace) -> None:
         raise UsageError("--budget must be at least 1, and --modes must name plain, guided or both")
     start = monotonic()
     known = {(row.variant, row.mode, row.first): row for row in read_rows(asked.rows)}
-    for first in map(int, asked.firsts.split(",")):
-        for variant in asked.variants or variants():
-            for mode in modes:
-                if is_done(known.get((variant, mode, first)), asked.budget):
+    for mode in modes:
+        for first in map(int, asked.firsts.split(",")):
+            for variant in asked.variants or variants():
+                found = known.get((variant, mode, first))
+                plain = counts_of((row for row in known.values() if row.variant == variant), "plain", asked.budget)
+                if is_done(found, asked.budget) or (mode == "guided" and not asked.variants and not is_rare(plain)):
                     continue
                 if monotonic() - start > asked.within:
                     return
                 row = measure(variant, mode, first, asked.budget)
+                known[variant, mode, first] = row
                 with asked.rows.open("ab") as file:
                     file.write(msgspec.json.encode(row) + b"\n")
                 say(f"{variant} {mode} {first}: {row.runs if row.caught else f'> {row.runs}'} {row.by} ({row.cpu_s} s)")
