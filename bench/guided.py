@@ -172,7 +172,7 @@ def page(rows: Sequence[Row], budget: int) -> str:
         halved += is_halved
         said = "neither" if never else "yes" if is_halved else "no"
         kinds = ", ".join(sorted({row.by.split(" at ")[0] for row in found if row.caught and row.mode == "guided"}))
-        lines.append(f"| `{name}` | {plain.words} | {guided.words} | {said} | {kinds} |")
+        lines.append(f"| `{name}` | {len(plain.runs)} | {plain.words} | {guided.words} | {said} | {kinds} |")
     summary = f"On {halved} of {rare} rarely caught variants the guided search needs at most half the runs."
     return _PAGE.format(
         budget=budget,
@@ -195,8 +195,8 @@ How many runs does it take until a known-bad protocol of [docs/mutants.md](mutan
 `guided` performs what `--guided --generation {generation}` performs from the same first seed.
 Caught means INVALID, not live, or a crash in the protocol, where `safe` is VALID and live on the same plan.
 Each run counts, also the first seeds of a guided campaign.
-The numbers are the median and, in brackets, the least and the greatest over the first seeds {firsts}.
-Of five first seeds the median of the distribution lies between the least and the greatest with probability 94 %.
+The numbers are the median and, in brackets, the least and the greatest over the first seeds {firsts}, as many as were measured.
+The median of the distribution lies between them with probability 94 % where all five were measured, 75 % with three.
 `> {budget}` means not caught within {budget} runs.
 These first seeds were not used while the search was written and tuned.
 
@@ -204,8 +204,8 @@ A variant is rarely caught if plain seeds need more than {rare} runs in the medi
 
 **{summary}**
 
-| variant | plain | guided | at most half | guided found |
-| --- | --- | --- | --- | --- |
+| variant | first seeds | plain | guided | at most half | guided found |
+| --- | --- | --- | --- | --- | --- |
 {table}
 
 Caught by plain seeds within {rare} runs in the median, so no search is needed: {frequent}.

@@ -75,9 +75,9 @@ def test_page_compares_only_rarely_caught_variants() -> None:
     text = page(rows, BUDGET)
 
     assert "**On 1 of 3 rarely caught variants the guided search needs at most half the runs.**" in text
-    assert f"| `{RARE}` | 40 (20 to 60) | 20 (8 to 40) | yes | lost-write |" in text
-    assert f"| `{NEVER}` | > 60 | > 60 | neither |  |" in text
-    assert f"| `{WORSE}` | 13 (11 to 15) | 13 (11 to > 60) | no | lost-write |" in text
+    assert f"| `{RARE}` | 5 | 40 (20 to 60) | 20 (8 to 40) | yes | lost-write |" in text
+    assert f"| `{NEVER}` | 5 | > 60 | > 60 | neither |  |" in text
+    assert f"| `{WORSE}` | 5 | 13 (11 to 15) | 13 (11 to > 60) | no | lost-write |" in text
     assert f"no search is needed: `{FREQUENT}` 3 (1 to 50)." in text
     assert f"Not measured yet: `{HALF_DONE}`" in text
 
