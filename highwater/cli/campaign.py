@@ -160,7 +160,7 @@ def campaign(
     else:
         show(found, code)
         say(f"pages   {', '.join(pages)}")
-        say(f"branches {said}, {shown}/{BRANCHES}") if said else None
+        say(f"branches {said}: {shown}/{BRANCHES}") if said else None
     return code
 
 
@@ -176,7 +176,7 @@ def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> s
     protocols = folder.asked.order.protocols
     never, there = never_taken(summaries, protocols), len(possible(protocols))
     folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
-    return f"{there - len(never)} of {there} taken; {len(never)} never"
+    return f"{there - len(never)} of {there} taken, {len(never)} never"
 
 
 def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:
