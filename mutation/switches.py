@@ -6,70 +6,19 @@ turns a switch would give a known-bad protocol, which has its plan in corpus/mut
 
 import ast
 
+from highwater.runs import switches
+from highwater.runs.switches import reads_switch
 from reference.config import VARIANTS
 
+__all__ = ["decided", "is_taken", "reads_switch"]
 _SAFE = VARIANTS["safe"]
-
-
-def switch_of(node: ast.expr) -> str | None:
-    """The name of the config switch that an expression reads, as `turn.config.variant.elr` does; None if it reads none."""
-    if isinstance(node, ast.Attribute) and node.attr in _SAFE.__struct_fields__:
-        owner = node.value
-        if (isinstance(owner, ast.Attribute) and owner.attr == "variant") or (
-            isinstance(owner, ast.Name) and owner.id == "variant"
-        ):
-            return node.attr
-    return None
 
 
 def decided(test: ast.expr) -> bool | None:
     """The value of a condition under `safe`, if the switches alone decide it."""
-    match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            value = decided(operand)
-            return None if value is None else not value
-        case ast.BoolOp(op=op, values=values):
-            ends_it = isinstance(op, ast.Or)
-            found = [decided(value) for value in values]
-            if ends_it in found:
-                return ends_it
-            return None if None in found else not ends_it
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if (switch := switch_of(left)) is not None:
-            return _compared(getattr(_SAFE, switch), op, right)
-        case _:
-            switch = switch_of(test)
-            value = None if switch is None else getattr(_SAFE, switch)
-            return value if isinstance(value, bool) else None
-
-
-def _compared(value: object, op: ast.cmpop, right: ast.expr) -> bool | None:
-    try:
-        other = ast.literal_eval(right)
-    except ValueError:
-        return None
-    match op:
-        case ast.Eq():
-            return bool(value == other)
-        case ast.NotEq():
-            return bool(value != other)
-        case ast.In():
-            return value in other
-        case ast.NotIn():
-            return value not in other
-        case _:
-            return None
-
-
-def reads_switch(node: ast.AST) -> bool:
-    """Whether an expression reads any switch."""
-    return any(isinstance(part, ast.expr) and switch_of(part) is not None for part in ast.walk(node))
+    return switches.decided(test, _SAFE)
 
 
 def is_taken(case: ast.match_case, subject: ast.expr) -> bool:
     """Whether `safe` may take a case of a `match` on a switch; True if the subject is no switch."""
-    switch = switch_of(subject)
-    if switch is None or isinstance(case.pattern, ast.MatchAs):
-        return True
-    patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
-    values = [p.value.value for p in patterns if isinstance(p, ast.MatchValue) and isinstance(p.value, ast.Constant)]
-    return getattr(_SAFE, switch) in values
+    return switches.is_taken(case, subject, _SAFE)

@@ -14,7 +14,8 @@ from history.seed import Rng
 from nemesis.blows import Kind
 from nemesis.faults import AnyFault, wounds
 from nemesis.kinds import KINDS, kind
-from nemesis.schedule import Shape, broker_ids
+from nemesis.schedule import Shape, Window, broker_ids
+from nemesis.targets import Named
 
 ProfileName = Literal["within", "beyond"]
 PROFILES: tuple[ProfileName, ...] = ("within", "beyond")
@@ -69,3 +70,18 @@ def victims(fault: AnyFault, shape: Shape, order: Sequence[int]) -> tuple[int, .
     """
     wounded = [topic.min_insync_replicas for topic in shape.topics if wounds(fault, topic.flush)]
     return tuple(order[: min(wounded) - 1]) if wounded else tuple(order)
+
+
+def excess(windows: Sequence[Window], shape: Shape) -> str | None:
+    """Why a schedule may wound more replicas than profile `within` allows; None if it cannot."""
+    for topic in shape.topics:
+        wounding = [window for window in windows if wounds(window.fault, topic.flush)]
+        hit: set[int] = set()
+        for window in wounding:
+            if not isinstance(window.target, Named):
+                return f"window {window.id} ({window.kind}) wounds {topic.name} and does not name its brokers"
+            hit.update(window.target.brokers)
+        if len(hit) >= topic.min_insync_replicas:
+            least = topic.min_insync_replicas
+            return f"{len(hit)} brokers may lose records of {topic.name}; min.insync.replicas is {least}"
+    return None

@@ -10,7 +10,7 @@ A worker writes a run aside, copies it to the store with the manifest last, then
 So a row means that everything of its run is stored, and doing a run twice replaces files by equal ones.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from time import perf_counter
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from highwater.campaigns.campaign import Campaign, Performer, Watch, perform_until, summary_of
 from highwater.campaigns.order import Order, Trial
@@ -30,7 +30,7 @@ from highwater.runs.provenance import Build, present_build
 from highwater.runs.records import performed_record
 from highwater.runs.run import REPEATABLE, Keep
 from highwater.runs.summary import Summary
-from highwater.runs.workers import attempt
+from highwater.runs.workers import Task, attempt
 from history import store
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
@@ -42,6 +42,7 @@ from pipeline.work import Job
 REQUEST = "request.json"
 RECORDS = "records"
 LEDGER = "ledger"
+PLANS = "plans"  # of a guided campaign
 _ASIDE = ".aside"
 
 
@@ -125,8 +126,10 @@ class CampaignFolder:
             function = partial(perform_trial, self.asked, self.storage.location)
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
             stopped = perform_until(order.items(), job, finished, watch, performer=performer)
-            self._tidy()
-        runs = self._write_runs(trials)
+            self.tidy()
+        held = self.ledger.keys()
+        rows = self.ledger.rows(key for key in trials if key in held)
+        runs = self.write_runs(self._summary(trials[row.key], row) for row in rows)
         return Campaign(
             wanted=order.runs,
             summaries=runs,
@@ -139,13 +142,9 @@ class CampaignFolder:
         repeat = self.asked.order.request(trial).command(trial.seed)
         return summary_of(row, f"seed-{trial.seed}", trial.seed, trial.protocol, self.asked.order.backend, repeat=repeat)
 
-    def _write_runs(self, trials: dict[str, Trial]) -> Collection[Summary]:
-        """Write runs.jsonl in the order of the trials; return its summaries."""
-        held = self.ledger.keys()
-        lines = (
-            msgspec.json.encode(self._summary(trials[row.key], row)).decode() + "\n"
-            for row in self.ledger.rows(key for key in trials if key in held)
-        )
+    def write_runs(self, summaries: Iterable[Summary]) -> Collection[Summary]:
+        """Write runs.jsonl; return its summaries."""
+        lines = (msgspec.json.encode(summary).decode() + "\n" for summary in summaries)
         name = f"{self.under}/{RUNS}"
         if self.storage.folder is None:
             text = "".join(lines)
@@ -154,7 +153,7 @@ class CampaignFolder:
         path = self.storage.folder / name
         return StoredRuns(path, store.write_lines(path, lines))
 
-    def _tidy(self) -> None:
+    def tidy(self) -> None:
         """Delete what killed workers left."""
         if self.storage.folder is not None:
             rmtree(self.storage.folder / self.under / _ASIDE, ignore_errors=True)
@@ -202,18 +201,23 @@ def perform_trial(asked: Asked, location: str, payload: bytes) -> bytes:
     Raises KeyboardInterrupt after Ctrl-C: the run is stored as far as it got, but it is not finished.
     """
     trial = msgspec.json.decode(payload, type=Trial)
+    task = asked.order.request(trial).task(trial.seed, build=asked.build, keep=Keep())
+    return perform_and_store(asked, location, task, key=trial.key, mix=trial.faults)
+
+
+def perform_and_store(asked: Asked, location: str, task: Task, *, key: str, mix: tuple[str, ...]) -> bytes:
+    """As `perform_trial`, for any task; `key` is that of its row in the ledger."""
     storage, order = storage_at(location), asked.order
     with _place(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        task = order.request(trial).task(trial.seed, build=asked.build, keep=keep)
-        summary, judged = attempt(task)
+        summary, judged = attempt(replace(task, keep=keep, branches=order.counts_branches))
         if place != storage.folder:
             _put_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
-    mix, commit = ",".join(trial.faults), asked.build.commit
-    record = performed_record(summary, judged, task.plan, mix=mix, workload=order.workload, commit=commit)
-    storage.write(f"campaigns/{order.name}/{RECORDS}/{trial.key}.parquet", encode(record))
+    commit = asked.build.commit
+    record = performed_record(summary, judged, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
+    storage.write(f"campaigns/{order.name}/{RECORDS}/{key}.parquet", encode(record))
     return msgspec.json.encode(summary)
 
 

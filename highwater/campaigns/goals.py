@@ -2,24 +2,28 @@
 
 A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that deletes the
 log), `error:STALE_BROKER_EPOCH` (a reply had this error), `admin:remove-partition` (an administrator's request was done), the
-participants below, and those of docs/promise.md VAC-3. The standard goals are all control requests and error codes of `reference`
-and all administrator requests of `workloads`, so that an added one becomes a goal by itself. A campaign that misses a required
-goal is a failure of the harness, because that situation was not tested.
+participants below, those of docs/promise.md VAC-3, and `branch:` with the name of a branch (`highwater.runs.branches`), which
+only campaigns with --branches or --guided count. The standard goals are all control requests and error codes of `reference`
+and all administrator requests of `workloads`, so that an added one becomes a goal by itself; with --branches also the branches of
+branch_goals.yaml. A campaign that misses a required goal is a failure of the harness, because that situation was not tested.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from highwater.backends.sim.traffic import DELETE
 from highwater.errors import UsageError
 from highwater.plans.plan import kebab
+from highwater.runs.branches import Branch, branches, is_excluded, steps_of
 from highwater.runs.summary import CLIENTS, Summary
 from nemesis.profiles import ProfileName
 from nemesis.text import Document, TextError
+from reference.config import VARIANTS
 from reference.errors import ErrorCode
 from reference.messages import CONTROL_REQUESTS, Request, StopReplica
 from workloads.client import RequestF
@@ -42,6 +46,17 @@ NOT_MET: dict[ErrorCode, str] = {
     ErrorCode.CORRUPT_MESSAGE: "the simulator does not encode values",
     ErrorCode.INVALID_RECORD: "the simulator does not encode values",
 }
+
+
+BRANCH = "branch:"
+_REGISTERED = Path(__file__).parent / "branch_goals.yaml"
+
+
+class BranchGoal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A branch that campaigns with --branches must take, and what would be untested otherwise."""
+
+    branch: str
+    why: str
 
 
 class Reached(Struct, frozen=True, kw_only=True):
@@ -100,23 +115,50 @@ def known() -> tuple[str, ...]:
     )
 
 
+def registered() -> tuple[str, ...]:
+    """The branches that campaigns with --branches must take. UsageError if the protocol has one no more."""
+    document = Document(_REGISTERED.read_text(encoding="utf-8"), str(_REGISTERED))
+    goals = document.convert(tuple[BranchGoal, ...], document.value)
+    for index, goal in enumerate(goals):
+        if goal.branch not in _branches():
+            raise UsageError(str(document.error((index,), _unknown_branch(goal.branch))))
+    return tuple(f"{BRANCH}{goal.branch}" for goal in goals)
+
+
+def _branches() -> frozenset[str]:
+    return frozenset(branch.name for branch in branches())
+
+
+def _unknown_branch(name: str) -> str:
+    function = name.partition(":")[0]
+    there = [branch.name.removeprefix(f"{function}: ") for branch in branches() if branch.function == function]
+    known = f"{function} has: {'; '.join(there)}" if there else f"there is no function {function}"
+    return f"the protocol has no branch {name!r}: {known}"
+
+
 def standard(profile: ProfileName) -> tuple[str, ...]:
     """The goals that campaigns of 500 runs or more must reach."""
     unmet = {OTHER_PROPOSAL, *(_error(code) for code in NOT_MET)} | (BEYOND if profile == "within" else frozenset())
     return tuple(name for name in known() if name not in unmet)
 
 
-def chosen(goals: str | None, *, profile: ProfileName, by_default: bool) -> tuple[str, ...]:
-    """The goals that `--goals` requires: `standard`, `none` or a file; without the option the standard ones if `by_default`."""
+def chosen(goals: str | None, *, profile: ProfileName, by_default: bool, with_branches: bool = False) -> tuple[str, ...]:
+    """The goals that `--goals` requires: `standard`, `none` or a file; without the option the standard ones if `by_default`.
+
+    `with_branches`: the campaign counts branches; the registered ones are then standard goals.
+    """
     match goals:
-        case None:
-            return standard(profile) if by_default else ()
-        case "standard":
-            return standard(profile)
+        case None if not by_default:
+            return ()
+        case None | "standard":
+            return (*standard(profile), *(registered() if with_branches else ()))
         case "none":
             return ()
         case _:
-            return read(Path(goals))
+            names = read(Path(goals))
+            if not with_branches and any(name.startswith(BRANCH) for name in names):
+                raise UsageError(f"{goals} has goals that are branches, which only --branches and --guided count")
+            return names
 
 
 def read(path: Path) -> tuple[str, ...]:
@@ -129,7 +171,10 @@ def read(path: Path) -> tuple[str, ...]:
     except TextError as error:
         raise UsageError(str(error)) from error
     for index, name in enumerate(names):
-        if name not in known():
+        if name.startswith(BRANCH):
+            if name.removeprefix(BRANCH) not in _branches():
+                raise UsageError(str(document.error((index,), _unknown_branch(name.removeprefix(BRANCH)))))
+        elif name not in known():
             raise UsageError(str(document.error((index,), f"unknown goal {name!r}; known: {', '.join(known())}")))
     return names
 
@@ -142,7 +187,42 @@ def table(summaries: Collection[Summary], wanted: Sequence[str] = ()) -> tuple[R
     counts = _counts(summaries)
     are_counted = not summaries or any(message.kind != CLIENTS for summary in summaries for message in summary.messages)
     lines = (Reached(name=name, count=counts[name], wanted=name in wanted) for name in known())
-    return tuple(line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED))
+    shown = [line for line in lines if line.count or line.wanted or are_counted or not line.name.startswith(_COUNTED)]
+    asked = [name for name in wanted if name.startswith(BRANCH)]
+    runs = runs_by_branch(summaries) if asked else Counter()
+    return (*shown, *(Reached(name=name, count=runs[name.removeprefix(BRANCH)], wanted=True) for name in asked))
+
+
+def runs_by_branch(summaries: Iterable[Summary]) -> Counter[str]:
+    """In how many runs each branch was taken."""
+    numbers: Counter[int] = Counter()
+    for summary in summaries:
+        if summary.reach is not UNSET:
+            numbers.update({number for step in steps_of(summary.reach) for number in step.branches})
+    names = branches()
+    return Counter({names[number].name: runs for number, runs in numbers.items()})
+
+
+def possible(protocols: Iterable[str]) -> tuple[Branch, ...]:
+    """The branches that the switches of at least one of these protocols allow, in the order of files and lines."""
+    variants = [VARIANTS[name] for name in protocols]
+    found = (branch for branch in branches() if not all(is_excluded(branch, variant) for variant in variants))
+    return tuple(sorted(found, key=lambda branch: (branch.file, branch.line)))
+
+
+def never_taken(summaries: Iterable[Summary], protocols: Iterable[str]) -> tuple[Branch, ...]:
+    """The possible branches that no run took, in the order of files and lines."""
+    taken = runs_by_branch(summaries)
+    return tuple(branch for branch in possible(protocols) if branch.name not in taken)
+
+
+def never_text(never: Sequence[Branch]) -> str:
+    """Branches that no run took as text: a line for each function, then its branches with the line of code."""
+    lines = []
+    for (file, function), found in groupby(never, key=lambda branch: (branch.file, branch.function)):
+        lines.append(f"{file} {function}")
+        lines += [f"    {b.line:>4}  {b.name.removeprefix(f'{function}: ')}\n          {b.code}" for b in found]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _counts(summaries: Iterable[Summary]) -> Counter[str]:

@@ -42,11 +42,18 @@ class Order(Struct, frozen=True, kw_only=True):
     workload: str = MIXED
     backend: BackendName = "sim"
     keep_all: bool = False
+    branches: bool = False  # count branches of the protocol (highwater.runs.branches)
+    generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
 
     @property
     def seeds(self) -> range:
         """All seeds."""
         return range(self.first, self.last + 1)
+
+    @property
+    def counts_branches(self) -> bool:
+        """Whether each run says which branches of the protocol it took."""
+        return self.branches or self.generation > 0
 
     @property
     def runs(self) -> int:
@@ -56,7 +63,8 @@ class Order(Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """Protocols and seeds in words."""
-        return f"{', '.join(self.protocols)}, seeds {self.first} to {self.last}"
+        guided = f", guided in generations of {self.generation}" if self.generation else ""
+        return f"{', '.join(self.protocols)}, seeds {self.first} to {self.last}{guided}"
 
     @property
     def name(self) -> str:
@@ -65,7 +73,9 @@ class Order(Struct, frozen=True, kw_only=True):
         name = f"{protocols}-{self.first}-{self.last}"
         others = (self.mixes, self.profile, self.seconds, self.workload, self.backend)
         plain = (((),), "within", None, MIXED, "sim")
-        return name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
+        name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
+        name += "-branches" if self.branches else ""
+        return f"{name}-guided-{self.generation}" if self.generation else name
 
     def request(self, trial: Trial) -> Request:
         """The request that gives the plan of a trial."""
@@ -93,6 +103,13 @@ class Order(Struct, frozen=True, kw_only=True):
         """Raise PlanError or UsageError if a run would be refused, or if there is none."""
         if not self.protocols:
             raise UsageError("--protocol must name at least one protocol variant")
+        if self.generation and len(self.protocols) * len(self.mixes) > 1:
+            raise UsageError("--guided searches for one --protocol with one value of --faults; give one of each")
+        if self.counts_branches and self.backend != "sim":
+            option = "--guided" if self.generation else "--branches"
+            raise UsageError(
+                f"{option} needs simulated runs; --backend {self.backend} does not show which branches a broker takes"
+            )
         for protocol in self.protocols:
             for mix in self.mixes:
                 self.request(Trial(seed=0, protocol=protocol, faults=mix)).check(self.seeds)
@@ -101,7 +118,9 @@ class Order(Struct, frozen=True, kw_only=True):
         """The command line that repeats the campaign."""
         base = self.request(Trial(seed=0, protocol=",".join(self.protocols), faults=self.mixes[0])).command(0)
         again = base.replace("run --seed 0", f"campaign --seeds {self.first}..{self.last}")
-        return again + "".join(f" --faults {','.join(mix) or repr('')}" for mix in self.mixes[1:])
+        again += "".join(f" --faults {','.join(mix) or repr('')}" for mix in self.mixes[1:])
+        again += " --branches" if self.branches else ""
+        return again + (f" --guided --generation {self.generation}" if self.generation else "")
 
 
 def mix_name(faults: tuple[str, ...]) -> str:

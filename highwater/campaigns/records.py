@@ -3,9 +3,11 @@
 from functools import cached_property
 
 from highwater.campaigns.campaign import summary_of
-from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, Asked, asked_in
+from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, Asked, asked_in
 from highwater.campaigns.order import Trial
 from highwater.errors import UsageError
+from highwater.plans.plan import Plan
+from highwater.plans.text import plan_from_yaml
 from highwater.runs.records import performed_record
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
@@ -49,16 +51,24 @@ class CampaignRecords:
 
     def _record_of(self, row: Row) -> Record:
         order = self._asked.order
-        trial = self._trials.get(row.key)
-        if trial is None:
-            raise PipelineError(f"{self._folder.path(REQUEST)}: has no run {row.key}")
-        request = order.request(trial)
-        plan = request.plan(trial.seed)
-        repeat = request.command(trial.seed)
-        summary = summary_of(row, plan.name, trial.seed, trial.protocol, order.backend, repeat=repeat)
-        return performed_record(
-            summary, None, plan, mix=",".join(trial.faults), workload=order.workload, commit=self._asked.build.commit
-        )
+        plan, mix, repeat = self._planned(row.key)
+        summary = summary_of(row, plan.name, plan.seed, plan.protocol, order.backend, repeat=repeat)
+        return performed_record(summary, None, plan, mix=",".join(mix), workload=order.workload, commit=self._asked.build.commit)
+
+    def _planned(self, key: str) -> tuple[Plan, tuple[str, ...], str]:
+        """The plan of a run, its fault mix, and the command that repeats it."""
+        order = self._asked.order
+        trial = self._trials.get(key)
+        if trial is not None:
+            request = order.request(trial)
+            return request.plan(trial.seed), trial.faults, request.command(trial.seed)
+        name = f"{PLANS}/{key}.yaml"
+        try:
+            text = self._folder.read(name).decode()
+        except FileNotFoundError:
+            raise PipelineError(f"{self._folder.path(REQUEST)}: has no run {key}") from None
+        path = self._folder.path(name)
+        return plan_from_yaml(text, path), order.mixes[0], f"highwater run --plan {path}"
 
     @cached_property
     def _asked(self) -> Asked:

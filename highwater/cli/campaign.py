@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
-from highwater.campaigns.goals import STANDARD_FROM, chosen
+from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
+from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages
 from highwater.cli import options
@@ -32,6 +34,8 @@ from pipeline.work import perform
 _FAILURES_SHOWN = 20
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
 _DEADLINE_FACTOR = 10
+_GENERATION = 8
+BRANCHES = "branches.txt"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -69,6 +73,16 @@ _StopAfter = Annotated[int | None, typer.Option(min=1, help="Stop after this man
 _UnknownAllowed = Annotated[
     int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
 ]
+_Guided = Annotated[
+    bool,
+    typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
+]
+_Generation = Annotated[
+    int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {_GENERATION} if not given.")
+]
+_Branches = Annotated[
+    bool, typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took.")
+]
 _Goals = Annotated[
     str | None,
     typer.Option(
@@ -99,6 +113,9 @@ def campaign(
     stop_after: _StopAfter = None,
     unknown_allowed: _UnknownAllowed = 5,
     goals: _Goals = None,
+    branches: _Branches = False,
+    guided: _Guided = False,
+    generation: _Generation = None,
     json: options.AsJson = False,
 ) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
@@ -114,9 +131,11 @@ def campaign(
         workload=workload,
         backend=backend,
         keep_all=keep_all,
+        branches=branches,
+        generation=_generation_size(generation, guided=guided),
     )
     order.check()  # refuse bad input before writing anything
-    must = chosen(goals, profile=profile, by_default=_is_wide(order))
+    must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=order.counts_branches)
     place = None if junit is None else options.file_of(junit)
     conf = options.conf_of(spark, spark_conf)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
@@ -127,11 +146,12 @@ def campaign(
         if not again:
             folder.begin()
         work = partial(perform, spark=started, jobs=jobs or cores())
-        watch = Watch(Limits(invalid_runs=stop_after))
+        watch, seen = Watch(Limits(invalid_runs=stop_after)), ticker.tick
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
-        seen = ticker.tick
-        found = folder.perform(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
+        carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
+        found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
+    said = _write_branches(folder, found.summaries) if order.counts_branches else None
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     shown = folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
     pages = (f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}"))
@@ -139,8 +159,24 @@ def campaign(
         _show_json(found, order, code, pages)
     else:
         show(found, code)
-        say(f"pages   {pages[0]}, {pages[1]}")
+        say(f"pages   {', '.join(pages)}")
+        say(f"branches {said}: {shown}/{BRANCHES}") if said else None
     return code
+
+
+def _generation_size(given: int | None, *, guided: bool) -> int:
+    """0 for a campaign that is not guided."""
+    if given is not None and not guided:
+        raise UsageError("--generation needs --guided")
+    return (given or _GENERATION) if guided else 0
+
+
+def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> str:
+    """Write which branches no run took; returns how many there are in words."""
+    protocols = folder.asked.order.protocols
+    never, there = never_taken(summaries, protocols), len(possible(protocols))
+    folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
+    return f"{there - len(never)} of {there} taken, {len(never)} never"
 
 
 def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:
@@ -151,7 +187,7 @@ def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, 
             exit=code,
             stopped=found.stopped,
             tally=tally(found.summaries, found.goals),
-            runs=tuple(found.summaries),
+            runs=tuple(replace(summary, reach=UNSET) for summary in found.summaries),
             wall_seconds=found.wall_seconds,
             index=pages[0],
             junit=pages[1],
@@ -168,11 +204,15 @@ def _is_wide(order: Order) -> bool:
 def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
     """Open the store. UsageError or PipelineError if it cannot be written or does not fit the other options."""
     storage = storage_at(store)
+    if spark is not None and order.counts_branches:
+        raise UsageError(f"{'--guided' if order.generation else '--branches'} runs on this machine only; remove --spark")
     if order.backend not in REPEATABLE:
         if spark is not None:
             raise UsageError(f"--spark performs simulated runs; --backend {order.backend} runs on this machine only")
         if storage.folder is None:
             raise UsageError(f"--backend {order.backend} needs a store on this machine, not {store}")
+    if order.generation and storage.folder is None:
+        raise UsageError(f"--guided needs a store on this machine, not {store}: its plans are files that `highwater run` reads")
     if storage.folder is not None:
         options.folder_of(Path(store))
     return storage

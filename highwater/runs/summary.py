@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import polars as pl
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from checkers.severity import severity
 from checkers.steps import leader_changes
 from checkers.verdict import Anomaly, Validity, Verdict
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan
+from highwater.runs.branches import Reach
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
@@ -80,6 +81,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     failure: str | None = None  # of the harness, in words
     crash: str | None = None  # an exception of the protocol that ended the run: where in `reference/`, and its words
     repeat: str  # the command that repeats it
+    reach: Reach | UnsetType = UNSET  # with --branches and --guided
 
     @property
     def exit_code(self) -> ExitCode:

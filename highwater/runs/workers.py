@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
+from highwater.rig.backend import Backend
 from highwater.runs.provenance import Build
+from highwater.runs.reach import watching
 from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
 from highwater.runs.summary import Summary, of_failure
 
@@ -21,6 +23,7 @@ class Task(Struct, frozen=True, kw_only=True):
     build: Build
     keep: Keep = Keep()
     backend: BackendName = "sim"
+    branches: bool = False  # the summary says which branches the run took (simulator only)
 
 
 def perform(task: Task) -> Summary:
@@ -30,9 +33,17 @@ def perform(task: Task) -> Summary:
 
 def attempt(task: Task) -> tuple[Summary, Judged | None]:
     """As `perform`; with the judged run, unless the harness failed."""
+    if not task.branches:
+        return _attempt(task, backend_named(task.backend))
+    with watching() as (backend, watcher):
+        summary, judged = _attempt(task, backend)
+        return replace(summary, reach=watcher.reach()), judged
+
+
+def _attempt(task: Task, backend: Backend) -> tuple[Summary, Judged | None]:
     start, cpu = perf_counter(), process_time()
     try:
-        judged = carry_out(task.plan, backend_named(task.backend), build=task.build, repeat=task.repeat, keep=task.keep)
+        judged = carry_out(task.plan, backend, build=task.build, repeat=task.repeat, keep=task.keep)
     except HarnessError as error:
         failed = of_failure(
             task.plan.name,

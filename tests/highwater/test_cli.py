@@ -91,6 +91,16 @@ BAD_INPUT = [
     ["replay", "1", "--derivation", "9"],
     ["replay", "good.yaml", "--derivation", "1"],
     ["campaign", "--seeds", "0..3", "--derivation", "9"],
+    ["campaign", "--seeds", "0..3", "--generation", "4"],
+    ["campaign", "--seeds", "0..3", "--guided", "--generation", "0"],
+    ["campaign", "--seeds", "3..2", "--guided"],
+    ["campaign", "--seeds", "0..3", "--guided", "--protocol", "paxos"],
+    ["campaign", "--seeds", "0..3", "--guided", "--protocol", "safe,v3"],
+    ["campaign", "--seeds", "0..3", "--guided", "--spark", "local[2]"],
+    ["campaign", "--seeds", "0..3", "--guided", "--backend", "process"],
+    ["campaign", "--seeds", "0..3", "--guided", "--store", "s3://bucket/store"],
+    ["campaign", "--seeds", "0..3", "--branches", "--spark", "local[2]"],
+    ["campaign", "--seeds", "0..3", "--branches", "--backend", "docker"],
     ["run", "--seed", "1", "--store", "foreign.jsonl"],
     ["run", "--seed", "1", "--store", "foreign.jsonl/deeper"],
     ["run", "--seed", "1", "--store", "/proc/nowhere"],
@@ -274,3 +284,19 @@ def test_seed_range_includes_both_ends() -> None:
     assert list(seeds_of("7")) == [7]
     with pytest.raises(UsageError):
         seeds_of("..")
+
+
+@pytest.mark.slow
+def test_campaign_lists_branches_and_fails_on_a_missed_one(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A guard that no run takes is not tested, however many runs are VALID."""
+    goal = "controller.controller.on_watch: if path == paths.LOG_DIR_EVENTS"
+    (place / "goals.yaml").write_text(f'- "branch:{goal}"\n', encoding="utf-8")
+    options = ["--seeds", "3..3", "--seconds", "1", "--faults", "pause", "--jobs", "1", "--goals", "goals.yaml"]
+    code = run_command_line(["campaign", *options, "--branches"])
+    said = capsys.readouterr().out
+    (page,) = place.rglob("branches.txt")
+
+    assert code == ExitCode.LABORATORY_FAILED
+    assert f"missed  branch:{goal}: goals that no run reached" in said
+    assert f"never: {page.relative_to(place)}" in said
+    assert "  if path == paths.LOG_DIR_EVENTS\n" in page.read_text(encoding="utf-8")

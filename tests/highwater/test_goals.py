@@ -19,13 +19,18 @@ from highwater.campaigns.goals import (
     WOUNDS_SURVIVED,
     chosen,
     known,
+    never_taken,
+    never_text,
+    possible,
     read,
+    registered,
     standard,
     table,
 )
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.rig.backend import Provenance
+from highwater.runs.branches import Step, branches, packed
 from highwater.runs.summary import CLIENTS, Done, Summary
 from history.manifest import MessageCount
 from nemesis.faults import Crash
@@ -148,13 +153,76 @@ def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
     assert read(path) == ("message:stop-replica:delete", ELECTIONS_FROM_ELR)
 
 
-@pytest.mark.parametrize(("text", "said"), [("- a\n", "goals.yaml:1: unknown goal 'a'"), ("x: 1\n", "list"), ("", "empty")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a\n", "goals.yaml:1: unknown goal 'a'"),
+        ("- 'branch:replica.isr.maybe_shrink: if tired'\n", "goals.yaml:1: the protocol has no branch .* has: .*; if slow;"),
+        ("- 'branch:replica.isr.sleep: called'\n", "there is no function replica.isr.sleep"),
+        ("x: 1\n", "list"),
+        ("", "empty"),
+    ],
+)
 def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "goals.yaml"
     path.write_text(text)
 
     with pytest.raises(UsageError, match=said):
         read(path)
+
+
+def _taken(*names: str) -> Summary:
+    """A run that took these branches as leader without a fault."""
+    numbers = tuple(number for number, branch in enumerate(branches()) if branch.name in names)
+    return replace(RUN, reach=packed([Step(-1, 1, "leader calm", numbers), Step(900, 1, "leader pause-long", numbers)]))
+
+
+SLOW = "replica.isr.maybe_shrink: if slow"
+STEADY = "replica.isr.maybe_shrink: not slow"
+
+
+def test_branch_goal_counts_the_runs_that_took_it() -> None:
+    goals = (f"branch:{SLOW}", f"branch:{STEADY}")
+    found = {goal.name: goal for goal in table([_taken(SLOW), _taken(SLOW), RUN], goals)}
+
+    assert (found[goals[0]].count, found[goals[0]].missed) == (2, False)
+    assert (found[goals[1]].count, found[goals[1]].missed) == (0, True)
+
+
+def test_missed_branch_goal_exits_as_harness_failure() -> None:
+    found = campaign(_taken(SLOW), goals=(f"branch:{STEADY}",))
+
+    assert exit_code(found, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
+
+
+def test_standard_goals_have_branches_where_they_are_counted() -> None:
+    with_branches = chosen(None, profile="within", by_default=True, with_branches=True)
+
+    assert f"branch:{SLOW}" in with_branches
+    assert not [name for name in chosen("standard", profile="within", by_default=False) if name.startswith("branch:")]
+    assert chosen(None, profile="within", by_default=False, with_branches=True) == ()
+
+
+def test_registered_branches_are_possible_under_safe() -> None:
+    assert set(registered()) <= {f"branch:{branch.name}" for branch in possible(["safe"])}
+
+
+def test_branch_goals_of_a_file_need_counted_branches(tmp_path: Path) -> None:
+    path = tmp_path / "goals.yaml"
+    path.write_text(f'- "branch:{SLOW}"\n', encoding="utf-8")
+
+    assert chosen(str(path), profile="within", by_default=False, with_branches=True) == (f"branch:{SLOW}",)
+    with pytest.raises(UsageError, match="only --branches and --guided count"):
+        chosen(str(path), profile="within", by_default=False)
+
+
+def test_list_of_branches_never_taken_names_line_and_code() -> None:
+    never = never_taken([_taken(SLOW)], ["safe"])
+    text = never_text(never)
+
+    assert "reference/replica/isr.py replica.isr.maybe_shrink\n" in text
+    assert "  not slow\n          if slow:\n" in text
+    assert not [branch for branch in never if branch.name == SLOW]
 
 
 def test_simulator_counts_each_delivered_message() -> None:

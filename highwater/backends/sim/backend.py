@@ -1,5 +1,6 @@
 """The simulator as a backend: one process, virtual time, the same history for the same plan."""
 
+from collections.abc import Callable
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -16,12 +17,13 @@ from reference.node import Node
 
 
 class SimBackend:
-    """Performs plans in virtual time. `boot` creates the broker machine of a node."""
+    """Performs plans in virtual time. `boot` creates the broker machine of a node; `watch` is given each world before its run."""
 
     name = "sim"
 
-    def __init__(self, boot: Boot = Node.boot) -> None:
+    def __init__(self, boot: Boot = Node.boot, watch: Callable[[World], None] = lambda world: None) -> None:
         self._boot = boot
+        self._watch = watch
 
     def refuse(self, plan: Plan) -> str | None:
         """Why the simulator cannot perform this plan; None if it can."""
@@ -34,6 +36,7 @@ class SimBackend:
         """
         start = perf_counter()
         world = World(plan, self._boot)
+        self._watch(world)
         outcome: Outcome = "completed"
         failure = None
         try:

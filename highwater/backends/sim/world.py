@@ -74,6 +74,11 @@ class World:
         self.final_reads_at_ns: int | None = None
         self._zero_ns = 0
 
+    @property
+    def zero_ns(self) -> int:
+        """The virtual time at which the workload and the schedule began; 0 before."""
+        return self._zero_ns
+
     def play(self) -> None:
         """Simulate all phases of the run. Raises TooManyEvents; rows recorded until then stay."""
         plan = self.sim.plan

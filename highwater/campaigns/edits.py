@@ -1,0 +1,367 @@
+"""Edits of a plan: its parent's cluster, workload, promise and draws, with another fault schedule or script.
+
+Draws of a run are keyed by purpose, so a run repeats that of its parent up to the first edited window. An edit that would break a
+rule is not made: `nemesis.schedule.validate` decides what can be performed and healed, `nemesis.profiles.excess` what profile
+`within` may wound, and `checked` looks at the whole plan once more.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.plans.plan import Plan, checked, shape_of
+from history.seed import Rng
+from nemesis.blows import Aim, Kind
+from nemesis.profiles import Profile, ProfileName, default_kinds, excess, usable
+from nemesis.schedule import Shape, TopicFacts, Window, broker_ids, validate
+from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from workloads.parameters import Step
+
+WINDOWS_MAX = 60  # of an edited plan
+_TRIES = 8  # draws of an edit until it fits; then it is left out
+_MOVES_MS = (50, 300, 1500, 6000)  # how far a window is moved, at most
+_AFTER_MS = (0, 3, 30, 300, 2000)  # how long after a moment a fault strikes, at most
+_SESSIONS = (0, 1)  # a chain of faults steps by less than a second, or by about a session timeout
+
+
+class Notable(Struct, frozen=True, kw_only=True):
+    """When the parent's run took a branch as few others did, at which broker (0: at none), and the greater weight the fewer."""
+
+    at_ms: int
+    broker: int
+    branch: str
+    weight: int
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """What edits work with. `others` are plans whose windows may be taken over."""
+
+    parent: Plan
+    notable: tuple[Notable, ...]
+    others: tuple[Plan, ...]
+    kinds: tuple[Kind, ...]  # that may strike
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """What edits change: schedule and script; and the last edit in words."""
+
+    schedule: tuple[Window, ...]
+    script: tuple[Step, ...]
+    words: str = ""
+
+
+def kinds_for(plan: Plan, faults: Sequence[str], profile: ProfileName) -> tuple[Kind, ...]:
+    """The kinds of faults that may strike this plan's cluster: `faults` are kinds, those of the profile if empty."""
+    shape = shape_of(plan)
+    return usable(Profile(name=profile, kinds=tuple(faults) or default_kinds(profile, shape)), shape)
+
+
+def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
+    """A plan after two to eight edits of its parent; None if none could be made."""
+    parent = source.parent
+    draft = Draft(schedule=parent.schedule, script=parent.script)
+    said: list[str] = []
+    for number in range(rng.pick((2, 3, 4, 6, 8))):
+        found = _one(rng.fork(f"edit {number}"), source, draft)
+        if found is not None:
+            draft = found
+            said.append(found.words)
+    if not said:
+        return None
+    plan = replace(
+        parent,
+        name=name,
+        story=f"Edited from {parent.name}: {'; '.join(said)}.",
+        seed=None,
+        schedule=tuple(sorted(draft.schedule, key=lambda window: (window.at_ms, window.until_ms, window.id))),
+        script=draft.script,
+        required_marks=("fault-acted",) if draft.schedule else (),
+    )
+    return checked(plan)
+
+
+Edit = Callable[[Rng, Source, Draft], Draft | None]
+
+
+def _one(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Draw an edit until one can be made and keeps the rules."""
+    for attempt in range(_TRIES):
+        draws = rng.fork(f"try {attempt}")
+        found = draws.pick(EDITS)(draws, source, draft)
+        if found is None or len(found.schedule) > WINDOWS_MAX:
+            continue
+        is_same = (found.schedule, found.script) == (draft.schedule, draft.script)
+        if not is_same and _is_allowed(found.schedule, source.parent):
+            return found
+    return None
+
+
+def _is_allowed(schedule: tuple[Window, ...], plan: Plan) -> bool:
+    """Whether a schedule can be performed and healed, and stays within the profile of a plan."""
+    shape = shape_of(plan)
+    return not validate(schedule, shape) and (plan.promise.profile == "beyond" or excess(schedule, shape) is None)
+
+
+# --- at a notable moment ---------------------------------------------------------------------------------------------------
+
+
+def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Add a fault just when the parent took a notable branch, mostly at the broker that took it."""
+    notable = _notable(rng, source)
+    if notable is None or not source.kinds:
+        return None
+    at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
+    window = _drawn(rng, source, draft.schedule, at_ms, broker=notable.broker)
+    return _added(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
+
+
+def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Move a window so that it begins or ends at a notable moment."""
+    notable = _notable(rng, source)
+    if notable is None or not draft.schedule:
+        return None
+    old = rng.pick(draft.schedule)
+    lasts_ms, edge = old.until_ms - old.at_ms, notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
+    at_ms = max(0, edge - lasts_ms if rng.ratio(1, 3) else edge)
+    new = replace(old, at_ms=at_ms, until_ms=at_ms + lasts_ms)
+    return _changed(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
+
+
+def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let an administrator ask for something at a notable moment."""
+    notable = _notable(rng, source)
+    if notable is None:
+        return None
+    topic = rng.pick(source.parent.cluster.topics)
+    at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
+    partition = rng.below(topic.partitions)
+    match rng.pick(("reassign", "reassign", "elect-preferred", "depose-controller")):
+        case "reassign":
+            replicas = tuple(rng.shuffled(broker_ids(shape_of(source.parent)))[: topic.replication_factor])
+            step = Step(at_ms=at_ms, do="reassign", topic=topic.name, partition=partition, replicas=(replicas,))
+        case "elect-preferred":
+            step = Step(at_ms=at_ms, do="elect-preferred", topic=topic.name, partition=partition)
+        case _:
+            step = Step(at_ms=at_ms, do="depose-controller")
+    if at_ms >= source.parent.faults_ms:
+        return None
+    return replace(draft, script=_in_time((*draft.script, step)), words=f"{step.do} asked at {at_ms} ms")
+
+
+def _notable(rng: Rng, source: Source) -> Notable | None:
+    """Draw a moment by weight."""
+    left = rng.below(max(1, sum(notable.weight for notable in source.notable)))
+    for notable in source.notable:
+        left -= notable.weight
+        if left < 0:
+            return notable
+    return None
+
+
+# --- windows and steps that are there --------------------------------------------------------------------------------------
+
+
+def _move(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    if not draft.schedule:
+        return None
+    old, far = rng.pick(draft.schedule), rng.pick(_MOVES_MS)
+    by = max(-old.at_ms, rng.between(-far, far))
+    new = replace(old, at_ms=old.at_ms + by, until_ms=old.until_ms + by)
+    return _changed(source, draft, old, new, f"{old.id} moved by {by} ms")
+
+
+def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Make a window shorter or longer: a tenth of its duration to five times."""
+    if not draft.schedule:
+        return None
+    old = rng.pick(draft.schedule)
+    lasts_ms = max(1, (old.until_ms - old.at_ms) * rng.pick((1, 3, 5, 15, 20, 50)) // 10)
+    new = replace(old, until_ms=min(old.at_ms + lasts_ms, source.parent.faults_ms))
+    return _changed(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
+
+
+def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Leave out one window, or some that follow each other."""
+    if len(draft.schedule) < 3:
+        return None
+    first, number = rng.below(len(draft.schedule)), rng.pick((1, 1, 2, max(1, len(draft.schedule) // 4)))
+    gone = draft.schedule[first : first + number]
+    return replace(
+        draft,
+        schedule=tuple(window for window in draft.schedule if window not in gone),
+        words=f"without {', '.join(window.id for window in gone)}",
+    )
+
+
+def _repeat(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let a window come again soon after its end."""
+    if not draft.schedule:
+        return None
+    old = rng.pick(draft.schedule)
+    at_ms = old.until_ms + rng.between(1, rng.pick(_MOVES_MS))
+    new = replace(old, id=_fresh(draft.schedule), at_ms=at_ms, until_ms=at_ms + old.until_ms - old.at_ms)
+    return _added(draft, new, f"{old.id} again at {at_ms} ms")
+
+
+def _retarget(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    if not draft.schedule:
+        return None
+    old = rng.pick(draft.schedule)
+    new = replace(old, target=_target(rng, shape_of(source.parent)))
+    return _changed(source, draft, old, new, f"{old.id} at another target")
+
+
+def _swap(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Put another kind of fault in the place of a window."""
+    if not draft.schedule or not source.kinds:
+        return None
+    old = rng.pick(draft.schedule)
+    others = tuple(window for window in draft.schedule if window is not old)
+    new = replace(_drawn(rng, source, others, old.at_ms, broker=0), id=_fresh(draft.schedule))
+    return replace(draft, schedule=(*others, new), words=f"{old.id} becomes {new.kind}")
+
+
+def _shift(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Move a step of the script."""
+    if not draft.script:
+        return None
+    old, far = rng.pick(draft.script), rng.pick(_MOVES_MS)
+    at_ms = min(max(0, old.at_ms + rng.between(-far, far)), source.parent.faults_ms - 1)
+    steps = [replace(step, at_ms=at_ms) if step is old else step for step in draft.script]
+    return replace(draft, script=_in_time(steps), words=f"{old.do} asked at {at_ms} ms")
+
+
+# --- several windows -------------------------------------------------------------------------------------------------------
+
+
+def _combine(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Take over some seconds of another plan's schedule, at any time, as far as they fit this plan's cluster."""
+    other = rng.pick(source.others) if source.others else source.parent
+    if not other.schedule:
+        return None
+    shape = shape_of(source.parent)
+    begin_ms = rng.pick(other.schedule).at_ms
+    end_ms = begin_ms + rng.pick((1000, 3000, 8000))
+    by = rng.below(source.parent.faults_ms) - begin_ms
+    found = draft.schedule
+    for window in other.schedule:
+        if begin_ms <= window.at_ms < end_ms:
+            moved = replace(window, id=_fresh(found), at_ms=window.at_ms + by, until_ms=window.until_ms + by)
+            trial = (*found, replace(moved, target=_fitting(window.target, shape)))
+            if _is_allowed(trial, source.parent):
+                found = trial
+    taken = len(found) - len(draft.schedule)
+    words = f"{taken} windows of {other.name} from {begin_ms} ms on, at {begin_ms + by} ms"
+    return replace(draft, schedule=found, words=words) if taken else None
+
+
+def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Add a fault that strikes the leader, the controller or any broker again and again."""
+    if not source.kinds:
+        return None
+    shape = shape_of(source.parent)
+    notable = _notable(rng, source)
+    at_ms = rng.below(source.parent.faults_ms) if notable is None or rng.ratio(1, 2) else notable.at_ms
+    first = _drawn(rng, source, draft.schedule, at_ms, broker=0)
+    found = draft.schedule
+    for _ in range(rng.between(2, 5)):
+        window = replace(first, id=_fresh(found), at_ms=at_ms, until_ms=at_ms + first.until_ms - first.at_ms)
+        if window.until_ms <= source.parent.faults_ms:
+            found = (*found, window)
+        at_ms += rng.between(20, 1000) + rng.pick(_SESSIONS) * shape.session_timeout_ms
+    return replace(draft, schedule=found, words=f"{len(found) - len(draft.schedule)} times {first.kind} from {first.at_ms} ms on")
+
+
+EDITS: tuple[Edit, ...] = (
+    *(_strike, _strike, _strike, _strike),
+    *(_align, _ask, _move, _stretch, _remove, _repeat, _retarget, _swap, _shift),
+    *(_combine, _combine, _chain),
+)
+
+
+# --- parts of edits --------------------------------------------------------------------------------------------------------
+
+
+def _drawn(rng: Rng, source: Source, schedule: Sequence[Window], at_ms: int, *, broker: int) -> Window:
+    """A window with a drawn kind. In two draws of three it strikes `broker`, unless that is 0.
+
+    Where profile `within` lets a fault wound only few brokers, it strikes those that the schedule wounds already.
+    """
+    shape = shape_of(source.parent)
+    topic = rng.pick(shape.topics)
+    kind = rng.pick(source.kinds)
+    blow = kind.draw(rng, Aim(shape=shape, topic=topic.name, partition=rng.below(topic.partitions)))
+    target = Named(brokers=(broker,)) if broker and not kind.everyone and rng.ratio(2, 3) else blow.target
+    until_ms = min(at_ms + blow.lasts_ms, source.parent.faults_ms)
+    window = Window(id=_fresh(schedule), kind=kind.name, at_ms=at_ms, until_ms=until_ms, fault=blow.fault, target=target)
+    if source.parent.promise.profile == "within" and excess((*schedule, window), shape) is not None:
+        wounded = [w.target for w in schedule if excess((w,), _fragile(shape)) is not None and isinstance(w.target, Named)]
+        window = replace(window, target=rng.pick(wounded) if wounded else Named(brokers=(rng.pick(broker_ids(shape)),)))
+    return window
+
+
+def _fragile(shape: Shape) -> Shape:
+    """The cluster as if no topic could bear a wound."""
+    return replace(shape, topics=tuple(replace(topic, min_insync_replicas=1) for topic in shape.topics))
+
+
+def _target(rng: Rng, shape: Shape) -> AnyTarget:
+    topic = rng.pick(shape.topics)
+    partition = rng.below(topic.partitions)
+    targets: tuple[AnyTarget, ...] = (
+        LeaderOf(topic=topic.name, partition=partition),
+        IsrMember(topic=topic.name, partition=partition),
+        Controller(),
+        Named(brokers=(rng.pick(broker_ids(shape)),)),
+        Random(),
+        Minority(),
+    )
+    return rng.pick(targets)
+
+
+def _fitting(target: AnyTarget, shape: Shape) -> AnyTarget:
+    """A target of another plan as one of this cluster, if it names a topic, a partition or brokers that are not there."""
+    match target:
+        case LeaderOf(topic=name, partition=partition):
+            topic = _topic(name, shape)
+            return LeaderOf(topic=topic.name, partition=partition % topic.partitions)
+        case IsrMember(topic=name, partition=partition):
+            topic = _topic(name, shape)
+            return IsrMember(topic=topic.name, partition=partition % topic.partitions)
+        case Named(brokers=brokers):
+            return Named(brokers=tuple(dict.fromkeys((broker - 1) % shape.brokers + 1 for broker in brokers)))
+        case Random(count=number):
+            return Random(count=min(number, shape.brokers))
+        case Controller() | Minority() | Everyone():
+            return target
+        case _:
+            assert_never(target)
+
+
+def _topic(name: str, shape: Shape) -> TopicFacts:
+    """The topic of this name, else the first one."""
+    return next((topic for topic in shape.topics if topic.name == name), shape.topics[0])
+
+
+def _added(draft: Draft, window: Window, words: str) -> Draft:
+    return replace(draft, schedule=(*draft.schedule, window), words=words)
+
+
+def _changed(source: Source, draft: Draft, old: Window, new: Window, words: str) -> Draft | None:
+    """The draft with a window in the place of another; None if it could not end in time."""
+    if new.until_ms > source.parent.faults_ms:
+        return None
+    return replace(draft, schedule=tuple(new if window is old else window for window in draft.schedule), words=words)
+
+
+def _in_time(steps: Sequence[Step]) -> tuple[Step, ...]:
+    return tuple(sorted(steps, key=lambda step: step.at_ms))
+
+
+def _fresh(schedule: Sequence[Window]) -> str:
+    """An id that no window has: draws of a run are named by it."""
+    known = {window.id for window in schedule}
+    return next(name for number in count(1) if (name := f"g{number}") not in known)

@@ -1,0 +1,135 @@
+"""A guided campaign in a folder of a store: generations of plans (`campaigns.search`), each performed as items of work.
+
+    STORE/campaigns/<name>/plans/<plan>.yaml    each edited plan, written before its run; the rest is as in `campaigns.folder`
+
+A generation is planned when all runs of the one before have their rows, and learns from them in the order of its plans. So the
+plans are the same with any number of workers, and a campaign that is resumed plans the same ones again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from time import perf_counter
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from highwater.campaigns.campaign import Campaign, Performer, Request, Watch, perform_until, summary_of
+from highwater.campaigns.folder import PLANS, Asked, CampaignFolder, perform_and_store
+from highwater.campaigns.order import Trial
+from highwater.campaigns.search import Planned, Search
+from highwater.plans.plan import Plan
+from highwater.plans.text import plan_to_yaml
+from highwater.runs.branches import Reach
+from highwater.runs.summary import Summary
+from highwater.runs.workers import Task
+from pipeline.ledger import Row
+from pipeline.work import Item, Job
+
+
+class _Work(Struct, frozen=True, kw_only=True):
+    """The payload of an item."""
+
+    key: str
+    plan: Plan
+    repeat: str
+
+
+def perform_guided(
+    folder: CampaignFolder,
+    performer: Performer,
+    watch: Watch,
+    seen: Callable[[Summary], None],
+    *,
+    store: str,
+    deadline_s: float | None = None,
+    goals: tuple[str, ...] = (),
+) -> Campaign:
+    """Do the runs of a guided campaign that have no row, until all are done, a limit is reached or Ctrl-C is pressed.
+
+    Runs are seen and counted in the order of their numbers. `store` is the folder as the user names it, for the commands that
+    repeat a run.
+    """
+    start = perf_counter()
+    order = folder.asked.order
+    request = order.request(Trial(seed=order.first, protocol=order.protocols[0], faults=order.mixes[0]))
+    search = Search(request, first=order.first, runs=order.runs, generation=order.generation)
+    counted: list[Summary] = []
+    stopped: str | None = None
+    while stopped is None and (planned := search.planned()):
+        generation = _Generation(folder, request, planned, f"{store.rstrip('/')}/{folder.under}")
+        stopped = generation.perform(performer, watch, seen, deadline_s)
+        counted += generation.counted
+        search.learn(planned[: len(generation.counted)], [_reach(summary) for summary in generation.counted])
+    folder.tidy()
+    runs = folder.write_runs(counted)
+    return Campaign(
+        wanted=order.runs,
+        summaries=runs,
+        stopped=stopped if len(runs) < order.runs else None,
+        goals=goals,
+        wall_seconds=round(perf_counter() - start, 1),
+    )
+
+
+def _reach(summary: Summary) -> Reach | None:
+    """None if the run never began or was given up."""
+    return None if summary.reach is UNSET else summary.reach
+
+
+class _Generation:
+    """The runs of one generation; `counted` has the summaries of the first ones, without a gap."""
+
+    def __init__(self, folder: CampaignFolder, request: Request, planned: Sequence[Planned], place: str) -> None:
+        self.counted: list[Summary] = []
+        self._folder = folder
+        self._request = request
+        self._works = [self._work(one, place) for one in planned]
+        self._planned = planned
+        self._early: dict[str, Row] = {}  # rows of runs that ended before an earlier one
+
+    def perform(
+        self, performer: Performer, watch: Watch, seen: Callable[[Summary], None], deadline_s: float | None
+    ) -> str | None:
+        """Do the runs without a row; returns why it ended early."""
+        for one in self._planned:
+            if one.seed is None:
+                self._store(one.plan)
+        held = self._folder.ledger.keys()
+        rows = list(self._folder.ledger.rows(work.key for work in self._works if work.key in held))
+        finished = partial(self._finished, seen)
+        for row in rows:
+            for summary in finished(row):
+                watch.count(summary)
+                if watch.reached is not None:
+                    return watch.reached
+        items = (Item(work.key, msgspec.json.encode(work)) for work in self._works)
+        function = partial(perform_work, self._folder.asked, self._folder.storage.location)
+        job = Job(function=function, ledger=self._folder.ledger.location, deadline_s=deadline_s)
+        return perform_until(items, job, finished, watch, performer=performer)
+
+    def _finished(self, seen: Callable[[Summary], None], row: Row) -> Iterator[Summary]:
+        """The summaries that can be counted now that this row is there."""
+        self._early[row.key] = row
+        while len(self.counted) < len(self._works) and (work := self._works[len(self.counted)]).key in self._early:
+            one = self._planned[len(self.counted)]
+            ended = self._early.pop(work.key)
+            summary = summary_of(ended, one.plan.name, one.seed, one.plan.protocol, "sim", repeat=work.repeat)
+            self.counted.append(summary)
+            seen(summary)
+            yield summary
+
+    def _work(self, one: Planned, place: str) -> _Work:
+        if one.seed is None:
+            return _Work(key=one.plan.name, plan=one.plan, repeat=f"highwater run --plan {place}/{PLANS}/{one.plan.name}.yaml")
+        key = Trial(seed=one.seed, protocol=self._request.protocol, faults=self._request.faults).key
+        return _Work(key=key, plan=one.plan, repeat=self._request.command(one.seed))
+
+    def _store(self, plan: Plan) -> None:
+        self._folder.storage.write(f"{self._folder.under}/{PLANS}/{plan.name}.yaml", plan_to_yaml(plan).encode())
+
+
+def perform_work(asked: Asked, location: str, payload: bytes) -> bytes:
+    """Perform and judge one run of a guided campaign and store what is kept of it; returns the summary as JSON."""
+    work = msgspec.json.decode(payload, type=_Work)
+    task = Task(plan=work.plan, repeat=work.repeat, build=asked.build)
+    return perform_and_store(asked, location, task, key=work.key, mix=asked.order.mixes[0])

@@ -1,0 +1,131 @@
+"""The guided search: which plans to perform next, from what earlier runs reached.
+
+    seeds ─▶ generation of plans ─▶ runs ─▶ new (role, fault, branch)? ─▶ pool ─▶ edited plans ─▶ next generation
+
+The first generation has seeds alone; in each later one, one plan in `_FRESH` is a new seed and the others are edits of plans in
+the pool (`campaigns.edits`). A plan is in the pool if its run took a branch in a role and under a fault as no run before. It is
+chosen the more often, the fewer runs did that too and the less often it was chosen.
+
+A generation follows from the commit, the first seed and the runs before it, whatever performed them, so nothing is drawn anew.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from highwater.campaigns.campaign import Request
+from highwater.campaigns.edits import Notable, Source, edited, kinds_for
+from highwater.plans.plan import Plan
+from highwater.runs.branches import Reach, branches, steps_of
+from history.seed import Rng
+from nemesis.kinds import select
+
+_FRESH = 4
+_OTHERS = 4  # plans from which an edit may take windows
+_WEIGHT = 1_000_000  # of what one run alone has reached
+
+Feature = tuple[str, int]  # role and fault, branch
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """One run of the search. `number` counts from 0; `seed` is None for an edited plan."""
+
+    number: int
+    plan: Plan
+    seed: int | None
+
+
+class _New(Struct, frozen=True):
+    """What a run was the first to reach, when, and at which broker."""
+
+    feature: Feature
+    at_ms: int
+    broker: int
+
+
+class _Entry:
+    """A plan in the pool: what its run was the first to reach, and how often it was chosen."""
+
+    def __init__(self, plan: Plan, new: Sequence[_New]) -> None:
+        self.plan = plan
+        self.new = new
+        self.chosen = 0
+
+
+class Search:
+    """Plans `runs` runs in generations of one size. Call `planned`, perform the plans, `learn`, and so on."""
+
+    def __init__(self, request: Request, *, first: int, runs: int, generation: int) -> None:
+        self._request = request
+        self._kinds = select(request.faults)
+        self._first = first
+        self._runs = runs
+        self._size = generation
+        self._generation = 0
+        self._performed = 0
+        self._seeds = 0
+        self._pool: list[_Entry] = []
+        self._features: Counter[Feature] = Counter()  # runs that reached each
+
+    def planned(self) -> tuple[Planned, ...]:
+        """The next generation; empty when all runs are performed."""
+        size = min(self._size, self._runs - self._performed)
+        rng = Rng(self._first).fork(f"generation {self._generation}")
+        weights = [self._weight(entry) for entry in self._pool]
+        return tuple(self._plan(rng.fork(f"plan {place}"), self._performed + place, place, weights) for place in range(size))
+
+    def learn(self, generation: Sequence[Planned], reaches: Sequence[Reach | None]) -> None:
+        """Take in what the runs of a generation reached, in the order of its plans; None: the run says nothing."""
+        for planned, reach in zip(generation, reaches, strict=True):
+            if reach is None:
+                continue
+            found = [
+                _New((step.context, branch), step.at_ms, step.broker) for step in steps_of(reach) for branch in step.branches
+            ]
+            new = [one for one in found if one.feature not in self._features]
+            self._features.update(one.feature for one in found)
+            if new:
+                self._pool.append(_Entry(planned.plan, new))
+        self._performed += len(generation)
+        self._generation += 1
+
+    def _plan(self, rng: Rng, number: int, place: int, weights: Sequence[int]) -> Planned:
+        if self._pool and place % _FRESH != _FRESH - 1:
+            plan = self._edit(rng, weights, name=f"guided-{self._first}-{number}")
+            if plan is not None:
+                return Planned(number=number, plan=plan, seed=None)
+        seed = self._first + self._seeds
+        self._seeds += 1
+        return Planned(number=number, plan=self._request.plan(seed), seed=seed)
+
+    def _edit(self, rng: Rng, weights: Sequence[int], *, name: str) -> Plan | None:
+        parent = self._pool[_drawn(rng, weights)]
+        parent.chosen += 1
+        names = branches()
+        notable = tuple(
+            Notable(at_ms=one.at_ms, broker=one.broker, branch=names[one.feature[1]].name, weight=self._rarity(one))
+            for one in parent.new
+            if 0 <= one.at_ms < parent.plan.faults_ms
+        )
+        others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS))
+        profile = self._request.profile
+        source = Source(parent=parent.plan, notable=notable, others=others, kinds=kinds_for(parent.plan, self._kinds, profile))
+        return edited(rng.fork("edits"), source, name=name)
+
+    def _weight(self, entry: _Entry) -> int:
+        """How much is to be expected of edits of this plan: less if many runs reached the same, or if it was chosen often."""
+        return 1 + sum(map(self._rarity, entry.new)) // (1 + entry.chosen)
+
+    def _rarity(self, one: _New) -> int:
+        return _WEIGHT // self._features[one.feature] ** 2
+
+
+def _drawn(rng: Rng, weights: Sequence[int]) -> int:
+    """A place, drawn by weight."""
+    left = rng.below(sum(weights))
+    for place, weight in enumerate(weights):
+        left -= weight
+        if left < 0:
+            return place
+    raise AssertionError("weights are at least 1")

@@ -1,0 +1,131 @@
+"""Edits of plans: what they keep, and that they break no rule."""
+
+import pytest
+from msgspec.structs import replace
+
+from highwater.campaigns.edits import EDITS, Draft, Notable, Source, edited, kinds_for
+from highwater.plans.derive import MIXED, derive
+from highwater.plans.plan import Plan, complaints, shape_of
+from highwater.plans.text import plan_from_yaml, plan_to_yaml
+from history.seed import Rng
+from nemesis.faults import DiskSwap, wounds
+from nemesis.kinds import select
+from nemesis.profiles import ProfileName, excess
+from nemesis.schedule import Window
+from nemesis.targets import LeaderOf, Named
+from workloads.parameters import Step
+
+ALL = select(("all",))
+
+
+def _source(seed: int, profile: ProfileName = "within") -> Source:
+    parent = derive(seed, workload=MIXED, faults=("all",), profile=profile)
+    return Source(
+        parent=parent,
+        notable=tuple(
+            Notable(at_ms=at_ms, broker=broker, branch="f: if x", weight=10) for at_ms, broker in ((900, 1), (4000, 2), (9000, 0))
+        ),
+        others=(derive(seed + 500, faults=("all",)),),
+        kinds=kinds_for(parent, ALL, profile),
+    )
+
+
+def _children(seed: int, profile: ProfileName = "within") -> list[Plan]:
+    """A lineage of five plans, each an edit of the one before."""
+    source, found = _source(seed, profile), []
+    for number in range(5):
+        child = edited(Rng(seed).fork(f"child {number}"), source, name=f"child-{number}")
+        if child is not None:
+            found.append(child)
+            source = replace(source, parent=child)
+    return found
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_any_edited_plan_is_valid_and_stays_within(first: int) -> None:
+    """Every edited plan heals, has its quiet time, and wounds no more replicas than its profile allows."""
+    for seed in range(first, first + 20):
+        for child in _children(seed):
+            assert not complaints(child)
+            assert excess(child.schedule, shape_of(child)) is None
+
+
+def test_edited_plan_keeps_all_but_schedule_and_script() -> None:
+    for seed in range(10):
+        parent = _source(seed).parent
+        for child in _children(seed):
+            unedited = replace(
+                child,
+                name=parent.name,
+                story=parent.story,
+                seed=parent.seed,
+                schedule=parent.schedule,
+                script=parent.script,
+                required_marks=parent.required_marks,
+            )
+            assert unedited == parent
+
+
+def test_edited_plan_says_what_was_edited() -> None:
+    children = _children(3)
+
+    assert children
+    assert all(child.seed is None and child.story.startswith("Edited from ") for child in children)
+
+
+def test_edited_plan_is_the_same_from_its_text() -> None:
+    assert [plan_from_yaml(plan_to_yaml(child)) for child in _children(4)] == _children(4)
+
+
+def test_edited_plan_beyond_the_promise_is_valid() -> None:
+    assert all(not complaints(child) for seed in range(5) for child in _children(seed, "beyond"))
+
+
+@pytest.mark.slow
+def test_each_edit_changes_some_plan() -> None:
+    """An edit that never applies would be dead code that looks like a search."""
+    idle = set(EDITS)
+    for seed in range(30):
+        source = _source(seed)
+        script: tuple[Step, ...] = ()
+        for child in _children(seed):
+            script = child.script or script
+        for edit in tuple(idle):
+            draft = Draft(schedule=source.parent.schedule, script=script)
+            found = edit(Rng(seed), source, draft)
+            if found is not None and (found.schedule, found.script) != (draft.schedule, draft.script):
+                idle.remove(edit)
+
+    assert not idle
+
+
+def test_derived_plans_stay_within_their_profile() -> None:
+    """The rule for edited plans must not be stricter, nor laxer, than what seeds derive."""
+    wounding = 0
+    for seed in range(100):
+        plan = derive(seed, workload=MIXED, faults=("all",))
+        wounding += any(wounds(window.fault, topic.flush) for window in plan.schedule for topic in plan.cluster.topics)
+        assert excess(plan.schedule, shape_of(plan)) is None
+
+    assert wounding > 10
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_refused"),
+    [
+        ([Named(brokers=(1,))], False),
+        ([Named(brokers=(1,)), Named(brokers=(1,))], False),
+        ([Named(brokers=(1,)), Named(brokers=(2,))], True),
+        ([LeaderOf(topic="orders", partition=0)], True),
+    ],
+)
+def test_wounds_on_too_many_brokers_are_refused(targets: list[Named | LeaderOf], is_refused: bool) -> None:
+    """docs/promise.md DUR-4: within its profile a run wounds fewer than min.insync.replicas replicas."""
+    shape = shape_of(derive(1, faults=("disk-swap",)))
+    shape = replace(shape, topics=tuple(replace(topic, min_insync_replicas=2) for topic in shape.topics))
+    windows = [
+        Window(id=f"f{n}", kind="disk-swap", at_ms=n, until_ms=n + 1, fault=DiskSwap(), target=target)
+        for n, target in enumerate(targets)
+    ]
+
+    assert (excess(windows, shape) is not None) is is_refused
