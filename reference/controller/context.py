@@ -335,9 +335,8 @@ def strangers(controller: Controller, brokers: tuple[BrokerId, ...]) -> tuple[Br
     return tuple(broker for broker in brokers if broker not in holders and broker not in controller.met)
 
 
-def see(controller: Controller, live: tuple[LiveBroker, ...]) -> None:
-    """Take this list for the registered brokers."""
-    controller.live = live
+def meet(controller: Controller) -> None:
+    """Remember the brokers that are registered now."""
     controller.met = tuple(sorted({*controller.met, *live_ids(controller)}))
 
 

@@ -97,10 +97,11 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
 
 def _refuse(turn: Turn, kind: _Kind, procedure: AdminProcedure, refused: list[TopicPartition]) -> None:
     """Note the requests that are deleted and not carried out."""
-    why = "no such topic, or no replicas that could exist" if kind == "add" else "no such partition"
-    entry = paths.partition_add_path if kind == "add" else paths.partition_remove_path
     for tp in refused:
-        refuse(turn, entry(tp), why)
+        if kind == "add":
+            refuse(turn, paths.partition_add_path(tp), "no such topic, or no replicas that could exist")
+        else:
+            refuse(turn, paths.partition_remove_path(tp), "no such partition")
     for path in procedure.strays:
         refuse(turn, path, "its name is no partition's")
 
