@@ -4,7 +4,7 @@ A registration with another czxid counts as another broker, so that the controll
 """
 
 from reference.controller import channel, leader_election, listings, standings
-from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids, meet
+from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetData
@@ -46,7 +46,6 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
     variant = turn.config.variant
     before, before_ids = controller.live, live_ids(controller)
     controller.live = live
-    meet(controller)
     if variant.broker_incarnation:
         moved = {b.broker for b in before if b not in live} | {b.broker for b in live if b not in before}
     else:
