@@ -34,6 +34,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.RECOVERED: "replica",
     EventKind.APPEND: "replica",
     EventKind.TRUNCATE: "replica",
+    EventKind.FLUSHED: "replica",
     EventKind.HW: "replica",
     EventKind.ASSIGNED: "election",
     EventKind.REASSIGNMENT_BEGUN: "election",
@@ -56,10 +57,10 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.LOG_ON_DISK: "milestone",
 }
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
-# Left out of logs: appends and HW moves are too many and shown in the figures, FAULT_ACTED is summed in the table of faults, and
-# the state at the end of the run is reported only where it is inconsistent.
+# Left out of logs: appends, flushes and HW moves are too many and mostly shown in the figures, FAULT_ACTED is summed in the table
+# of faults, and the state at the end of the run is reported only where it is inconsistent.
 _END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK})
-_BULK = frozenset({EventKind.APPEND, EventKind.HW, EventKind.FAULT_ACTED}) | _END
+_BULK = frozenset({EventKind.APPEND, EventKind.FLUSHED, EventKind.HW, EventKind.FAULT_ACTED}) | _END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +250,8 @@ def _replica_words(row: ClusterEvent) -> str:
             return f"appends {row.value} at offset {row.offset}, leader epoch {row.leader_epoch}{why}"
         case EventKind.TRUNCATE:
             return f"truncates to offset {row.offset}{why}"
+        case EventKind.FLUSHED:
+            return f"has flushed what is below offset {row.offset}"
         case EventKind.HW:
             return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
         case EventKind.REPLICA_DELETED:

@@ -17,7 +17,18 @@ from history.seed import Rng
 from nemesis.blows import Aim, Kind
 from nemesis.profiles import Profile, ProfileName, default_kinds, excess, usable
 from nemesis.schedule import Shape, TopicFacts, Window, broker_ids, validate
-from nemesis.targets import AnyTarget, Controller, Everyone, IsrMember, LeaderOf, Minority, Named, Random
+from nemesis.targets import (
+    AnyTarget,
+    ClientPlace,
+    Controller,
+    Everyone,
+    IsrMember,
+    LeaderOf,
+    Minority,
+    Named,
+    Random,
+    WholeIsr,
+)
 from workloads.parameters import Step
 
 WINDOWS_MAX = 60  # of an edited plan
@@ -331,6 +342,11 @@ def _fitting(target: AnyTarget, shape: Shape) -> AnyTarget:
         case IsrMember(topic=name, partition=partition):
             topic = _topic(name, shape)
             return IsrMember(topic=topic.name, partition=partition % topic.partitions)
+        case WholeIsr(topic=name, partition=partition):
+            topic = _topic(name, shape)
+            return WholeIsr(topic=topic.name, partition=partition % topic.partitions)
+        case ClientPlace(place=place):
+            return ClientPlace(place=(place - 1) % shape.places + 1)
         case Named(brokers=brokers):
             return Named(brokers=tuple(dict.fromkeys((broker - 1) % shape.brokers + 1 for broker in brokers)))
         case Random(count=number):

@@ -4,7 +4,7 @@ A registration with another czxid counts as another broker, so that the controll
 """
 
 from reference.controller import channel, leader_election, listings, standings
-from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids, see
+from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetData
@@ -45,7 +45,7 @@ def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker,
     """V3 §A on_broker_change: compare the registrations now (`live`) with the known ones, and elect where they differ."""
     variant = turn.config.variant
     before, before_ids = controller.live, live_ids(controller)
-    see(controller, live)
+    controller.live = live
     if variant.broker_incarnation:
         moved = {b.broker for b in before if b not in live} | {b.broker for b in live if b not in before}
     else:

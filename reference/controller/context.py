@@ -263,7 +263,6 @@ class Controller(Struct):
     epoch_version: ZkVersion = ZkVersion(-1)
     elected: BrokerId | None = None  # the broker that /controller named when it was last read
     live: tuple[LiveBroker, ...] = ()
-    met: tuple[BrokerId, ...] = ()  # every broker that was registered while this one was controller
     legacy: tuple[LiveBroker, ...] = ()  # the live brokers with an older BrokerInfo (R-206)
     standings: list[Standing] = []  # of the brokers that are not legacy
     isr_requests: list[IsrRequest] = []
@@ -327,18 +326,6 @@ def offline_replicas(controller: Controller, tp: TopicPartition, replicas: tuple
 def live_ids(controller: Controller) -> tuple[BrokerId, ...]:
     """The ids of the registered brokers."""
     return tuple(live.broker for live in controller.live)
-
-
-def strangers(controller: Controller, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """Those of these brokers that nothing shows to exist: this controller never saw them, and they were assigned no replica."""
-    holders = {broker for replicas in controller.assignments.values() for broker in replicas}
-    return tuple(broker for broker in brokers if broker not in holders and broker not in controller.met)
-
-
-def see(controller: Controller, live: tuple[LiveBroker, ...]) -> None:
-    """Take this list for the registered brokers."""
-    controller.live = live
-    controller.met = tuple(sorted({*controller.met, *live_ids(controller)}))
 
 
 def served_by(controller: Controller) -> tuple[BrokerId, ...]:

@@ -5,7 +5,7 @@ commands of the former controller may have been lost (R-044).
 """
 
 from reference.controller import admin, broker_change, channel, leader_election, listings, log_dirs, standings
-from reference.controller.context import ADMIN_KINDS, BrokerList, Controller, OwnElection, TopicList, see
+from reference.controller.context import ADMIN_KINDS, BrokerList, Controller, OwnElection, TopicList
 from reference.controller.outstanding import ask
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
@@ -46,7 +46,7 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §D step 3: read the LeaderAndISR path for each partition."""
     names = controller.brokers_listing.names
-    see(controller, broker_change.registrations(names, answers[: len(names)]))
+    controller.live = broker_change.registrations(names, answers[: len(names)])
     controller.legacy = broker_change.legacy_registrations(names, answers[: len(names)])
     controller.assignments, controller.topic_ids = {}, {}
     for topic, answer in zip(controller.topics, answers[len(names) :], strict=True):

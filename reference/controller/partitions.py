@@ -8,7 +8,7 @@ in between would take its replica for a stray one and delete it (V3 §E step 4).
 from typing import Literal
 
 from reference.controller import deletion, leader_election
-from reference.controller.context import AdminPath, AdminProcedure, Controller, strangers
+from reference.controller.context import AdminPath, AdminProcedure, Controller
 from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
@@ -71,8 +71,6 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
         for tp, answer in zip(procedure.partitions, answers[count:], strict=True):
             topic = topic_of(tp)
             replicas = paths.decode_replicas(answer.data) if isinstance(answer, Data) else ()
-            if len(strangers(controller, replicas)) == len(replicas):
-                replicas = ()  # on none of these brokers could it ever be led
             if topic in listed and (replicas or tp in listed[topic]):
                 wanted[tp] = listed[topic].get(tp, replicas)  # a repeated request leaves the partition as it is
         after = {t: old | {tp: r for tp, r in wanted.items() if topic_of(tp) == t} for t, old in listed.items()}
@@ -97,10 +95,11 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
 
 def _refuse(turn: Turn, kind: _Kind, procedure: AdminProcedure, refused: list[TopicPartition]) -> None:
     """Note the requests that are deleted and not carried out."""
-    why = "no such topic, or no replicas that could exist" if kind == "add" else "no such partition"
-    entry = paths.partition_add_path if kind == "add" else paths.partition_remove_path
     for tp in refused:
-        refuse(turn, entry(tp), why)
+        if kind == "add":
+            refuse(turn, paths.partition_add_path(tp), "no such topic, or no valid replicas")
+        else:
+            refuse(turn, paths.partition_remove_path(tp), "no such partition")
     for path in procedure.strays:
         refuse(turn, path, "its name is no partition's")
 

@@ -230,7 +230,9 @@ def decode_replicas(data: bytes) -> tuple[BrokerId, ...]:
         replicas = tuple(BrokerId(b) for b in msgspec.json.decode(data, type=list[int]))
     except msgspec.DecodeError:
         return ()
-    return replicas if len(set(replicas)) == len(replicas) and all(broker >= 0 for broker in replicas) else ()
+    if any(broker < 0 for broker in replicas):
+        return ()
+    return replicas if len(set(replicas)) == len(replicas) else ()
 
 
 def preferred_payload(tps: tuple[TopicPartition, ...]) -> bytes:
@@ -254,9 +256,10 @@ def delete_topics_payload(topics: tuple[str, ...]) -> bytes:
 def decode_delete_topics(data: bytes) -> tuple[str, ...]:
     """The topics to be deleted, sorted; empty if the data is invalid."""
     try:
-        return tuple(sorted({name for name in msgspec.json.decode(data, type=_DeleteTopicsJson).topics if is_topic(name)}))
+        named = tuple(sorted(set(msgspec.json.decode(data, type=_DeleteTopicsJson).topics)))
     except msgspec.DecodeError:
         return ()
+    return tuple(name for name in named if is_topic(name))
 
 
 def producer_ids_payload(broker: BrokerId, start: ProducerId, end: ProducerId) -> bytes:

@@ -314,18 +314,6 @@ def test_reassignment_to_too_few_replicas_is_refused() -> None:
     assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-refused"]
 
 
-@pytest.mark.parametrize("extra", [False, True])
-def test_reassignment_to_an_unknown_broker_is_refused(extra: bool) -> None:
-    """It would wait for ever, and an entry that an operator then deletes by hand leaves the broker in AR."""
-    lab = cluster()
-    path = admin_paths.REASSIGN_EXTRA if extra else admin_paths.REASSIGN
-    write(lab, Create(path, admin_paths.reassignments_payload(entries((2, 3, 99)))))
-    lab.wait(5000)
-
-    assert is_at(lab, OAR)
-    assert "unknown broker" in [n.detail for _, n in lab.notes if n.kind == "reassignment-refused"]
-
-
 def test_controller_says_which_reassignments_it_refuses() -> None:
     lab = cluster()
     ghost = admin_paths.reassignments_payload(entries(RAR, tp=GHOST))

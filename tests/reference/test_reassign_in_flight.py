@@ -54,13 +54,13 @@ def test_invalid_entry_in_flight_is_deleted(payload: bytes) -> None:
     lab = by_requests()
     write(lab, *(Create(path, b"") for path in (admin_paths.REASSIGNMENTS, f"{admin_paths.REASSIGNMENTS}/t")))
     write(lab, Create(ENTRY, payload), Create(f"{admin_paths.REASSIGNMENTS}/t/x", b""))
-    request(lab, 2, 3, 99)
+    request(lab, 4)
     lab.wait(5000)
 
     said = [(n.kind, n.detail) for _, n in lab.notes if n.kind.endswith("-refused")]
     assert (data(lab, ENTRY), children(lab, f"{admin_paths.REASSIGNMENTS}/t"), is_at(lab, OAR)) == (None, (), True)
     assert ("request-refused", f"{admin_paths.REASSIGNMENTS}/t/x: its name is no partition's") in said
-    assert (REFUSED, "unknown broker") in said
+    assert (REFUSED, "fewer replicas than min.insync.replicas") in said
 
 
 def silence(lab: Mortal, *brokers: int) -> None:

@@ -10,7 +10,7 @@ then with the requests in their order, then with the legacy entries, which becom
 """
 
 from reference.config import min_isr_of
-from reference.controller.context import Agent, Controller, strangers
+from reference.controller.context import Agent, Controller
 from reference.controller.reassign import requests as reassign_requests
 from reference.controller.reassign.read import Draft, Seen
 from reference.coordination import admin_paths, reassignment_requests
@@ -28,8 +28,6 @@ def take_requests(turn: Turn, controller: Controller, seen: Seen, draft: Draft) 
         for tp, replicas in request.replicas.items():
             entry, assigned = draft.entries.get(tp), seen.assigned.get(tp, ())
             reason = _refusal(turn, entry, tp, replicas, assigned, legacy=request.legacy)
-            if not reason and strangers(controller, replicas):
-                reason = "unknown broker"
             if reason:
                 turn.note(Note(kind="reassignment-refused", tp=tp, detail=reason))
                 if request.legacy:

@@ -6,7 +6,7 @@ entries added from /admin/reassign_partitions_extra. It is conditional on every 
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel, leader_election
-from reference.controller.context import NEW_EPOCH, Agent, Controller, Move, live_ids, strangers
+from reference.controller.context import NEW_EPOCH, Agent, Controller, Move, live_ids
 from reference.controller.outstanding import refuse
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
@@ -103,11 +103,6 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
     if not back and move is None and len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
         turn.note(Note(kind="reassignment-refused", tp=tp, detail="fewer replicas than min.insync.replicas"))
         del draft.entries[tp]  # as R-253: no record could be committed any more
-        return
-    if not back and move is None and strangers(controller, entry.replicas):
-        # it would wait for ever, with these brokers in AR
-        turn.note(Note(kind="reassignment-refused", tp=tp, detail="unknown broker"))
-        del draft.entries[tp]
         return
     draft.entries[tp] = Reassignment(entry.replicas, original)
     _go_for(turn, controller, draft, tp, Move(target=original if back else entry.replicas, original=original, back=back))
