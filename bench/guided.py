@@ -156,13 +156,15 @@ def page(rows: Sequence[Row], budget: int) -> str:
     lines, frequent, open_ = [], [], []
     halved = rare = 0
     for name, found in by_variant.items():
-        plain, guided = counts_of(found, "plain", budget), counts_of(found, "guided", budget)
+        plain = counts_of(found, "plain", budget)
         if plain is None:
             open_.append(name)
             continue
         if not is_rare(plain):
             frequent.append(f"`{name}` {plain.words}")
             continue
+        measured = {row.first for row in found if row.mode == "plain"}
+        guided = counts_of((row for row in found if row.first in measured), "guided", budget)
         if guided is None or len(guided.runs) < len(plain.runs):
             open_.append(name)
             continue
