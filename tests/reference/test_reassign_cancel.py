@@ -148,6 +148,23 @@ def test_reassignment_under_a_cancellation_widens_no_assignment() -> None:
     assert [word for word in lab.steps if word.startswith("AR")] == []
 
 
+def test_short_reassignment_is_refused_under_a_cancellation() -> None:
+    """R-239, R-253: it is not rolled back either, or it would go forward once the cancellation is removed."""
+    lab = cluster()
+    lab.bury(2)
+    lab.bury(3)
+    lab.wait(20_000)
+    cancel(lab)
+    reassign(lab, (4,))
+    remove_cancel(lab)
+    lab.start(2)
+    lab.start(3)
+    lab.wait(20_000)
+
+    assert (assigned(lab), pending(lab)) == (OAR, None)
+    assert "reassignment-refused" in [note.kind for _, note in lab.notes]
+
+
 def test_new_controller_rolls_back_to_the_original_replicas() -> None:
     """R-230, R-232, R-233: it has the original replicas from the entry alone, for AR is OAR + RAR by then."""
     lab = stuck()

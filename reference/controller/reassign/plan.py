@@ -100,7 +100,7 @@ def _take_up(turn: Turn, controller: Controller, draft: Draft, tp: TopicPartitio
     back = agent.cancelled or tp in agent.extra
     # OAR is the assignment before the move. C-20: for a move in flight it is that of its beginning.
     original = entry.original or (move.original if move is not None else draft.assigned[tp])
-    if not back and move is None and len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
+    if len(entry.replicas) < min_isr_of(turn.config, topic_of(tp)):
         turn.note(Note(kind="reassignment-refused", tp=tp, detail="fewer replicas than min.insync.replicas"))
         del draft.entries[tp]  # as R-253: no record could be committed any more
         return
