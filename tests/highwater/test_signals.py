@@ -145,7 +145,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_a_run_and_keeps_its_history(number: signal.Signals, tmp_path: Path) -> None:
-    with command("run", "--seed", "1", "--seconds", "4000", folder=tmp_path) as process:
+    with command("run", "--seed", "2", "--seconds", "4000", folder=tmp_path) as process:
         let_it_simulate(process)
         process.send_signal(number)
         printed, complaints = process.communicate(timeout=ENDS_S)
