@@ -46,7 +46,8 @@ async def main() -> None:
             while await controller(admin) is None:
                 await asyncio.sleep(0.1)
         say(f"zookeeper {site.zookeeper}")
-        say("brokers   " + ",".join(f"{host}:{port}" for host, port in site.clients.values()))
+        (clients,) = site.clients.values()  # at one place
+        say("brokers   " + ",".join(f"{host}:{port}" for host, port in clients.values()))
         say("data      " + str(site.nodes[min(site.nodes)].log_dirs[0].parents[2]))
         say(COMMANDS)
         while line := await asyncio.to_thread(sys.stdin.readline):
