@@ -5,7 +5,7 @@ import pytest
 from checkers.single import judge
 from history.event import EventKind
 from history.op import OpType
-from tests.checkers.story import BOUND_NS, Story
+from tests.checkers.story import BOUND_NS, MS, Story
 from tests.checkers.test_availability import quiet_cluster
 
 
@@ -31,6 +31,19 @@ def test_admin_request_that_fails_after_the_bound_is_not_live(outcome: OpType, s
     missed = ("add-partition orders-7 on 1,2,3 was requested after the bound and failed: REQUEST_TIMED_OUT",)
 
     assert not_live(story, healed_at) == (() if served else missed)
+
+
+@pytest.mark.parametrize(("waited_ms", "missed"), [(400, ()), (900, ("process 9 waited 900 ms",))])
+def test_admin_request_after_the_bound_waits_500_ms_at_most(waited_ms: int, missed: tuple[str, ...]) -> None:
+    """LIVE-8."""
+    story, healed_at = after_the_bound()
+    story.op(9, OpType.INVOKE, "depose-controller")
+    story.time_ns += (waited_ms - 1) * MS
+    story.op(9, OpType.OK, "depose-controller")
+    story.event(EventKind.FINAL_READS, whole_node=True)
+    found = judge(story.history(healed_at_ns=healed_at, backend="sim")).not_live
+
+    assert tuple(words.partition(" for ")[0] for words in found) == missed
 
 
 def test_admin_request_that_fails_before_the_bound_is_live() -> None:

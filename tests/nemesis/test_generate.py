@@ -4,7 +4,7 @@ from hypothesis import given
 
 from history.seed import Rng
 from nemesis.faults import wounds
-from nemesis.generate import generate
+from nemesis.generate import FOR_LONG, generate
 from nemesis.kinds import KIND_NAMES
 from nemesis.profiles import Profile, default_kinds, usable
 from nemesis.schedule import Shape, TopicFacts, Window, validate
@@ -101,6 +101,14 @@ def test_pauses_are_shorter_and_longer_than_the_session_timeout() -> None:
     for windows in _many(100, Profile(name="within", kinds=("pause-short", "pause-long"))):
         for window in windows:
             assert (window.until_ms - window.at_ms > SHAPE.session_timeout_ms) == (window.kind == "pause-long")
+
+
+def test_every_second_schedule_begins_with_a_broker_alone() -> None:
+    """docs/promise.md LIVE-6, LIVE-7: nothing else is in force until it has been replaced."""
+    begun = [windows[0] for windows in _many(200) if windows[0].kind in FOR_LONG]
+    alone = [windows for windows in _many(200) if windows[0] in begun and windows[1].at_ms >= windows[0].until_ms]
+
+    assert 60 < len(alone) < 140
 
 
 def test_some_schedules_begin_one_fault_on_brokers_in_turn() -> None:
