@@ -13,7 +13,7 @@ REPLACEMENT_NS = 5_000_000_000  # the promised time in which a broker that alone
 WRITTEN_NS = 2_500_000_000  # from then on: 2 replica.lag.time.max and a request timeout, until writes go on
 _ALONE = ("isolate-one", "cut-peers-long", "crash-leader")  # those kinds of LIVE-6 that the random histories draw
 BOUND_NS = 16_000_000_000  # B of the promise of all random histories
-PROMPT_NS = 500_000_000  # within which each request is answered (LIVE-8)
+PROMPT_NS = 1_000_000_000  # within which each request is answered (LIVE-8)
 PATIENCE_NS = 500_000_000  # its request timeout
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 

@@ -103,7 +103,7 @@ class _Partition:
             Operation(index=self.index, type=OpType.INVOKE, time_ns=self.now, **about, **asked)  # type: ignore[arg-type]
         )
         self.index += 1
-        self.now += SECOND // 10 if self.rng.below(12) else SECOND
+        self.now += SECOND // 10 if self.rng.below(12) else 3 * SECOND // 2
         if type_ is not None:
             self.operations.extend(
                 Operation(index=self.index, slot=slot, type=type_, time_ns=self.now, **about, **row)  # type: ignore[arg-type]

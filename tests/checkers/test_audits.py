@@ -33,8 +33,8 @@ def test_admin_request_that_fails_after_the_bound_is_not_live(outcome: OpType, s
     assert not_live(story, healed_at) == (() if served else missed)
 
 
-@pytest.mark.parametrize(("waited_ms", "missed"), [(400, ()), (900, ("process 9 waited 900 ms",))])
-def test_admin_request_after_the_bound_waits_500_ms_at_most(waited_ms: int, missed: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("waited_ms", "missed"), [(900, ()), (1200, ("process 9 waited 1200 ms",))])
+def test_admin_request_after_the_bound_waits_a_second_at_most(waited_ms: int, missed: tuple[str, ...]) -> None:
     """LIVE-8."""
     story, healed_at = after_the_bound()
     story.op(9, OpType.INVOKE, "depose-controller")

@@ -75,8 +75,8 @@ def test_leaders_without_states_leave_the_cluster_unchecked() -> None:
     assert "availability-cluster: became-leader rows, but no state-written rows" in verdict.unchecked
 
 
-@pytest.mark.parametrize(("backend", "waited_ms", "live"), [("sim", 499, True), ("sim", 600, False), ("process", 600, True)])
-def test_request_after_the_bound_waits_500_ms_at_most(backend: str, waited_ms: int, live: bool) -> None:
+@pytest.mark.parametrize(("backend", "waited_ms", "live"), [("sim", 999, True), ("sim", 1100, False), ("process", 1100, True)])
+def test_request_after_the_bound_waits_a_second_at_most(backend: str, waited_ms: int, live: bool) -> None:
     """LIVE-8: only simulated machines are never late."""
     story = quiet_cluster()
     healed_at = story.time_ns
