@@ -5,11 +5,13 @@ import polars as pl
 from checkers.checker import MS, Facts
 from history.event import EventKind as K
 
+Times = list[tuple[int, int]]  # ns, each from its begin to its end
 
-def place_of(facts: Facts, process: int) -> str | None:
-    """The place of a client process; None if all clients of the run are at one place."""
+
+def place_of(facts: Facts, process: int) -> str:
+    """The place of a client process; empty if the run names no places."""
     places = facts.client_places
-    return places[process % len(places)] if len(set(places)) > 1 else None
+    return places[process % len(places)] if places else ""
 
 
 def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
@@ -42,9 +44,9 @@ def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     return [(start, end) for start, end in found if start < end]
 
 
-def excuses(events: pl.DataFrame, facts: Facts) -> dict[str, list[tuple[int, int]]]:
+def excuses(events: pl.DataFrame, facts: Facts) -> dict[str, Times]:
     """For each place of clients the times, in ns, at which its clients need not be served: a fault of it, and B after that."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    found: dict[str, Times] = {}
     begun: dict[tuple[str, str], int] = {}
     for time_ns, kind, fault, node in _ends(events):
         if node not in facts.client_places:

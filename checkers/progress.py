@@ -32,14 +32,14 @@ def _writes(operations: pl.DataFrame) -> pl.DataFrame:
     return turns.with_columns(**before).filter(answered)
 
 
-def _by_place(writes: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> dict[str | None, pl.DataFrame]:
+def _by_place(writes: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> dict[str, pl.DataFrame]:
     """The produces of the clients at each place, without those that a fault of that place excuses."""
-    found: dict[str | None, pl.DataFrame] = {}
+    found: dict[str, pl.DataFrame] = {}
     excused = excuses(events, facts)
     processes = sorted(set(writes["process"].to_list()))
-    for place in sorted({place_of(facts, process) for process in processes}, key=str):
+    for place in sorted({place_of(facts, process) for process in processes}):
         owed = writes.filter(pl.col("process").is_in([one for one in processes if place_of(facts, one) == place]))
-        for begun, ended in excused.get(place or "", ()):
+        for begun, ended in excused.get(place, ()):
             owed = owed.filter((pl.col("time_ns") < begun) | (pl.col("time_ns_before") >= ended))
         found[place] = owed
     return found
@@ -56,14 +56,15 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     why: list[str] = []
     periods = calms(events, facts)
     writes = _writes(operations) if periods else operations
+    several = len(set(facts.client_places)) > 1
     by_place = _by_place(writes, events, facts) if periods else {}
     for start, end in periods:
         for place, owed in by_place.items():
             tried = owed.filter((pl.col("time_ns_before") >= start) & (pl.col("time_ns") < end))
             if tried.height and not (tried["type"] == "ok").any():
-                by = "" if place is None else f" by the clients at {place}"
+                by = f" by the clients at {place}" if several else ""
                 rows = f"between rows {tried['index_before'][0]} and {tried['index'][-1]}"
-                calm = "though no fault was in force" if place is None else "though no fault hit them or a broker"
+                calm = "though no fault hit them or a broker" if several else "though no fault was in force"
                 why.append(f"no acks=all produce to {topic}-{number}{by} was acknowledged {rows}, {calm}")
     return Findings(not_live=tuple(why), live_judged=bool(why), counts={"acked_under_faults": done.height})
 

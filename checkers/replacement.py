@@ -25,7 +25,7 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers import screens
-from checkers.calms import excuses
+from checkers.calms import Times, excuses, place_of
 from checkers.checker import MS, PARTITION, Checker, Facts, partition_of, promised
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Cut, Findings
@@ -172,8 +172,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         return Findings()
     why = [words for period in periods if (words := _unreplaced(rows, period, f"{topic}-{number}"))]
     hit = excuses(events, facts)
-    writes = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1]
-    writes = [call for call in writes if not _is_excused(call, hit, facts)]
+    answered = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1 and call.rows]
+    writes = [call for call in answered if not _is_excused(call, hit.get(place_of(facts, call.process), []))]
     judged = 0
     for period in periods:
         tried = _owed(rows, period, writes, facts, topic)
@@ -208,15 +208,13 @@ def _owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Fact
     able = cluster.able(period)
     if cluster.state is None or cluster.state.leader not in able or len(able) < promise.min_insync_replicas:
         return []
-    tried = [call for call in writes if due_ns <= call.invoked_ns and call.rows and call.rows[0].time_ns < period.until_ns]
+    tried = [call for call in writes if due_ns <= call.invoked_ns and call.rows[0].time_ns < period.until_ns]
     return tried if len(tried) >= _TRIED_MIN else []
 
 
-def _is_excused(call: Call, hit: dict[str, list[tuple[int, int]]], facts: Facts) -> bool:
-    # Whether a fault of the client's own place may have kept it from the brokers (LIVE-9).
-    places = facts.client_places
-    times = hit.get(places[call.process % len(places)], ()) if places else ()
-    return any(begun <= call.rows[0].time_ns and call.invoked_ns < ended for begun, ended in times if call.rows)
+def _is_excused(call: Call, times: Times) -> bool:
+    """Whether a fault of the client's own place may have kept it from the brokers (LIVE-9)."""
+    return any(begun <= call.rows[0].time_ns and call.invoked_ns < ended for begun, ended in times)
 
 
 def _cluster_at(rows: list[EventRow], time_ns: int) -> _Cluster:

@@ -1,5 +1,6 @@
 """A fault of one client place excuses neither clients elsewhere nor brokers (docs/promise.md LIVE-9, LIVE-6)."""
 
+import pytest
 from msgspec.structs import replace
 
 from checkers.single import judge
@@ -19,14 +20,15 @@ def produce(process: int, at_s: int, outcome: str) -> tuple[str, str]:
     return ask, answer + (f" offset={at_s}" if outcome == "ok" else "")
 
 
-def sketched(*lines: str) -> History:
+def sketched(*lines: str, places: tuple[str, ...] = PLACES) -> History:
     history = history_of(*lines)
-    return History(replace(history.manifest, client_places=PLACES), operations=history.operations, events=history.events)
+    return History(replace(history.manifest, client_places=places), operations=history.operations, events=history.events)
 
 
-def not_live(*lines: str) -> list[str]:
+def not_live(*lines: str, places: tuple[str, ...] = PLACES) -> list[str]:
     """What the run owes to clients or to a partition whose leader is cut off, and did not give."""
-    return [words for words in judge(sketched(*lines)).not_live if "produce to t-0" in words or "leads t-0" in words]
+    found = judge(sketched(*lines, places=places)).not_live
+    return [words for words in found if "produce to t-0" in words or "leads t-0" in words]
 
 
 def test_clients_at_another_place_must_be_served() -> None:
@@ -41,6 +43,15 @@ def test_clients_at_the_cut_place_are_excused() -> None:
     begun, ended = CUT
 
     assert not_live(begun, *produce(0, 20, "info"), *produce(1, 30, "ok"), ended, *produce(2, 52, "info"), HEALED) == []
+
+
+@pytest.mark.parametrize("screened_min", [0, 1 << 60])
+def test_clients_at_the_only_place_are_excused_while_it_is_cut(screened_min: int) -> None:
+    begun, ended = CUT
+    history = sketched(begun, *produce(0, 20, "info"), *produce(1, 30, "info"), ended, HEALED, places=("p1", "p1"))
+    found = judge(history, screened_min=screened_min).not_live
+
+    assert [words for words in found if "produce to t-0" in words] == []
 
 
 def test_fault_of_a_broker_excuses_clients_at_every_place() -> None:
