@@ -83,11 +83,8 @@ def _alone(rng: Rng, ground: _Ground, at: int) -> Window | None:
     if not ground.profile.swarm or not kinds or not rng.ratio(1, 2):
         return None
     kind = rng.pick(kinds)
-    blow = kind.draw(rng, _aim(rng, ground.shape))
-    until = at + blow.lasts_ms
-    if until > ground.shape.end_ms:
-        return None
-    return Window(id="", kind=kind.name, at_ms=at, until_ms=until, fault=blow.fault, target=blow.target)
+    window = _window(kind, at, kind.draw(rng, _aim(rng, ground.shape)))
+    return window if window.until_ms <= ground.shape.end_ms else None
 
 
 def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:

@@ -12,6 +12,7 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from highwater.plans.derive import marks_of
 from highwater.plans.plan import Plan, checked, shape_of
 from history.seed import Rng
 from nemesis.blows import Aim, Kind
@@ -89,7 +90,7 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
         seed=None,
         schedule=tuple(sorted(draft.schedule, key=lambda window: (window.at_ms, window.until_ms, window.id))),
         script=draft.script,
-        required_marks=("fault-acted",) if draft.schedule else (),
+        required_marks=marks_of(draft.schedule),
     )
     return checked(plan)
 

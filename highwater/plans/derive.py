@@ -131,7 +131,7 @@ def derive(
     shape = shape_of(plan)
     kinds = chosen if faults else default_kinds(profile, shape)
     schedule = generate(rng.fork("schedule"), Profile(name=profile, kinds=kinds), shape)
-    return checked(replace(plan, schedule=schedule, required_marks=_marks(schedule)))
+    return checked(replace(plan, schedule=schedule, required_marks=marks_of(schedule)))
 
 
 def check_derivation(version: int) -> None:
@@ -171,11 +171,11 @@ def standard_bench_plan() -> Plan:
     profile = Profile(name="within", kinds=kinds, swarm=False)
     # The first seed whose schedule has all these kinds in 60 s.
     schedule = generate(Rng(5).fork("schedule"), profile, shape)
-    return checked(replace(plan, schedule=schedule, required_marks=_marks(schedule)))
+    return checked(replace(plan, schedule=schedule, required_marks=marks_of(schedule)))
 
 
-def _marks(schedule: tuple[Window, ...]) -> tuple[str, ...]:
-    # The marks that a run must reach: if the schedule has faults, at least one must act; otherwise the run is UNKNOWN.
+def marks_of(schedule: tuple[Window, ...]) -> tuple[str, ...]:
+    """The marks that a run must reach: if the schedule has faults, at least one must act; otherwise the run is UNKNOWN."""
     return ("fault-acted",) if schedule else ()
 
 
