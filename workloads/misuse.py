@@ -20,9 +20,9 @@ GOOD_IN_A_ROW = 8
 GAP_MS_MIN = 10
 GAP_MS_MAX = 120
 NO_SUCH_ACKS = 2
-_WRONGS: tuple[Misuse | Literal["empty", "acks"], ...] = ("gap", "behind", "epoch", "stranger", "empty", "acks")
+_Wrong = Misuse | Literal["empty", "acks"]
 # The error that each mistake deserves; a leader has forgotten the batch that is behind, and cannot say where it is in the log.
-_DESERVED: dict[Misuse | Literal["empty", "acks"], str] = {
+_DESERVED: dict[_Wrong, str] = {
     "gap": "OUT_OF_ORDER_SEQUENCE_NUMBER",
     "behind": "DUPLICATE_SEQUENCE_NUMBER",
     "epoch": "INVALID_PRODUCER_EPOCH",
@@ -63,7 +63,7 @@ class Misfit:
             self._good += 1
             return self._produce(value)
         self._good = 0
-        wrong = _WRONGS[self._draws.below("workload misuse", len(_WRONGS))]
+        wrong = tuple(_DESERVED)[self._draws.below("workload misuse", len(_DESERVED))]
         match wrong:
             case "empty":
                 asked = self._produce(idempotent=False)

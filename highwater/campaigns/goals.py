@@ -119,8 +119,9 @@ def registered() -> tuple[str, ...]:
     """The branches that campaigns with --branches must take. UsageError if the protocol has one no more."""
     document = Document(_REGISTERED.read_text(encoding="utf-8"), str(_REGISTERED))
     goals = document.convert(tuple[BranchGoal, ...], document.value)
+    there = _branches()
     for index, goal in enumerate(goals):
-        if goal.branch not in _branches():
+        if goal.branch not in there:
             raise UsageError(str(document.error((index,), _unknown_branch(goal.branch))))
     return tuple(f"{BRANCH}{goal.branch}" for goal in goals)
 
