@@ -61,6 +61,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     controller_epoch_persist: bool = True  # B-46: the epoch comes from /controller_epoch, not from memory
     controller_epoch_check: bool = True  # U-08, B-45: commands of an older controller are refused
     admin_path_first: bool = False  # C-13: V3 deletes the admin path before it updates the topic path
+    removals_first: bool = True  # B-62: a new controller reads what is being deleted first | V3 §D: last
     zk_guard: bool = True  # B-44: controller writes are multis that check /controller_epoch
     epoch_bump: Literal["every_write", "leader_change", "never"] = "every_write"  # when the controller raises the leader epoch
     broker_incarnation: bool = True  # U-09, B-47, B-48: registrations are told apart; stale ISR members are not elected
@@ -134,6 +135,7 @@ V3 = Variant(
     controller_epoch_check=False,
     zk_guard=False,
     admin_path_first=True,
+    removals_first=False,
     broker_incarnation=False,
     startup_leads=True,
     startup_epoch_floor=False,
@@ -241,6 +243,7 @@ VARIANTS: dict[str, Variant] = {
     "no-replica-without-leader": _without(create_replica_without_leader=False, truncation="hw", broker_incarnation=False),
     "hw-checkpoint-zero-on-shutdown": _without(hw_checkpoint="zero_on_shutdown", truncation="hw", broker_incarnation=False),
     "no-topic-id": _without(topic_id=False),
+    "removals-last": _without(removals_first=False),
     "log-dir-fails-broker": _without(log_dir_failure="broker"),
     "log-dir-keep-leader": _without(dir_fail_keep_leader=True),
     "offline-replica-recreated": _without(offline_replica_recreated=True),

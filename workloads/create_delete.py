@@ -40,7 +40,9 @@ class Administrator:
         self._draws = draws
         self._topic = topic
         self._there = there
+        self._partitions = tuple(PartitionName(topic.name, i) for i in range(topic.partitions))
         self._absent = True
+        self._certain = False  # the topic existed for certain when its deletion was requested
         self._due_ms = 0
         self._looker = Looker()
 
@@ -57,17 +59,23 @@ class Administrator:
             self._due_ms = now_ms + self._draws.between("workload topic life", LIFE_MS_MIN, LIFE_MS_MAX)
             return Invocation(f="create-topic", topic=self._topic.name, assignment=self._topic.replicas)
         self._due_ms = now_ms + self._draws.between("workload topic pause", PAUSE_MS_MIN, PAUSE_MS_MAX)
+        self._certain = bool(self._there)
         self._there.clear()
         return Invocation(f="delete-topic", topic=self._topic.name)
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
-        """Record whether the topic exists now, and choose the next command; unknown outcomes count as not done."""
+        """Record whether the topic exists now, and choose the next command; unknown outcomes count as not done.
+
+        A deletion is refused while another request to delete topics stands (an operator's): then the topic exists as before.
+        """
         match invocation.f:
             case "create-topic":
                 self._absent = False
                 if completion.type is OpType.OK and not self._there:
-                    self._there.extend(PartitionName(self._topic.name, i) for i in range(self._topic.partitions))
+                    self._there.extend(self._partitions)
             case "delete-topic":
                 self._absent = completion.type is OpType.OK
+                if completion.type is OpType.FAIL and self._certain:
+                    self._there.extend(self._partitions)
             case _:
                 self._looker.completed(completion)

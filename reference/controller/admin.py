@@ -24,6 +24,7 @@ from reference.machine import Turn
 
 _Election = Literal["preferred", "unclean"]
 
+_REMOVALS: tuple[AdminKind, ...] = ("remove", "delete")
 _PATHS: dict[AdminKind, str] = {
     "add": paths.PARTITIONS_ADD,
     "remove": paths.PARTITIONS_REMOVE,
@@ -51,8 +52,20 @@ def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]
 def begin(turn: Turn, controller: Controller) -> None:
     """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); then the article's other requests."""
     for kind, procedure in _procedures(controller):
-        if procedure.again:
+        if procedure.again and procedure.step == "idle":
             _start(turn, controller, kind)
+
+
+def begin_removals(turn: Turn, controller: Controller) -> None:
+    """Read the requests to delete topics and partitions, ahead of all others."""
+    for kind, procedure in _procedures(controller):
+        if kind in _REMOVALS and procedure.again:
+            _start(turn, controller, kind)
+
+
+def reads_removals(controller: Controller) -> bool:
+    """Whether a request to delete topics or partitions has not been read to its end."""
+    return any(k in _REMOVALS and p.step in ("listing", "topics", "reading") for k, p in _procedures(controller))
 
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:

@@ -254,10 +254,15 @@ class Outstanding(Struct, frozen=True):
     guarded: bool = False
 
 
+ControllerStep = Literal[
+    "off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "removals", "active"
+]
+
+
 class Controller(Struct):
     """The controller of one broker. When it resigns it keeps the epochs, `elected` and `locked`, and nothing else."""
 
-    step: Literal["off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "active"] = "off"
+    step: ControllerStep = "off"
     outstanding: list[Outstanding] = []  # in the order of their ids
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
@@ -278,6 +283,11 @@ class Controller(Struct):
     agent: Agent = field(default_factory=Agent)
     dir_events: DirEvents = field(default_factory=DirEvents)
     locked: bool = False  # session_handler_lock: it waits for a lock that it holds
+
+
+def in_office(controller: Controller) -> bool:
+    """Whether this controller has read all states; it commands brokers once it has read the deletions, too ("active")."""
+    return controller.step in ("removals", "active")
 
 
 def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:

@@ -26,6 +26,7 @@ from reference.controller.context import (
     OwnElection,
     Reassigning,
     TopicList,
+    in_office,
 )
 from reference.controller.outstanding import is_outstanding, retry_later
 from reference.controller.reassign import move as reassign_move
@@ -75,7 +76,7 @@ def on_answer(turn: Turn, controller: Controller, sent: Outstanding, answers: tu
         return  # ZkState("expired") follows
     controller.outstanding.remove(sent)
     if isinstance(answers[0], Unknown):
-        if isinstance(sent.pending, OwnElection) and controller.step != "active":
+        if isinstance(sent.pending, OwnElection) and not in_office(controller):
             controller.step = "looking"
         retry_later(turn)
     elif sent.guarded and isinstance(answers[0], (BadVersion, NoNode)):
@@ -109,6 +110,7 @@ def _dispatch(turn: Turn, controller: Controller, pending: AnyPending, answers: 
 
 def _proceed(turn: Turn, controller: Controller) -> None:
     """Let every procedure of the controller go on: what it waited for may have happened."""
+    failover.proceed(turn, controller)
     reassignment.proceed(turn, controller)
     admin.proceed(turn, controller)
     channel.pump(turn, controller)
@@ -116,7 +118,7 @@ def _proceed(turn: Turn, controller: Controller) -> None:
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
     match controller.step:
-        case "looking" | "active":
+        case "looking" | "removals" | "active":
             controller_election.on_looked(turn, controller, answers, session)
         case "claiming":
             controller_election.on_claimed(turn, controller, answers)
@@ -134,9 +136,9 @@ def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...],
 
 def on_timer(turn: Turn, controller: Controller) -> None:
     """Repeat each step of the controller whose ZooKeeper answer was lost."""
-    if controller.step in ("looking", "active") and not is_outstanding(controller, OwnElection()):
+    if (controller.step == "looking" or in_office(controller)) and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
-    if controller.step == "active":
+    if in_office(controller):
         listings.retry(turn, controller)
         leader_election.retry(turn, controller)
         log_dirs.retry(turn, controller)

@@ -6,7 +6,7 @@ does one after the other. V3 has no controller epoch.
 
 from reference.config import Variant, asks_controller, sends_heartbeats
 from reference.controller import channel, failover, proposals, standings
-from reference.controller.context import Controller, OwnElection
+from reference.controller.context import Controller, OwnElection, in_office
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Exists, GetData, SetData, Written
@@ -21,7 +21,7 @@ _OUTLIVES_THE_TERM = ("epoch", "epoch_version", "elected", "locked")
 def look(turn: Turn, controller: Controller) -> None:
     """V3 §D: read /controller, with an exists watch (R-040, R-146)."""
     ask(turn, controller, OwnElection(), (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
-    if controller.step != "active":
+    if not in_office(controller):
         controller.step = "looking"
 
 
@@ -31,7 +31,7 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     if isinstance(found, Data):
         _seen(turn, controller, paths.decode_controller(found.data))
     ours = isinstance(found, Data) and found.owner == session
-    if controller.step == "active":
+    if in_office(controller):
         if not ours:
             resign(turn, controller)
             look(turn, controller)
@@ -132,7 +132,7 @@ def _noted_epoch(turn: Turn, controller: Controller) -> ControllerEpoch | None:
 
 def resign(turn: Turn, controller: Controller) -> None:
     """Stop being controller: another one is, or the session is over (R-071 for controllers). Send nothing more."""
-    if controller.step in ("active", "listing", "reading", "states"):
+    if controller.step in ("listing", "reading", "states") or in_office(controller):
         turn.note(Note(kind="controller-resigned", controller_epoch=_noted_epoch(turn, controller)))
     channel.open_channels(turn, controller, live=())
     proposals.disown(turn, controller)

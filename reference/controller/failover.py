@@ -61,12 +61,30 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
 
 
 def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """V3 §D steps 4 to 6: a new controller tells every broker all partition states (R-044)."""
+    """A new controller has the partition states: see first which partitions are being deleted."""
     controller.states = {
         tp: paths.decode_state(tp, replicas, answer)
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)
         if isinstance(answer, Data)
     }
+    controller.step = "removals"
+    if turn.config.variant.removals_first:
+        admin.begin_removals(turn, controller)
+    proceed(turn, controller)
+
+
+def proceed(turn: Turn, controller: Controller) -> None:
+    """Take office once no deletion is left to be read.
+
+    The former controller may have deleted replicas of a partition that is listed still. If the new one commanded it, a broker
+    would create its replica again and fetch the deleted records (B-62).
+    """
+    if controller.step == "removals" and not (turn.config.variant.removals_first and admin.reads_removals(controller)):
+        _take_office(turn, controller)
+
+
+def _take_office(turn: Turn, controller: Controller) -> None:
+    """V3 §D steps 4 to 9: a new controller tells every broker all partition states (R-044), elects, and takes up requests."""
     controller.step = "active"
     standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)

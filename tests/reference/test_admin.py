@@ -234,6 +234,34 @@ def test_new_controller_removes_partitions_requested_meanwhile() -> None:
     assert (holders(lab, T1), listed(lab), requests(lab)) == ([], {T0: BROKERS}, [])
 
 
+@pytest.mark.parametrize(("variant", "again"), [("safe", []), ("removals-last", [2])])
+def test_new_controller_commands_no_partition_under_removal(variant: str, again: list[int]) -> None:
+    """B-62: b3 does not answer, so the znodes stay. If the next controller commanded t-1, b2 would create its replica again."""
+    lab = full(VARIANTS[variant])
+    add(lab, 3, 2)
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    remove(lab)
+    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
+    lab.settle()
+    assert holders(lab, T1) == [3]
+    lab.held = lambda letter: isinstance(letter[2], StopReplica)
+    bury(lab, 1)
+
+    assert [i for i in holders(lab, T1) if i != 3] == again
+
+
+def test_removal_ends_though_its_controller_fails() -> None:
+    lab = full()
+    add(lab, 3, 2)
+    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
+    remove(lab)
+    bury(lab, 1)
+    lab.held = lambda _: False
+    lab.settle()
+
+    assert (holders(lab, T1), listed(lab), requests(lab)) == ([], {T0: BROKERS}, [])
+
+
 def added(lab: Lab) -> None:
     assert (leader_of(lab, T1), listed(lab)) == ([3], {T0: BROKERS, T1: (3, 2)})
 

@@ -239,9 +239,17 @@ def test_new_controller_sends_init_before_it_elects() -> None:
     assert [step for step in steps if step in early] == early
 
 
+def test_new_controller_reads_removals_before_it_sends_init() -> None:
+    """B-62: the former controller may have deleted replicas of a partition that is still listed."""
+    steps = steps_of_failover(settled("safe"))
+    early = ["3 read the states", "9 remove", "4 send INIT", "5 elect"]
+
+    assert [step for step in steps if step in early] == early
+
+
 def test_new_controller_takes_up_requests_in_the_order_of_v3() -> None:
     """R-043: partitions that move, then those to be added, then those to be removed, after the reads of the elections."""
-    lab = settled("safe")
+    lab = settled("removals-last")
     steps_of_failover(lab)
     reads = [n for n, (i, step) in enumerate(lab.log) if i == 2 and step == GetData(STATE)]
     then = [word for i, step in lab.log[reads[1] :] if i == 2 and (word := _step_of_failover(step)) is not None]

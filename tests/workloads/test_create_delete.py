@@ -6,7 +6,7 @@ import pytest
 
 from history.op import OpType
 from tests.workloads.test_admin_storm import OK, run
-from workloads.client import Completion
+from workloads.client import Completion, Done, Invocation, Sleep
 from workloads.generate import generate
 from workloads.parameters import Parameters, ParametersError, PartitionName, TopicShape
 
@@ -58,6 +58,25 @@ def test_deletion_of_unknown_outcome_is_repeated() -> None:
 
     assert set(asked[asked.index("delete-topic") :]) == {"delete-topic"}
     assert run(admin, "faults", OK, until_ms=200_000)[1].f == "create-topic"
+
+
+def test_topic_is_read_after_a_refused_deletion() -> None:
+    """An operator's request stands in /admin/delete_topics, so the topic goes on to exist, and its records count."""
+    *_, producer, _, admin = generate("create-delete", 5, PARAMETERS)
+    run(admin, "faults", until_ms=1000)
+    deletion = Invocation(f="delete-topic", topic="scratch")
+    asked: Invocation | Sleep | Done = Done()
+    for now_ms in range(10_000, 200_000, 10_000):
+        asked = admin.next(now_ms=now_ms, phase="faults")
+        if asked == deletion:
+            break
+        assert isinstance(asked, Invocation)
+        admin.completed(asked, OK)
+    assert asked == deletion
+    assert run(producer, "faults") == []
+    admin.completed(deletion, Completion(type=OpType.FAIL, error="REASSIGNMENT_IN_PROGRESS"))
+
+    assert {(i.topic, i.partition) for i in run(producer, "faults")} == {("scratch", 0), ("scratch", 1)}
 
 
 def test_create_delete_without_a_topic_is_refused() -> None:
