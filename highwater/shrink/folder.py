@@ -108,7 +108,8 @@ def shrink_in(
             raise UsageError(f"{asked.plan.name} on {asked.plan.protocol} is {seen.summary.words}: nothing to shrink")
         goal, compared = _goal(asked, seen, judges)
         _keep_ledger(folder, asked.plan, goal)
-        return _Shrinking(folder, asked.plan, goal, compared, judges, seen, tell).run()
+        given = Smallest(plan=asked.plan, seen=seen)
+        return _Shrinking(folder, given, goal, compared=compared, judges=judges, tell=tell).run()
 
 
 def _goal(asked: Asked, seen: Seen, judges: Judges) -> tuple[Goal, str]:
@@ -164,11 +165,11 @@ class _Shrinking:
     """A shrink under way, with the smallest plan so far on disk."""
 
     def __init__(
-        self, folder: Path, plan: Plan, goal: Goal, compared: str, judges: Judges, seen: Seen, tell: Callable[[Smallest], None]
-    ) -> None:  # fmt: skip
+        self, folder: Path, given: Smallest, goal: Goal, *, compared: str, judges: Judges, tell: Callable[[Smallest], None]
+    ) -> None:
         self._folder = folder
-        self._before = size_of(plan, seen)
-        self._best = Smallest(plan=plan, seen=seen)
+        self._before = size_of(given.plan, given.seen)
+        self._best = given
         self._goal = goal
         self._compared = compared
         self._judges = judges
