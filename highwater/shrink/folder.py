@@ -10,6 +10,7 @@ STORE/shrunk/<plan>-<protocol>/request.json   what was asked for, by which code
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from shutil import rmtree
 
 import msgspec
 from msgspec import Struct
@@ -97,7 +98,7 @@ def shrink_in(
 
     After Ctrl-C the smallest plan so far is returned, with the reason. UsageError if the plan does not fail.
     """
-    build = present_build()
+    build, is_new = present_build(), not folder.exists()
     ledger = folder / LEDGER
     judges = Judges(str(ledger), build, budget=budget, workers=workers, backend=asked.backend)
     with closing(judges):
@@ -105,6 +106,8 @@ def shrink_in(
         _forget_other_code(folder)
         seen = judges.look(asked.plan)
         if not seen.failed:
+            if is_new:
+                rmtree(folder)
             raise UsageError(f"{asked.plan.name} on {asked.plan.protocol} is {seen.summary.words}: nothing to shrink")
         goal, compared = _goal(asked, seen, judges)
         _keep_ledger(folder, asked.plan, goal)

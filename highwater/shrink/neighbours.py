@@ -30,7 +30,7 @@ class Neighbour(Struct, frozen=True, kw_only=True):
 def neighbours(plan: Plan, judges: Judges) -> tuple[Neighbour, ...]:
     """For each fault window and each script step of a plan, its nearest neighbour that passes, or its neighbour without it.
 
-    The protocol is the plan's own: VALID and live here means that the failure needs this fault.
+    The protocol is the plan's own: VALID and live here means that the failure needs this fault. Raises SpentError.
     """
     found = [_of_window(plan, window, judges) for window in plan.schedule]
     for number, step in enumerate(plan.script):
@@ -68,6 +68,7 @@ def _judged(words: str, plan: Plan, judges: Judges) -> Neighbour | None:
     fitting = mended(plan)
     if fitting is None:
         return None
+    judges.check_budget()
     summary = judges.look(fitting).summary
     if summary.verdict == "UNKNOWN" and summary.live is True and not fitting.schedule:
         # Where no fault is left, the run is not VALID for this reason alone.

@@ -35,7 +35,7 @@ class Pass(Struct, frozen=True, kw_only=True):
     """One pass: its name, and its reductions for a plan as it is when the pass begins."""
 
     name: str
-    reductions: Callable[[Plan], Sequence[Reduction]]
+    reductions: Callable[[Plan, Seen], Sequence[Reduction]]
 
 
 def proposals(reduction: Reduction, plan: Plan, seen: Seen) -> Iterator[Plan]:
@@ -74,7 +74,7 @@ def first_proposals(plan: Plan, seen: Seen) -> Iterator[Plan]:
 # --- end the run early ----------------------------------------------------------------------------------------------------------
 
 
-def _early_end(plan: Plan) -> tuple[Reduction, ...]:
+def _early_end(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (_end_at_proof, _no_audit, _shortest_quiet, _end_earlier)
 
 
@@ -108,7 +108,7 @@ def _ended(plan: Plan, end_ms: int) -> Plan:
 # --- brokers by name ------------------------------------------------------------------------------------------------------------
 
 
-def _by_name(plan: Plan) -> tuple[Reduction, ...]:
+def _by_name(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (_all_named, *(partial(_one_named, window.id) for window in plan.schedule))
 
 
@@ -134,7 +134,7 @@ def _named(window: Window, seen: Seen) -> Window | None:
 # --- topics and partitions ------------------------------------------------------------------------------------------------------
 
 
-def _topics(plan: Plan) -> tuple[Reduction, ...]:
+def _topics(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (_one_topic, *(partial(_fewer_partitions, topic.name) for topic in plan.cluster.topics), _no_later_topics)
 
 
@@ -173,7 +173,7 @@ def _promised(plan: Plan) -> Plan:
 # --- windows and script steps ---------------------------------------------------------------------------------------------------
 
 
-def _windows(plan: Plan) -> tuple[Reduction, ...]:
+def _windows(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return tuple(partial(_fewer_windows, size) for size in _sizes(len(plan.schedule)))
 
 
@@ -182,7 +182,7 @@ def _fewer_windows(size: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
         yield replace(plan, schedule=schedule)
 
 
-def _steps(plan: Plan) -> tuple[Reduction, ...]:
+def _steps(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return tuple(partial(_fewer_steps, size) for size in _sizes(len(plan.script)))
 
 
@@ -212,7 +212,7 @@ def _without_runs(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
 _RATES = (1, 2, 5, 10, 20)
 
 
-def _clients(plan: Plan) -> tuple[Reduction, ...]:
+def _clients(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (
         _plain_workload,
         partial(_smaller, "workload", "consumers", (0, 1)),
@@ -263,10 +263,49 @@ def _smaller(part: str, field: str, values: Sequence[int], plan: Plan, seen: See
             yield replace(plan, **{part: replace(spec, **changes)})
 
 
+_MANY = 20  # operations
+_OTHER_DRAWS = (1, 2, 3, 4, 5, 6)
+
+
+def _small_world(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+    return (_one_producer_by_other_draws,) if seen.operations > _MANY else ()
+
+
+def _one_producer_by_other_draws(plan: Plan, seen: Seen) -> Iterator[Plan]:
+    """One producer and one topic with other draws: where an operation goes is drawn, and few of them must hit the moment."""
+    topic = min(plan.cluster.topics, key=lambda topic: not seen.key.startswith(f"{topic.name}-"))
+    workload = replace(
+        plan.workload, producers=1, consumers=0, idempotent=min(1, plan.workload.idempotent), acks=(-1,), only=UNSET
+    )
+    for partitions in range(1, min(2, topic.partitions) + 1):
+        for rate in (5, 10, 20):
+            small = replace(plan, workload=replace(workload, produce_per_s=rate))
+            for draws in _OTHER_DRAWS:
+                yield _with_topics(replace(small, draws=draws), (replace(topic, partitions=partitions),))
+
+
+_RUNS_MAX = 32  # of neighbours that are left out at one size; smaller ones wait until there are fewer operations
+
+
+def _operations(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+    count = len(_produces(plan, seen))
+    return tuple(partial(_fewer_produces, size) for size in _sizes(count) if size * _RUNS_MAX >= count)
+
+
+def _fewer_produces(size: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
+    for only in _without_runs(_produces(plan, seen), size):
+        yield replace(plan, workload=replace(plan.workload, only=only))
+
+
+def _produces(plan: Plan, seen: Seen) -> tuple[int, ...]:
+    """The numbers of the produces that each producer makes, at most so many as all together made up to the proof."""
+    return tuple(range(seen.produces)) if plan.workload.only is UNSET else plan.workload.only
+
+
 # --- brokers --------------------------------------------------------------------------------------------------------------------
 
 
-def _brokers(plan: Plan) -> tuple[Reduction, ...]:
+def _brokers(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (
         _fewer_brokers,
         _fewer_replicas,
@@ -323,7 +362,7 @@ def _with_replicas(plan: Plan, count: int) -> Plan:
 # --- times ----------------------------------------------------------------------------------------------------------------------
 
 
-def _lengths(plan: Plan) -> tuple[Reduction, ...]:
+def _lengths(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return tuple(partial(_shorter_window, window.id) for window in plan.schedule)
 
 
@@ -345,8 +384,8 @@ def with_length(plan: Plan, window_id: str, eighths: int) -> Plan:
     )
 
 
-def _earlier(plan: Plan) -> tuple[Reduction, ...]:
-    return (*(partial(_pulled_forward, number) for number in range(len(plan.schedule))), *_early_end(plan))
+def _earlier(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
+    return (*(partial(_pulled_forward, number) for number in range(len(plan.schedule))), *_early_end(plan, seen))
 
 
 def _pulled_forward(number: int, plan: Plan, seen: Seen) -> Iterator[Plan]:
@@ -377,7 +416,7 @@ def _moved(plan: Plan, *, from_ms: int, by_ms: int) -> Plan:
     )
 
 
-def _round(plan: Plan) -> tuple[Reduction, ...]:
+def _round(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (_round_times,)
 
 
@@ -398,7 +437,7 @@ def _up(number: int, unit: int) -> int:
     return max(1, -(-number // unit)) * unit
 
 
-def _delays(plan: Plan) -> tuple[Reduction, ...]:
+def _delays(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (_constant_delays,)
 
 
@@ -430,7 +469,7 @@ _TIMEOUTS = (
 )
 
 
-def _timeouts(plan: Plan) -> tuple[Reduction, ...]:
+def _timeouts(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (
         *(partial(_shorter_timeout, name, values) for name, values in _TIMEOUTS),
         _usual_settings,
@@ -479,10 +518,13 @@ PASSES: tuple[Pass, ...] = (
     Pass(name="topics and partitions", reductions=_topics),
     Pass(name="fault windows", reductions=_windows),
     Pass(name="script steps", reductions=_steps),
-    Pass(name="clients, rate, single operations", reductions=_clients),
+    Pass(name="clients and rate", reductions=_clients),
+    Pass(name="a small world by other draws", reductions=_small_world),
     Pass(name="brokers and replication factor", reductions=_brokers),
     Pass(name="length of windows", reductions=_lengths),
     Pass(name="pulled forward", reductions=_earlier),
+    # After the windows have their place, because an operation keeps its time.
+    Pass(name="single operations", reductions=_operations),
     Pass(name="constant delays", reductions=_delays),
     Pass(name="timeouts and quiet time", reductions=_timeouts),
 )

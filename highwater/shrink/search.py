@@ -8,8 +8,7 @@ a search that is begun again asks nothing twice.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -73,16 +72,18 @@ class Judges:
         self._counted: set[str] = set()
         self._queue: deque[Item] = deque()
         self._under_way: set[str] = set()
-        self._rows: Iterator[Row] | None = None
+        self._rows: Generator[Row, None, None] | None = None
 
     def close(self) -> None:
         """End the workers."""
         if self._rows is not None:
-            with closing(self._rows):  # type: ignore[type-var]  # it is a generator
-                self._rows = None
+            self._rows.close()
 
     def look(self, plan: Plan) -> Seen:
-        """What the whole run of a plan shows. Raises HarnessError if it could not be performed."""
+        """What the whole run of a plan shows, whatever is left of the budget.
+
+        Raises HarnessError if it could not be performed.
+        """
         item = self._item(plan, None)
         row = self._row(item)
         if row.state != "done":
@@ -92,7 +93,7 @@ class Judges:
         return seen
 
     def first_fitting(self, plans: Iterator[Plan], goal: Goal) -> tuple[int, Plan, Seen] | None:
-        """The first of these plans that fits, its number among them, and its run. Raises `SpentError`."""
+        """The first of these plans that fits, its number among them, and its run. Raises SpentError."""
         ahead: deque[tuple[int, Plan, Item]] = deque()
         numbered = enumerate(plans)
         while True:
@@ -105,10 +106,18 @@ class Judges:
                 return None
             number, plan, item = ahead.popleft()
             trial = self._count(item.key, self._row(item))
+            self.check_budget()
             if trial.fits:
                 self._queue.clear()
                 assert trial.seen is not None
                 return number, plan, trial.seen
+
+    def check_budget(self) -> None:
+        """Raise SpentError if more trials or CPU seconds were needed than the budget has."""
+        if self.trials > self._budget.trials:
+            raise SpentError(f"the budget of {self._budget.trials} trial{'s' * (self._budget.trials > 1)} is spent")
+        if self.cpu_seconds > self._budget.cpu_seconds:
+            raise SpentError(f"the budget of {self._budget.cpu_seconds:g} s of CPU is spent")
 
     def _item(self, plan: Plan, goal: Goal | None) -> Item:
         question = Question(plan=plan, build=self._build, backend=self._backend, goal=goal)
@@ -155,10 +164,6 @@ class Judges:
             self._counted.add(key)
             self.trials += 1
             self.cpu_seconds += trial.cpu_seconds
-            if self.trials > self._budget.trials:
-                raise SpentError(f"{self._budget.trials} trials are spent")
-            if self.cpu_seconds > self._budget.cpu_seconds:
-                raise SpentError(f"{self._budget.cpu_seconds:g} s of CPU are spent")
         return trial
 
 
@@ -227,7 +232,7 @@ class _Search:
 
     def _pass(self, one: Pass) -> None:
         """Take proposals of each reduction until none is left; after each accepted one from its place on."""
-        for reduction in one.reductions(self._best.plan):
+        for reduction in one.reductions(self._best.plan, self._best.seen):
             place = 0
             while True:
                 left = islice(proposals(reduction, self._best.plan, self._best.seen), place, None)

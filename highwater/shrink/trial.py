@@ -60,6 +60,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     proof_ms: int | None = None  # when it was proven, after the start of the workload; None: after healing, or at no moment
     hits: dict[str, tuple[int, ...]] = {}  # brokers that each window hit
     operations: int = 0
+    produces: int = 0  # of them
     acked: int = 0
     story: tuple[str, ...] = ()
 
@@ -196,6 +197,7 @@ def _seen(plan: Plan, history: History, verdict: Verdict, found: Signature, summ
     proven = found.at_ns is not None and healed_ns is not None and found.at_ns < healed_ns
     last = history.manifest.end_ns if found.at_ns is None else found.at_ns
     calls = history.operations_frame.filter((pl.col("slot") == 0) & (pl.col("time_ns") <= last))
+    invoked = calls.filter(pl.col("type") == OpType.INVOKE.value)
     acked = (pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")
     return Seen(
         summary=summary,
@@ -204,7 +206,8 @@ def _seen(plan: Plan, history: History, verdict: Verdict, found: Signature, summ
         key=found.key,
         proof_ms=(found.at_ns - zero_ns) // MS + 1 if proven and found.at_ns is not None else None,
         hits=_hits(history),
-        operations=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
+        operations=invoked.height,
+        produces=invoked.filter(pl.col("f") == "produce").height,
         acked=calls.filter(acked).height,
         story=story(history, found, zero_ns=zero_ns),
     )
