@@ -54,6 +54,7 @@ class Parameters(Struct, frozen=True, kw_only=True):
     by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md DUR-7)
     scratch: TopicShape | None = None  # the topic that an administrator creates and deletes
     retries: int = 0  # of each produce that asks for an answer
+    only: frozenset[int] | None = None  # numbers of the produces that each producer makes in phase "faults"; None: all
     script: tuple[Step, ...] = ()  # requests of one more administrator, in the order of time
     edits: bool = False  # an operator edits znodes under /admin by hand
     audited: bool = False  # an auditor sends each kind of admin request in phase "audit"

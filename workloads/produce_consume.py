@@ -3,12 +3,13 @@
 Values. The k-th value of producer i is "p<i>-<k>", both from 0. It is unique in the run and never written again.
 
 Producers. In phase "faults" each keeps its share of the rate: a produce every producers / rate seconds on average, the gap
-drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an answer
-continues at once and does not catch up. The first `idempotent` producers are idempotent and always ask for acks=all. In phase
-"quiet" and "audit" each writes to one partition after the other, beginning at a different one. Together they write to every
-partition about once in QUIET_ROUND_MS, which shows when a partition accepts writes again (docs/promise.md LIVE-2). In phase
-"quiet" they ask for acks=all. In phase "audit" each writes to a partition with acks=all, which tells it the leader, then with
-acks=1 and with acks=0, before it goes on to the next partition (LIVE-5). Done in phase "final".
+drawn between half and one and a half of that, to a drawn partition with drawn acks. A producer that waited longer for an
+answer continues at once and does not catch up. Produces whose number is not in `only` are drawn and left out. The first
+`idempotent` producers are idempotent and always ask for acks=all. In phase "quiet" and "audit" each writes to one partition
+after the other, beginning at a different one. Together they write to every partition about once in QUIET_ROUND_MS, which
+shows when a partition accepts writes again (docs/promise.md LIVE-2). In phase "quiet" they ask for acks=all. In phase "audit"
+each writes to a partition with acks=all, which tells it the leader, then with acks=1 and with acks=0, before it goes on to
+the next partition (LIVE-5). Done in phase "final".
 
 Consumers. Each reads every partition in turn, from the earliest offset on, with drawn gaps around the interval, and continues
 behind the last record that it got. A failed poll changes nothing, except that after OFFSET_OUT_OF_RANGE the consumer restarts at
@@ -68,6 +69,7 @@ class Producer:
         self._written = 0
         self._quiet_turn = number * len(parameters.partitions) // parameters.producers
         self._audited = 0  # produces in phase "audit"
+        self._drawn_count = 0  # produces in phase "faults", also those that are left out
         self._open: Invocation | None = None
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
@@ -79,7 +81,15 @@ class Producer:
             return Sleep(QUIET_ROUND_MS)
         if self._due_us > 1000 * now_ms:
             return Sleep((self._due_us - 1000 * now_ms + 999) // 1000)
-        self._open = self._drawn(now_ms) if phase == "faults" else self._in_turn(now_ms, audit=phase == "audit")
+        if phase != "faults":
+            self._open = self._in_turn(now_ms, audit=phase == "audit")
+            return self._open
+        drawn, number = self._drawn(now_ms), self._drawn_count
+        self._drawn_count += 1
+        only = self._parameters.only
+        if only is not None and number not in only:
+            return Sleep(max(1, (self._due_us - 1000 * now_ms + 999) // 1000))
+        self._open = drawn
         return self._open
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:

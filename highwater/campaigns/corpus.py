@@ -24,12 +24,13 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
 from highwater.plans.plan import Plan, checked
-from highwater.plans.text import load_plan
+from highwater.plans.text import load_plan, plan_to_yaml
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName
 from highwater.runs.workers import Task
-from nemesis.text import Document, TextError
+from history.store import name_complaint, write_file
+from nemesis.text import Document, TextError, dump, flow
 
 SAFE = "safe"
 
@@ -133,6 +134,33 @@ def _cases(entry: Entry, path: Path) -> Iterator[Case]:
             repeat += f" --faults {','.join(entry.faults)}" if entry.faults else ""
             repeat += f" --seconds {entry.seconds}" if entry.seconds is not None else ""
             yield Case(entry=entry.name, expectation=expectation, plan=checked(plan), repeat=repeat)
+
+
+def check_new_entry(folder: Path, name: str) -> None:
+    """UsageError if no entry of this name can be added to the corpus in a folder, which has seeds/ and plans/."""
+    refusal = name_complaint(name)
+    if refusal is not None:
+        raise UsageError(f"corpus entry {refusal}")
+    for path in _files_of(folder, name):
+        if not path.parent.is_dir():
+            raise UsageError(f"{path.parent}: no such folder; name the corpus of a checkout of highwater")
+        if path.exists():
+            raise UsageError(f"{path} exists; choose another name")
+
+
+def add_entry(folder: Path, name: str, plan: Plan, *, story: str, expect: Sequence[Expectation]) -> tuple[Path, Path]:
+    """Add a plan with its expected verdicts to the corpus in a folder; returns the files of the entry and of the plan."""
+    check_new_entry(folder, name)
+    entry, file = _files_of(folder, name)
+    write_file(file, plan_to_yaml(replace(plan, name=name)))
+    content = Entry(name=name, story=story, plan=f"../plans/{name}.yaml", expect=tuple(expect))
+    lines = "".join(f"- {flow(one)}\n" for one in content.expect)
+    write_file(entry, dump({"name": name, "story": story, "plan": content.plan}) + f"expect:\n{lines}")
+    return entry, file
+
+
+def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
+    return folder / "seeds" / f"{name}.yaml", folder / "plans" / f"{name}.yaml"
 
 
 def tasks_of(cases: Sequence[Case], *, build: Build, keep: Keep, backend: BackendName = "sim") -> Iterator[Task]:

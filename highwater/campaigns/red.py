@@ -1,6 +1,6 @@
 """What the `chaos` job says of a check that is not as expected: on the terminal, in JUnit and to GitHub."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 
@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from checkers.severity import SEVERITY, severity
 from checkers.verdict import Validity
 from highwater.campaigns.chaos import Check, Part
+from highwater.campaigns.corpus import SAFE
 from highwater.campaigns.pages import row_of
 from highwater.exit_codes import WORDS, ExitCode
+from highwater.runs.summary import Summary
 from history import store
 from reports.index import RunRow
 
@@ -22,7 +24,7 @@ _KINDS = 5  # reasons of one check
 
 
 class Red(Struct, frozen=True, kw_only=True):
-    """A check that is not as expected. `plan` and `page` are files, empty where there is none."""
+    """A check that is not as expected. `plan`, `page` and `smaller` are files, empty where there is none."""
 
     part: str
     name: str
@@ -31,15 +33,27 @@ class Red(Struct, frozen=True, kw_only=True):
     plan: str
     page: str
     repeat: str
+    smaller: str = ""  # the file of the shrunk plan
     rank: int  # of the worst anomaly; lower is worse
 
 
-def reds(parts: Iterable[Part], folder: Path) -> list[Red]:
-    """The checks of these parts that are not as expected, worst first. `folder` is the store."""
-    return sorted(_reds(parts, folder), key=lambda red: red.rank)
+def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, str] | None = None) -> list[Red]:
+    """The checks of these parts that are not as expected, worst first.
+
+    `folder` is the store; `smaller` has the shrunk plans of runs, by their folder in the store.
+    """
+    return sorted(_reds(parts, folder, smaller or {}), key=lambda red: red.rank)
 
 
-def _reds(parts: Iterable[Part], folder: Path) -> Iterator[Red]:
+def red_runs(parts: Iterable[Part]) -> Iterator[Summary]:
+    """The runs on `safe` that are not as expected; a known-bad protocol fails on purpose."""
+    for part in parts:
+        for check in part.checks:
+            if check.met is False and check.run is not None and part.summaries[check.run].protocol == SAFE:
+                yield part.summaries[check.run]
+
+
+def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, str]) -> Iterator[Red]:
     for part in parts:
         for check in part.checks:
             if check.met is not False:
@@ -55,6 +69,7 @@ def _reds(parts: Iterable[Part], folder: Path) -> Iterator[Red]:
                 plan=check.plan or stored,
                 page=str(folder / run.report) if run is not None and run.report else "",
                 repeat=check.repeat,
+                smaller=smaller.get(run.store or "", "") if run is not None else "",
                 rank=-1 if run is not None and run.crash else min(kinds, default=len(SEVERITY)),
             )
 
@@ -71,7 +86,7 @@ def lines_of(found: Sequence[Red]) -> Iterator[str]:
 
 
 def _places(red: Red) -> tuple[tuple[str, str], ...]:
-    return (("plan", red.plan), ("page", red.page), ("repeat", red.repeat))
+    return (("plan", red.plan), ("shrunk", red.smaller), ("page", red.page), ("repeat", red.repeat))
 
 
 def cases_of(parts: Iterable[Part]) -> Iterator[RunRow]:

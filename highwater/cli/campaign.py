@@ -1,7 +1,7 @@
 """`highwater campaign`: run many seeds, here or on Spark, and report verdicts, faults and anomalies."""
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from highwater.backends.real import clean as cleaning
-from highwater.campaigns.campaign import Campaign, Limits, Tally, Watch, exit_code, tally
+from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages
+from highwater.campaigns.smaller import shrink_failures
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
@@ -116,6 +117,7 @@ def campaign(
     branches: _Branches = False,
     guided: _Guided = False,
     generation: _Generation = None,
+    shrink: options.Shrink = 60.0,
     json: options.AsJson = False,
 ) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
@@ -153,15 +155,20 @@ def campaign(
     write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
     said = _write_branches(folder, found.summaries) if order.counts_branches else None
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
-    shown = folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
+    shown = _shown(folder, store)
     pages = (f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}"))
     if json:
         _show_json(found, order, code, pages)
-    else:
-        show(found, code)
-        say(f"pages   {', '.join(pages)}")
-        say(f"branches {said}: {shown}/{BRANCHES}") if said else None
+        return code
+    show(found, code, _shrunk(found, store, order, cpu_seconds=0.0 if spark else shrink, workers=jobs or cores()))
+    say(f"pages   {', '.join(pages)}")
+    say(f"branches {said}: {shown}/{BRANCHES}") if said else None
     return code
+
+
+def _shown(folder: CampaignFolder, store: str) -> str:
+    """The folder as the user names it."""
+    return folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
 
 
 def _generation_size(given: int | None, *, guided: bool) -> int:
@@ -193,6 +200,16 @@ def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, 
             junit=pages[1],
         )
     )
+
+
+def _shrunk(found: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, str]:
+    """The shrunk plans of simulated runs in a local store, by the folder of the run; says which runs were not shrunk."""
+    if order.backend != "sim" or "://" in store or found.stopped == INTERRUPTED:
+        return {}
+    plans, complaints = shrink_failures(found.summaries, Path(store), cpu_seconds=cpu_seconds, workers=workers)
+    for line in complaints:
+        say(line)
+    return plans
 
 
 def _is_wide(order: Order) -> bool:
@@ -228,7 +245,7 @@ def _cleaned_up(backend: BackendName) -> Iterator[None]:
             deque(cleaning.clean(), maxlen=0)
 
 
-def show(found: Campaign, code: ExitCode) -> None:
+def show(found: Campaign, code: ExitCode, smaller: Mapping[str, str]) -> None:
     """Print the result of a campaign: the totals, the faults, each anomaly with its first seed, and the failed runs."""
     numbers = tally(found.summaries, found.goals)
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
@@ -250,19 +267,21 @@ def show(found: Campaign, code: ExitCode) -> None:
         say(f"missed  {', '.join(numbers.missed)}: goals that no run reached")
     for anomaly in numbers.anomalies:
         say(f"found   {anomaly.kind} in {anomaly.runs} runs, first: {anomaly.repeat}")
-    show_failures(found.summaries)
+    show_failures(found.summaries, smaller)
 
 
 def _short(goal: str) -> str:
     return goal.removeprefix("message:").removeprefix("error:")
 
 
-def show_failures(summaries: Collection[Summary]) -> None:
-    """Print each run whose exit code is not 0, with the command that repeats it; at most 20 runs."""
+def show_failures(summaries: Collection[Summary], smaller: Mapping[str, str]) -> None:
+    """Print each run whose exit code is not 0, with its shrunk plan and the command that repeats it; at most 20 runs."""
     failures = [s for s in summaries if s.exit_code is not ExitCode.VALID]
     for summary in failures[:_FAILURES_SHOWN]:
         why = next(iter((*(a.words for a in summary.anomalies), *summary.not_live, *summary.unchecked)), "")
         say(f"  {summary.words}: {summary.plan}: {why}")
+        if summary.store is not None and summary.store in smaller:
+            say(f"    shrunk: {smaller[summary.store]}")
         say(f"    repeat: {summary.repeat}")
     if len(failures) > _FAILURES_SHOWN:
         say(f"  and {len(failures) - _FAILURES_SHOWN} more")

@@ -16,7 +16,8 @@ from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare
 from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, write_pages, write_runs
-from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, reds
+from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
+from highwater.campaigns.smaller import shrink_failures
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
@@ -79,6 +80,7 @@ def chaos(
     fail_fast: _FailFast = False,
     against: _Against = None,
     runs: _Runs = None,
+    shrink: options.Shrink = 60.0,
     bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
@@ -102,7 +104,7 @@ def chaos(
     if not json:
         say(f"seed {format_seed(low)}  seeds {low} to {low + seeds - 1}")
         say(f"again   {repeat}" + (f" --against {against}" if against else ""))
-    others = ("--jobs", str(jobs or cores()), "--corpus", str(corpus), "--plans", str(plans))
+    others = ("--shrink", "0", "--jobs", str(jobs or cores()), "--corpus", str(corpus), "--plans", str(plans))
     other = None if against is None else perform_on(against, (*repeat.split()[2:], *others), phases)
     lines: list[RunLine] = []
     with _lines_to(runs) as write, progress(len(entries) + len(inputs.plans) + seeds, quiet=json) as ticker:
@@ -115,7 +117,8 @@ def chaos(
         means = Means(build=build, keep=keep, jobs=jobs or cores(), seen=seen, fail_fast=fail_fast, deadline_s=deadline)
         going = (keep_going or other is not None) and not fail_fast
         found, left = _perform(phases, inputs, means, keep_going=going, show=not json)
-    _tell(reds(found, store), found, repeat=repeat, show=not json)
+    smaller = _shrunk(found, store, 0.0 if bisect or other else shrink, workers=jobs or cores(), show=not json)
+    _tell(reds(found, store, smaller), found, repeat=repeat, show=not json)
     _write(found, store, repeat=repeat)
     compared = None if other is None else compare(other, lines)
     outcome = Outcome(
@@ -129,6 +132,16 @@ def chaos(
     )
     say_json(outcome) if json else _conclude(outcome)
     return outcome.exit
+
+
+def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, str]:
+    """The shrunk plans of red runs, by the folder of the run; says which runs were not shrunk."""
+    if any(part.interrupted for part in found):
+        return {}
+    plans, complaints = shrink_failures(red_runs(found), store, cpu_seconds=cpu_seconds, workers=workers)
+    for line in complaints if show else ():
+        say(line)
+    return plans
 
 
 def _write(found: Sequence[Part], store: Path, *, repeat: str) -> None:

@@ -17,6 +17,7 @@ from highwater.cli.reassign import reassign
 from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
+from highwater.cli.shrink import shrink
 from highwater.cli.store import compact, ingest, verify
 from highwater.cli.watch import watch
 
@@ -27,6 +28,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     campaign,
     watch,
     chaos,
+    shrink,
     explore,
     describe,
     check,

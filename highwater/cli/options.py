@@ -42,6 +42,12 @@ SparkConf = Annotated[
 Bisect = Annotated[
     bool, typer.Option("--bisect", help="Exit as `git bisect run` wants it: 0 good, 1 bad, 125 not to be judged at this commit.")
 ]
+Shrink = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="SECONDS", help="CPU seconds to spend on shrinking the first failure of each signature; 0: none."
+    ),
+]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
 
 

@@ -71,6 +71,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     places: int = 1  # over which the clients are spread in turn; link faults cut one place and not the others
     scratch: TopicSpec | None = None  # the topic that create-delete and everything create and delete
     edits: bool | UnsetType = UNSET  # an operator edits znodes under /admin by hand
+    only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -244,6 +245,8 @@ def _workload(plan: Plan) -> Iterator[Complaint]:
         yield Complaint(
             path=("workload", "acks"), sentence=f"acks must be one or more of -1 (all), 0 and 1, not {list(workload.acks)}"
         )
+    if workload.only is not UNSET and any(number < 0 for number in workload.only):
+        yield Complaint(path=("workload", "only"), sentence=f"only must have numbers from 0 on, not {min(workload.only)}")
     network = plan.network
     for name, low, high in (
         ("delay_us", network.delay_us_min, network.delay_us_max),

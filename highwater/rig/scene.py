@@ -81,6 +81,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
         seek_one_in=spec.seek_one_in,
         idempotent=spec.idempotent,
         retries=spec.retries,
+        only=None if spec.only is UNSET else frozenset(spec.only),
         topics=tuple(_shape(plan, topic) for topic in plan.cluster.topics),
         brokers=brokers_of(plan),
         by_requests=variant_of(plan).reassignment == "B",

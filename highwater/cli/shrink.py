@@ -1,0 +1,169 @@
+"""`highwater shrink`: the smallest plan that fails in the same way as a failing run (docs/shrink.md)."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from checkers.signature import NOT_LIVE
+from highwater.campaigns.campaign import Request
+from highwater.campaigns.corpus import SAFE, Expectation, add_entry, check_new_entry
+from highwater.cli import options
+from highwater.cli.output import progress, say, say_json
+from highwater.cli.run import headline
+from highwater.errors import UsageError
+from highwater.plans.derive import MIXED
+from highwater.plans.plan import Plan, checked, unknown_protocol
+from highwater.plans.text import load_plan
+from highwater.runs.provenance import present_build
+from highwater.runs.run import Keep, backend_named, carry_out
+from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, Asked, Shrunk, folder_of, shrink_in, sizes
+from highwater.shrink.search import Budget, Smallest
+from highwater.shrink.trial import NOTHING_TO_COMPARE
+from history import store as run_store
+from nemesis.capability import refusals
+from pipeline.local import cores
+from reference.config import VARIANTS
+
+_What = Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")]
+_Protocol = Annotated[
+    str | None, typer.Option(help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.")
+]
+_Against = Annotated[str, typer.Option(help="Protocol that must be VALID and live on each smaller plan.")]
+_Trials = Annotated[int, typer.Option(min=1, help="Plans to try at most.")]
+_Cpu = Annotated[float, typer.Option(min=0.001, help="CPU seconds to spend on trying plans.")]
+_Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
+_Runs = Annotated[int, typer.Option(min=1, help="Runs of each plan on real nodes.")]
+_Failing = Annotated[int, typer.Option(min=1, help="How many of them must fail.")]
+_KeepName = Annotated[str | None, typer.Option("--keep", metavar="NAME", help="Add the result to the regression corpus.")]
+_Corpus = Annotated[Path, typer.Option(help="Folder of the corpus, for --keep.")]
+
+
+def shrink(
+    what: _What,
+    *,
+    protocol: _Protocol = None,
+    derivation: options.Derivation = None,
+    faults: options.Faults = "",
+    profile: options.ProfileOption = "within",
+    seconds: options.Seconds = None,
+    workload: options.Workload = MIXED,
+    against: _Against = SAFE,
+    backend: options.BackendOption = "sim",
+    runs: _Runs = 1,
+    failing: _Failing = 1,
+    trials: _Trials = 500,
+    cpu_seconds: _Cpu = 120.0,
+    workers: _Workers = None,
+    keep: _KeepName = None,
+    corpus: _Corpus = Path("corpus"),
+    store: options.Store = Path("store"),
+    json: options.AsJson = False,
+) -> int:
+    """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
+    options.check_seeds(derivation)
+    request = Request(
+        protocol=protocol or SAFE,
+        faults=options.names_of(faults),
+        profile=profile,
+        seconds=seconds,
+        workload=workload,
+        backend=backend,
+    )
+    plan = _plan_of(what, request, protocol, derivation)
+    _check(plan, against, request, runs=runs, failing=failing)
+    if keep is not None:
+        check_new_entry(corpus, keep)
+        if plan.variant is not None:
+            raise UsageError("--keep needs a named protocol; the plan has a variant of its own")
+    asked = Asked(plan=plan, against=against, backend=backend, runs=runs, failing=failing)
+    folder = folder_of(options.folder_of(store), plan, backend)
+    if not json:
+        say(headline(plan))
+    budget = Budget(trials=trials, cpu_seconds=cpu_seconds)
+    with progress(trials, quiet=json) as ticker:
+        told = 0
+
+        def tell(smallest: Smallest) -> None:
+            nonlocal told
+            for _ in range(smallest.trials - told):
+                ticker.tick(f"{len(smallest.plan.schedule)} windows, {smallest.seen.operations} operations")
+            told = smallest.trials
+
+        found = shrink_in(folder, asked, budget=budget, workers=workers or (cores() if backend == "sim" else 1), tell=tell)
+    smallest = load_plan(Path(found.plan))
+    recorded = _record(smallest, found.plan, store) if found.stopped != INTERRUPTED and backend == "sim" else None
+    say_json(found) if json else _show(found, folder, recorded)
+    if keep is not None and found.stopped != INTERRUPTED:
+        entry, file = add_entry(corpus, keep, smallest, story=_why(plan, found), expect=_expected(plan, found))
+        if not json:
+            say(f"kept    {entry}, {file}")
+    return found.exit
+
+
+def _plan_of(what: str, request: Request, protocol: str | None, derivation: int | None) -> Plan:
+    path = Path(what)
+    if not path.exists() and path.suffix not in (".yaml", ".yml"):
+        return request.plan(options.seed_not_file(what, files="run folder or plan file"))
+    if derivation is not None or request != Request(protocol=request.protocol, backend=request.backend):
+        raise UsageError(f"{what} is a file or folder with a plan; only --protocol may be combined with it")
+    plan = load_plan(path / run_store.PLAN if path.is_dir() else path)
+    return plan if protocol is None else checked(replace(plan, protocol=protocol, variant=None))
+
+
+def _check(plan: Plan, against: str, request: Request, *, runs: int, failing: int) -> None:
+    """Refuse what cannot be shrunk, before anything is written."""
+    if plan.path:
+        raise UsageError(f"{plan.name}: the path of an explorer is shortest already")
+    if against not in VARIANTS:
+        raise UsageError(unknown_protocol(against))
+    if request.backend == "sim" and runs > 1:
+        raise UsageError("--runs is for --backend process and docker: a simulated run is always the same")
+    if failing > runs:
+        raise UsageError(f"--failing must be at most --runs ({runs}), not {failing}")
+    for reason in refusals(request.backend, plan.schedule)[:1]:
+        raise UsageError(f"{plan.name}: {reason}")
+
+
+def _record(plan: Plan, file: str, store: Path) -> str | None:
+    """Perform the smallest plan once more and store its history with its page; returns the page."""
+    repeat = f"highwater run --plan {file}"
+    summary = carry_out(plan, backend_named("sim"), build=present_build(), repeat=repeat, keep=Keep(store=store)).summary
+    return None if summary.report is None else str(store / summary.report)
+
+
+def _show(found: Shrunk, folder: Path, page: str | None) -> None:
+    say(f"{found.verdict}: {found.signature}")
+    say("        " + ", ".join(f"{name} {before} -> {after}" for name, before, after in sizes(found) if before != after))
+    for sentence in found.story:
+        say(f"  {sentence}")
+    for neighbour in found.neighbours:
+        say(f"{'passes' if neighbour.passes else 'fails':<7} {neighbour.words}")
+    say(f"compare {found.compared}")
+    say(
+        f"spent   {found.trials} trials, {found.cpu_seconds:.0f} s of CPU"
+        + (f"; stopped: {found.stopped}" if found.stopped else "")
+    )
+    say(f"plan    {found.plan}")
+    if found.neighbours:
+        say(f"        {folder / NEIGHBOURS}")
+    if page is not None:
+        say(f"report  {page}")
+    if found.stopped:
+        say("again   the same command goes on from here" + ("" if found.stopped == INTERRUPTED else ", with a larger budget"))
+
+
+def _why(plan: Plan, found: Shrunk) -> str:
+    return f"Shrunk from {plan.name} on {plan.protocol}, which has the signature {found.signature}."
+
+
+def _expected(plan: Plan, found: Shrunk) -> tuple[Expectation, ...]:
+    """A shrunk plan must go on to fail on its protocol, and `safe` must not fail on it."""
+    survives = Expectation(protocol=SAFE, verdict="VALID", live=True)
+    if plan.protocol == SAFE or found.compared.startswith(NOTHING_TO_COMPARE):
+        return (survives,)
+    kind = found.signature.partition("/")[0]
+    if kind != NOT_LIVE:
+        return (Expectation(protocol=plan.protocol, verdict="INVALID", kinds=(kind,)), survives)
+    return (Expectation(protocol=plan.protocol, verdict="VALID", live=False), survives)

@@ -1,0 +1,76 @@
+"""The nearest neighbours of a shrunk plan that pass: what each fault and each request that is left has to do with the failure."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.exit_codes import ExitCode
+from highwater.plans.plan import Plan
+from highwater.shrink.passes import mended, with_length
+from highwater.shrink.search import Judges
+from nemesis.schedule import Window
+
+_EIGHTHS = (7, 6, 4, 2, 1)  # of the length of a window; the nearest first
+
+
+class Neighbour(Struct, frozen=True, kw_only=True):
+    """One change of the plan and the verdict that follows. `words` says both."""
+
+    what: str
+    verdict: str  # as the harness says it: "VALID, live"
+    passes: bool
+
+    @property
+    def words(self) -> str:
+        """The change and its verdict, for example `without f3 (pause): VALID, live`."""
+        return f"{self.what}: {self.verdict}"
+
+
+def neighbours(plan: Plan, judges: Judges) -> tuple[Neighbour, ...]:
+    """For each fault window and each script step of a plan, its nearest neighbour that passes, or its neighbour without it.
+
+    The protocol is the plan's own: VALID and live here means that the failure needs this fault. Raises SpentError.
+    """
+    found = [_of_window(plan, window, judges) for window in plan.schedule]
+    for number, step in enumerate(plan.script):
+        without = replace(plan, script=plan.script[:number] + plan.script[number + 1 :])
+        found.append(_judged(f"without the request {step.do} at {step.at_ms} ms", without, judges))
+    return tuple(neighbour for neighbour in found if neighbour is not None)
+
+
+def _of_window(plan: Plan, window: Window, judges: Judges) -> Neighbour | None:
+    without = replace(plan, schedule=tuple(other for other in plan.schedule if other.id != window.id))
+    name = f"{window.id} ({window.kind})"
+    bare = _judged(f"without {name}", without, judges)
+    if bare is None or not bare.passes:
+        return bare
+    for shorter, length_ms in _shorter(plan, window):
+        words = f"with {name} for {length_ms} ms instead of {window.until_ms - window.at_ms} ms"
+        nearer = _judged(words, shorter, judges)
+        if nearer is not None and nearer.passes:
+            return nearer
+    return bare
+
+
+def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
+    lengths = set()
+    for eighths in _EIGHTHS:
+        shorter = with_length(plan, window.id, eighths)
+        length_ms = next(other.until_ms - other.at_ms for other in shorter.schedule if other.id == window.id)
+        if shorter != plan and length_ms not in lengths:
+            lengths.add(length_ms)
+            yield shorter, length_ms
+
+
+def _judged(words: str, plan: Plan, judges: Judges) -> Neighbour | None:
+    """The whole run of a neighbour; None if nobody could perform it."""
+    fitting = mended(plan)
+    if fitting is None:
+        return None
+    judges.check_budget()
+    summary = judges.look(fitting).summary
+    if summary.verdict == "UNKNOWN" and summary.live is True and not fitting.schedule:
+        # Where no fault is left, the run is not VALID for this reason alone.
+        return Neighbour(what=words, verdict=f"nothing wrong, live ({'; '.join(summary.unchecked)})", passes=True)
+    return Neighbour(what=words, verdict=summary.words, passes=summary.exit_code is ExitCode.VALID)

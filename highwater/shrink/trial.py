@@ -1,0 +1,229 @@
+"""A trial: whether a smaller plan still fails in the same way (docs/shrink.md).
+
+A plan fits if its run has the signature of the first run (checkers/signature.py) and the run on the protocol that it is compared
+with, normally `safe`, is VALID and live. A search tries many plans that do not fit, so the cheap questions come first:
+
+    1. the run without its quiet time, judged by the one checker of the signature
+    2. the whole run on the compared protocol, judged by all checkers
+    3. the whole run, judged by all checkers: the record of an accepted plan
+
+On real nodes a run cannot be repeated exactly: there a plan fits if `failing` of `runs` whole runs have the signature.
+"""
+
+from time import process_time
+
+import msgspec
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.registry import ALL
+from checkers.signature import Signature, signature
+from checkers.single import judge as judge_with
+from checkers.verdict import Validity, Verdict
+from highwater.errors import CrashError, HarnessError
+from highwater.exit_codes import ExitCode
+from highwater.plans.plan import Plan
+from highwater.rig.backend import Backend, Run
+from highwater.runs.provenance import Build
+from highwater.runs.run import BackendName, attempting, backend_named, judge, perform
+from highwater.runs.summary import Summary, of_failure, summarize
+from highwater.shrink.story import story
+from history.event import EventKind as K
+from history.history import History
+from history.op import OpType
+
+MS = 1_000_000  # ns
+CRASH = "crash"
+NOTHING_TO_COMPARE = "nothing to compare"
+
+
+class Goal(Struct, frozen=True, kw_only=True):
+    """What must stay while a plan is shrunk."""
+
+    signature: str
+    checker: str  # that alone judges the first run of a trial; empty for a crash of the protocol
+    early: bool  # the failure is proven before the faults are healed: a trial needs no quiet time
+    against: str | None  # the protocol on which each plan must be VALID and live; None: nothing to compare
+    backend: BackendName = "sim"
+    runs: int = 1  # of each plan, on real nodes
+    failing: int = 1  # of these must fail
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What the harness saw in one whole run. `operations` and `acked` are of clients, up to the proof of the failure."""
+
+    summary: Summary
+    signature: str = ""  # empty if the run did not fail
+    checker: str = ""
+    key: str = ""  # partition or client of the failure
+    proof_ms: int | None = None  # when it was proven, after the start of the workload; None: after healing, or at no moment
+    hits: dict[str, tuple[int, ...]] = {}  # brokers that each window hit
+    operations: int = 0
+    produces: int = 0  # of them
+    acked: int = 0
+    story: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is something to shrink: an anomaly, a crash of the protocol, or a cluster that is not live."""
+        return self.summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE)
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """The answer on one plan. `seen` is its whole run, where one was performed."""
+
+    fits: bool
+    why: str = ""  # it does not fit
+    cpu_seconds: float = 0.0
+    seen: Seen | None = None
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What is asked of a plan: with a goal whether it fits, without one what its whole run shows."""
+
+    plan: Plan
+    build: Build
+    backend: BackendName = "sim"
+    goal: Goal | None = None
+
+
+def answer_encoded(payload: bytes) -> bytes:
+    """Answer a question as an item of work (`pipeline.work`); returns the trial as JSON."""
+    return msgspec.json.encode(answer(msgspec.json.decode(payload, type=Question)))
+
+
+def answer(question: Question) -> Trial:
+    """Answer a question in this process. HarnessError if the harness failed, KeyboardInterrupt after Ctrl-C."""
+    start = process_time()
+    if question.goal is None:
+        trial = Trial(fits=False, seen=look(question.plan, backend_named(question.backend), question.build))
+    else:
+        trial = _tried(question.plan, question.goal, question.build)
+    return replace(trial, cpu_seconds=round(process_time() - start, 3))
+
+
+def look(plan: Plan, backend: Backend, build: Build) -> Seen:
+    """Perform a plan and judge its whole run with all checkers."""
+    try:
+        run = _performed(plan, backend, build)
+    except CrashError as error:
+        failed = of_failure(
+            plan.name,
+            seed=plan.seed,
+            protocol=plan.protocol,
+            backend=backend.name,
+            failure=str(error),
+            repeat="",
+            crash=error.where,
+        )
+        return Seen(summary=failed, signature=_crash_signature(error), checker="")
+    verdict = judge(run.history)
+    found = signature(run.history, verdict) if verdict.validity is Validity.INVALID or verdict.live is False else None
+    summary = summarize(plan, run.history, verdict, repeat="", wall_seconds=0.0)
+    if found is None:
+        return Seen(summary=summary)
+    return _seen(plan, run.history, verdict, found, summary)
+
+
+def _tried(plan: Plan, goal: Goal, build: Build) -> Trial:
+    backend = backend_named(goal.backend)
+    if goal.backend != "sim":
+        return _tried_often(plan, goal, build, backend)
+    if not _still_fails(plan, goal, build, backend):
+        return Trial(fits=False, why="it does not fail in this way")
+    refused = _refusal(plan, goal, build, backend)
+    if refused is not None:
+        return Trial(fits=False, why=refused)
+    seen = look(plan, backend, build)
+    if seen.signature != goal.signature:
+        return Trial(fits=False, why=f"the whole run has the signature {seen.signature or 'of no failure'}", seen=seen)
+    return Trial(fits=True, seen=seen)
+
+
+def _still_fails(plan: Plan, goal: Goal, build: Build, backend: Backend) -> bool:
+    """Whether the one checker sees the signature. Up to its healing a run without quiet time is the same as the whole run."""
+    try:
+        run = _performed(replace(plan, quiet_ms=1, audit_ms=0) if goal.early else plan, backend, build)
+    except CrashError as error:
+        return _crash_signature(error) == goal.signature
+    if not goal.checker:
+        return False
+    verdict = judge_with(run.history, tuple(checker for checker in ALL if checker.name == goal.checker))
+    found = signature(run.history, replace(verdict, unchecked=()))
+    return found is not None and found.text == goal.signature
+
+
+def _refusal(plan: Plan, goal: Goal, build: Build, backend: Backend) -> str | None:
+    """Why the plan proves nothing about the difference of the two protocols; None if the compared one is VALID and live."""
+    if goal.against is None:
+        return None
+    summary = look(replace(plan, protocol=goal.against, variant=None), backend, build).summary
+    return None if summary.exit_code is ExitCode.VALID else f"{goal.against} is {summary.words} on it, too"
+
+
+def _tried_often(plan: Plan, goal: Goal, build: Build, backend: Backend) -> Trial:
+    """Perform a plan on real nodes until `failing` runs have the signature, or until too few are left."""
+    fitting: list[Seen] = []
+    for number in range(goal.runs):
+        if len(fitting) + goal.runs - number < goal.failing:
+            break
+        seen = look(plan, backend, build)
+        fitting += [seen] * (seen.signature == goal.signature)
+        if len(fitting) == goal.failing:
+            refused = _refusal(plan, goal, build, backend)
+            return Trial(fits=refused is None, why=refused or "", seen=fitting[0])
+    return Trial(fits=False, why=f"fewer than {goal.failing} of {goal.runs} runs fail in this way")
+
+
+def _performed(plan: Plan, backend: Backend, build: Build) -> Run:
+    with attempting(f"performing {plan.name} on {backend.name}", "highwater shrink"):
+        run = perform(plan, backend, build)
+    if run.history.manifest.outcome == "interrupted":
+        raise KeyboardInterrupt
+    if run.failure is not None:
+        raise HarnessError(f"performing {plan.name} on {backend.name}: {run.failure}")
+    return run
+
+
+def _crash_signature(error: CrashError) -> str:
+    """The place and the type of the exception, without its words, which name records and offsets."""
+    return f"{CRASH}/{': '.join(error.where.split(': ')[:2])}"
+
+
+def _seen(plan: Plan, history: History, verdict: Verdict, found: Signature, summary: Summary) -> Seen:
+    zero_ns = _zero_ns(plan, history)
+    healed_ns = history.manifest.healed_at_ns
+    proven = found.at_ns is not None and healed_ns is not None and found.at_ns < healed_ns
+    last = history.manifest.end_ns if found.at_ns is None else found.at_ns
+    calls = history.operations_frame.filter((pl.col("slot") == 0) & (pl.col("time_ns") <= last))
+    invoked = calls.filter(pl.col("type") == OpType.INVOKE.value)
+    acked = (pl.col("type") == OpType.OK.value) & (pl.col("f") == "produce")
+    return Seen(
+        summary=summary,
+        signature=found.text,
+        checker=found.checker,
+        key=found.key,
+        proof_ms=(found.at_ns - zero_ns) // MS + 1 if proven and found.at_ns is not None else None,
+        hits=_hits(history),
+        operations=invoked.height,
+        produces=invoked.filter(pl.col("f") == "produce").height,
+        acked=calls.filter(acked).height,
+        story=story(history, found, zero_ns=zero_ns),
+    )
+
+
+def _zero_ns(plan: Plan, history: History) -> int:
+    """When the workload began."""
+    healed_ns = history.manifest.healed_at_ns
+    return 0 if healed_ns is None else healed_ns - plan.faults_ms * MS
+
+
+def _hits(history: History) -> dict[str, tuple[int, ...]]:
+    begun = history.events_frame.filter(
+        (pl.col("kind") == str(K.FAULT_BEGUN)) & pl.col("partition").is_null() & pl.col("node").str.contains(r"^b\d+$")
+    )
+    hits: dict[str, list[int]] = {}
+    for window, node in begun.select("fault", "node").iter_rows():
+        hits.setdefault(window, []).append(int(node[1:]))
+    return {window: tuple(sorted(set(brokers))) for window, brokers in hits.items()}
