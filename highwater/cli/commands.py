@@ -18,6 +18,7 @@ from highwater.cli.replay import replay
 from highwater.cli.report import report
 from highwater.cli.run import run
 from highwater.cli.store import compact, ingest, verify
+from highwater.cli.systems import systems
 from highwater.cli.watch import watch
 
 # In the order of `highwater --help`.
@@ -39,6 +40,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     protocols,
     protocol,
     faults,
+    systems,
     clean,
 )
 # Commands below one word, `highwater admin reassign`: the word, its help, the commands.

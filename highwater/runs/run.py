@@ -24,7 +24,7 @@ from checkers.verdict import Validity, Verdict
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.backend import ExploreBackend
-from highwater.plans.plan import Plan, plan_digest
+from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words_of
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import Backend, Provenance, Run
 from highwater.runs.provenance import Build
@@ -91,13 +91,17 @@ def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None =
     """Perform a plan without judging it. `folder` is where the run will be stored."""
     digest = plan_digest(plan)
     provenance = Provenance(
-        run_id=_run_id(plan, f"{backend.name}-{plan.protocol}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
+        run_id=_run_id(plan, f"{backend.name}-{_what(plan)}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
         plan_digest=digest,
         commit=build.commit,
         dirty=build.dirty,
         versions=build.versions,
     )
     return backend.perform(plan, provenance)
+
+
+def _what(plan: Plan) -> str:
+    return words_of(system_of(plan)).replace(":", "-") if is_foreign(plan) else plan.protocol
 
 
 def _run_id(plan: Plan, base: str, folder: Path | None) -> str:

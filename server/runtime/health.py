@@ -39,7 +39,7 @@ def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataRespon
     return ask(where, ApiKey.METADATA, _VERSION, question, MetadataResponse)
 
 
-def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kind: type[S]) -> S:
+def ask(where: tuple[str, int], api: int, version: int, question: Struct, kind: type[S]) -> S:
     """Send a broker one request over a new connection; return the response, decoded as `kind`. Errors as for `told_by`."""
     header = RequestHeader(api_key=api, api_version=version, correlation=1, client_id="health")
     request = write_request(header.api_key, header.api_version, question)
