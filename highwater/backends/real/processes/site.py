@@ -64,6 +64,7 @@ class ProcessSite:
         self.servers: tuple[ServerProcess, ...] = ()
         self.zookeeper = ""
         self._peers: dict[Address, HostPort] = {}  # the listeners for other brokers
+        self._quorum: dict[Address, HostPort] = {}  # the listeners for other brokers' controllers
         self.clients: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}
         self._doors: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}  # without proxies
         self.harness: dict[Address, HostPort] = {}
@@ -81,7 +82,9 @@ class ProcessSite:
         brokers = brokers_of(self._plan)
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
-            self._peers[address] = (host, _port_beside(host, {port for _, port in self._peers.values()}))
+            self._peers[address] = (host, self._port_beside(host))
+            if self._system.quorum:
+                self._quorum[address] = (host, self._port_beside(host))
             for place, doors in self._doors.items():
                 doors[address] = (host, free_port(host))
                 self.clients[place][address] = await self.links.wire(place, address, doors[address])
@@ -92,6 +95,9 @@ class ProcessSite:
     async def _wired(self, broker: BrokerId) -> Wiring:
         me = broker_address(broker)
         host = f"{self._net}.{_WAYS + broker}"
+        for peer, target in self._quorum.items():
+            if peer != me:
+                await self.links.wire(me, peer, target, at=(host, target[1]))
         return Wiring(
             broker=broker,
             peers=self._peers[me],
@@ -102,8 +108,16 @@ class ProcessSite:
             },
             doors={place: doors[me] for place, doors in self._doors.items()},
             advertised=self.clients,
+            quorum=self._quorum,
             zookeeper=tuple([await self.links.wire(me, server.address, server.client) for server in self._ensemble]),
         )
+
+    def _port_beside(self, host: str) -> int:
+        """A free port that no other listener for brokers has: the ways to all peers of a broker share an address."""
+        taken = {port for _, port in (*self._peers.values(), *self._quorum.values())}
+        while (port := free_port(host)) in taken:
+            pass
+        return port
 
     def commits(self) -> Iterable[AnyCommit]:
         """The changes that ZooKeeper committed, from the servers' transaction logs."""
@@ -130,10 +144,3 @@ class ProcessSite:
             remove_all_faketime_memory(self._folder.path)  # also of a life whose start was interrupted
             self._folder.remove()
             self._folder = None
-
-
-def _port_beside(host: str, taken: set[int]) -> int:
-    """A free port that no other broker has: the ways to all peers of a broker share an address."""
-    while (port := free_port(host)) in taken:
-        pass
-    return port

@@ -43,6 +43,7 @@ class Wiring(Struct, frozen=True, kw_only=True):
     doors: Mapping[Address, HostPort]
     advertised: Mapping[Address, Mapping[Address, HostPort]]
     zookeeper: tuple[HostPort, ...]
+    quorum: Mapping[Address, HostPort]  # of all brokers, where each listens for the others' controllers; empty without KRaft
 
 
 class SystemNode(Node, Protocol):
@@ -117,6 +118,10 @@ class System(Protocol):
     @property
     def zookeeper(self) -> bool:
         """Whether the brokers need ZooKeeper."""
+
+    @property
+    def quorum(self) -> bool:
+        """Whether each broker has a listener for a quorum of controllers."""
 
     @property
     def idempotence(self) -> bool:

@@ -24,6 +24,7 @@ class Reference:
     version = ""
     observes: frozenset[Source] = frozenset({"notes", "coordination", "disks"})
     zookeeper = True
+    quorum = False
     idempotence = True
 
     def __init__(self, plan: Plan) -> None:

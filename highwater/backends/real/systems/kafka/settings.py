@@ -15,6 +15,8 @@ from reference.types import Address, broker_address
 
 Properties = dict[str, str]
 INTER_BROKER = "PEERS"
+QUORUM = "QUORUM"
+CLUSTER_ID = "aGlnaHdhdGVyLWtyYWZ0MQ"  # sixteen bytes in base64, the same for all nodes of a run
 _LOG_PATTERN = "[%d{ISO8601}] %p %m (%c)%n"
 
 
@@ -65,6 +67,25 @@ def with_zookeeper(plan: Plan, wiring: Wiring) -> Properties:
         "zookeeper.session.timeout.ms": str(plan.cluster.session_timeout_ms),
         "zookeeper.connection.timeout.ms": "30000",
         "controlled.shutdown.enable": "true",
+    }
+
+
+def with_quorum(plan: Plan, wiring: Wiring) -> Properties:
+    """The settings that only brokers with KRaft have: each is also one of the controllers."""
+    me, timeout_ms = broker_address(wiring.broker), plan.cluster.session_timeout_ms
+    listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
+    listeners[QUORUM] = wiring.quorum[me]
+    voters = [f"{node.removeprefix('b')}@{name_of(node)}:{where[1]}" for node, where in wiring.quorum.items()]
+    return {
+        "node.id": str(wiring.broker),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": QUORUM,
+        "listeners": listing(listeners),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "broker.session.timeout.ms": str(timeout_ms),
+        "broker.heartbeat.interval.ms": str(max(100, timeout_ms // 4)),
+        "group.coordinator.threads": "1",
     }
 
 

@@ -1,6 +1,8 @@
 """Apache Kafka as a system under test, from its jars, as processes on this machine."""
 
 import asyncio
+import re
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,7 @@ from highwater.backends.real.processes.plain import PlainNode, Prepared
 from highwater.backends.real.site import HostPort, Probe
 from highwater.backends.real.systems.kafka import jars, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
+from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
 from highwater.backends.real.systems.limits import refusal
 from highwater.backends.real.systems.port import Cluster, Wiring
@@ -47,6 +50,8 @@ _LACKS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((DiskSwap, DirFile), _NO_NOTES),  # a file in place of a directory that comes back is no problem
 )
 _OF_ZOOKEEPER = (ExpireSession, ZooKeeperDown, ZooKeeperLinks)
+# 2.0 and later log no level FATAL.
+_FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
 SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
 
 
@@ -66,6 +71,7 @@ class Kafka:
         self.version = release.version
         self.idempotence = release.idempotence
         self.zookeeper = release.mode == "zookeeper"
+        self.quorum = release.mode == "kraft"
         self.observes: frozenset[Source] = frozenset({"coordination"} if self.zookeeper else ())
 
     def refuse(self) -> str | None:
@@ -87,7 +93,9 @@ class Kafka:
         return KafkaNode(folder, wiring, self._plan, self.release)
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
-        """The running cluster, through its ZooKeeper."""
+        """The running cluster, through its ZooKeeper or its brokers."""
+        if self.quorum:
+            return QuorumCluster(brokers)
         return ZooKeeperCluster(zookeeper, brokers, negotiated=True, configured=True)
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
@@ -130,6 +138,17 @@ class KafkaNode(PlainNode):
         """What the broker's log says of its replicas. Not complete: no checker relies on it."""
         return notes_of(self.address, self._output, self._began)
 
+    def last_words(self) -> str:
+        """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
+        begin = self._began[-1] if self._began else 0
+        printed = self._output.read_bytes()[begin:].decode(errors="replace") if self._output.exists() else ""
+        lines = printed.strip().splitlines()
+        for at, line in enumerate(lines):
+            if _FATAL.search(line):
+                caused = lines[at + 1] if at + 1 < len(lines) and not lines[at + 1].startswith(("[", "\t")) else ""
+                return f"{line} {caused}".strip()
+        return lines[-1] if lines else ""
+
     def _java(self, prepared: Prepared) -> Launch:
         files = {
             "hosts": settings.hosts(self._wiring),
@@ -139,12 +158,18 @@ class KafkaNode(PlainNode):
         for name, text in files.items():
             (prepared.folder / name).write_text(text)
         obedient = (unprivileged_prefix() if self._needs.permissions else None) or []
-        main = ("kafka.Kafka", str(prepared.folder / "server.properties"))
-        return Launch(command=(*obedient, *java(self._release, prepared.folder), *main))
+        virtual = (*obedient, *java(self._release, prepared.folder))
+        main, configuration = "kafka.Kafka", str(prepared.folder / "server.properties")
+        if self._release.mode == "kraft" and prepared.life == 1:
+            tool = ("kafka.tools.StorageTool", "format", "-t", settings.CLUSTER_ID, "-c", configuration)
+            script = f"{shlex.join((*virtual, *tool))} && exec {shlex.join((*virtual, main, configuration))}"
+            return Launch(command=("sh", "-c", script))
+        return Launch(command=(*virtual, main, configuration))
 
     def _properties(self, prepared: Prepared) -> str:
         found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
-        return settings.overridden({**found, **settings.with_zookeeper(self._plan, self._wiring)}, self._plan)
+        own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
+        return settings.overridden({**found, **own(self._plan, self._wiring)}, self._plan)
 
 
 def java(release: Release, folder: Path) -> tuple[str, ...]:
