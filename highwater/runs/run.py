@@ -21,6 +21,7 @@ from msgspec.structs import replace
 import reference
 from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
+from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.backend import ExploreBackend
@@ -73,7 +74,10 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
         run = perform(plan, backend, build, folder=keep.store)
     directory = None
     if keep.store is not None and not keep.only_failures:
-        directory = store_evidence(plan, run.history, keep.store)
+        with held() as interrupts:
+            directory = store_evidence(plan, run.history, keep.store)
+        if interrupts.pressed:
+            raise KeyboardInterrupt
     with attempting(f"judging {plan.name}", repeat):
         verdict = judge(run.history)
     summary = summarize(plan, run.history, verdict, repeat=repeat, wall_seconds=perf_counter() - start)

@@ -20,6 +20,7 @@ from highwater.backends.real.clients.worker import Administrator, Phases, Worker
 from highwater.backends.real.cluster_state import EndState, at_rest
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
+from highwater.backends.real.interrupts import held
 from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import CLIENTS, Site
@@ -54,7 +55,10 @@ def unplayable(plan: Plan) -> str | None:
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, backend: str) -> Run:
-    """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far."""
+    """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far.
+
+    Once the run has ended, further Ctrl-C are held back until everything is taken down.
+    """
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a lost ZooKeeper is a fault; rows report it, stderr need not
     outcome: Outcome = "completed"
     stage = Stage(plan, site, system)
@@ -64,17 +68,23 @@ def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, b
                 asyncio.run(stage.play())
         except KeyboardInterrupt:
             outcome = "interrupted"
-        # Failures from here on must not lose the recorded rows: they may prove an anomaly.
-        with stage.collecting_failures():
-            site.stop()
-        history = stage.history(provenance, outcome, backend=backend)
+        # Failures and interrupts from here on must not lose the recorded rows: they may prove an anomaly.
+        with held() as first:
+            with stage.collecting_failures():
+                site.stop()
+            history = stage.history(provenance, outcome, backend=backend)
     finally:
-        with stage.collecting_failures():
+        with held() as last, stage.collecting_failures():
             site.close()
     if stage.failures:
-        broken = replace(history.manifest, outcome="harness-fault")
-        history = History(broken, operations=history.operations, events=history.events)
+        history = _ending(history, "harness-fault")
+    elif first.pressed or last.pressed:
+        history = _ending(history, "interrupted")
     return Run(history=history, failure=next(iter(stage.failures), None))
+
+
+def _ending(history: History, outcome: Outcome) -> History:
+    return History(replace(history.manifest, outcome=outcome), operations=history.operations, events=history.events)
 
 
 class Stage:
