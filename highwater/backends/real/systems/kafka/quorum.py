@@ -12,15 +12,14 @@ from msgspec import Struct
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.metadata import Told, served_version, told_by
+from highwater.backends.real.systems.uncoordinated import Uncoordinated, tree_of
 from highwater.backends.real.systems.zookeeper import topic_settings
-from highwater.backends.real.zookeeper.admin import ANSWER_TIMEOUT_S
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.scene import assign
-from reference.coordination import paths
-from reference.coordination.memory import MemoryZooKeeper, Znode
+from reference.coordination.memory import MemoryZooKeeper
 from reference.messages import PartitionState
-from reference.types import Address, BrokerId, TopicPartition, broker_address
+from reference.types import Address, BrokerId, TopicPartition
 from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
 from server.wire.clients.topics import CreatableAssignment, CreateTopicsResponse
@@ -67,12 +66,11 @@ class _Quorum(Struct, frozen=True, kw_only=True):
     topics: tuple[_Log, ...] = (_Log(),)
 
 
-class QuorumCluster:
-    """A running cluster with KRaft. `patience_s` is not used: each question has a timeout of its own."""
+class QuorumCluster(Uncoordinated):
+    """A running cluster with KRaft."""
 
     def __init__(self, brokers: Mapping[Address, HostPort]) -> None:
         self._brokers = brokers
-        self.patience_s = ANSWER_TIMEOUT_S
         self._seen = MemoryZooKeeper()
 
     async def gathered(self) -> bool:
@@ -109,33 +107,20 @@ class QuorumCluster:
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """The quorum's leader and these partitions' states, as znodes; the last known ones where nobody answers."""
-        leader = await self._leader()
-        nodes = {} if leader is None else {paths.CONTROLLER: _znode(paths.controller_payload(leader))}
         newest: dict[TopicPartition, PartitionState] = {}
         for answer in (await self._told(partitions=True)).values():
             for state in () if answer is None else answer.partitions:
                 before = newest.get(state.tp)
                 if state.tp in tps and (before is None or state.leader_epoch > before.leader_epoch):
                     newest[state.tp] = state
-        nodes |= {paths.state_path(tp): _znode(paths.state_payload(state)) for tp, state in newest.items()}
+        nodes = tree_of(await self._leader(), newest.values()).nodes
         self._seen = MemoryZooKeeper(nodes={**self._seen.nodes, **nodes})
         return self._seen
-
-    async def session_of(self, broker: BrokerId) -> int | None:
-        """Never called: faults of ZooKeeper sessions are refused before the run."""
-        raise AssertionError(f"{broker_address(broker)} has no ZooKeeper session")
-
-    async def expire(self, session: int) -> None:
-        """Never called: faults of ZooKeeper sessions are refused before the run."""
-        raise AssertionError(f"there is no ZooKeeper to end session {session}")
 
     async def look(self) -> EndState:
         """Read each broker's metadata once; a broker that does not answer in time has no partitions."""
         told = await self._told(partitions=True)
         return EndState((), {}, {node: () if one is None else one.partitions for node, one in told.items()})
-
-    def close(self) -> None:
-        """Nothing: each question has a connection of its own."""
 
     async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
         asked = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
@@ -154,7 +139,3 @@ def _quorum_of(where: HostPort) -> _Partition | None:
     except (OSError, WireError):
         return None
     return next((partition for topic in answer.topics for partition in topic.partitions), None)
-
-
-def _znode(data: bytes) -> Znode:
-    return Znode(data, 0, 0, 0, 0, 0)
