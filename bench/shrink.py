@@ -1,7 +1,7 @@
 """`make bench-shrink`: shrink ten failing runs of different mistakes on one core, and compare them with the explorer's shortest.
 
-CPU seconds are those of performing and judging, in this process. The aims: median at most 30 s, worst at most two minutes, at most
-three windows, and at most 20 operations of clients up to the proof for the seeds of `v3`.
+CPU seconds are those of performing and judging, in this process. The aims: median at most 30 s, worst at most two minutes, at
+most three windows, and at most 20 operations of clients up to the proof for the seeds of `v3`.
 """
 
 import argparse
@@ -52,7 +52,8 @@ class Measurement(Struct, frozen=True, kw_only=True):
         before, after = self.before, self.after
         return (
             f"| `{self.protocol}` {self.seed} | {self.signature} | {before.windows} -> {after.windows} "
-            f"| {before.operations} -> {after.operations} | {before.acked} -> {after.acked} | {before.brokers} -> {after.brokers} "
+            f"| {before.operations} -> {after.operations} | {before.acked} -> {after.acked} "
+            f"| {before.brokers} -> {after.brokers} "
             f"| {before.faults_ms / 1000:.0f} -> {after.faults_ms / 1000:.1f} | {self.trials} | {self.cpu_seconds:.0f} |"
         )
 

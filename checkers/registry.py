@@ -11,6 +11,7 @@ from checkers import (
     assertions,
     assumptions,
     availability,
+    client_log,
     committed_offsets,
     convergence,
     deletion,
@@ -71,6 +72,9 @@ ALL: tuple[Checker, ...] = (
     convergence.CHECKER,
 )
 
+# In place of the ledger, where a system shows nothing of its replicas (`checkers.observing`).
+OF_BLACK_BOXES: tuple[Checker, ...] = (client_log.CHECKER,)
+
 _HEAD = """# What the checkers claim
 
 Generated from `checkers/registry.py`; do not edit.
@@ -83,7 +87,7 @@ Liveness is a separate field of the verdict.
 def document() -> str:
     """Return the text of docs/properties.md: the claim, reads and limits of each checker and judge."""
     parts = [_HEAD]
-    for checker in ALL:
+    for checker in (*ALL, *OF_BLACK_BOXES):
         kinds = ", ".join(f"`{kind}`" for kind in checker.kinds) or "none; what it finds makes the run UNKNOWN or not live"
         reads = ", ".join(f"`{name}`" for name in (*checker.operations, *dict.fromkeys(map(str, checker.events)))) or "nothing"
         parts.append(

@@ -95,7 +95,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
         why.append(f"{acked} records acknowledged under acks=all, fewer than {facts.min_acked}")
     if not any(acted.values()):
         why.append("no fault acted")
-    if not {K.BECAME_LEADER, K.STATE_WRITTEN} & kinds:
+    if "coordination" in facts.observes and not {K.BECAME_LEADER, K.STATE_WRITTEN} & kinds:
         why.append("no leader was elected")
     for mark in facts.required_marks:
         happened = acted.get(mark.removeprefix("fault:"), 0) > 0 if mark.startswith("fault:") else mark in kinds

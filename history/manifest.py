@@ -7,6 +7,8 @@ from msgspec import Struct
 from history.promise import Promise
 
 Outcome = Literal["completed", "interrupted", "incomplete", "harness-fault"]
+Source = Literal["notes", "coordination", "disks"]  # of event rows: brokers' reports, ZooKeeper's commits, logs at the end
+SOURCES: tuple[Source, ...] = ("notes", "coordination", "disks")
 SCHEMA_VERSION = 2
 READ_VERSIONS = (1, 2)  # history.versions upgrades the earlier ones
 
@@ -35,6 +37,14 @@ class MessageCount(Struct, frozen=True, kw_only=True):
     count: int
 
 
+class SystemFacts(Struct, frozen=True, kw_only=True):
+    """The system under test of a run, and the sources whose rows it gives completely."""
+
+    name: str
+    version: str = ""
+    observes: tuple[Source, ...] = ()
+
+
 class StoredPart(Struct, frozen=True, kw_only=True):
     """A part of a history that is too large for one pair of tables: all rows of some partitions, or the rows without a partition.
 
@@ -57,6 +67,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     draws: int
     plan_digest: str
     protocol: str
+    system: SystemFacts | None = None  # None: the reference, which gives all rows
     backend: str
     commit: str
     dirty: bool

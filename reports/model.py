@@ -90,6 +90,8 @@ class RunPage:
     """What the page of a run shows, in its order."""
 
     title: str
+    played: str  # the protocol of the reference, or another system with its version
+    unchecked_heading: str
     manifest: RunManifest
     seed: str
     banner: Banner
@@ -112,6 +114,11 @@ class RunPage:
     repeat: str
 
 
+def _played(manifest: RunManifest) -> str:
+    system = manifest.system
+    return manifest.protocol if system is None else f"{system.name} {system.version}".rstrip()
+
+
 def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> RunPage:
     """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
     manifest = history.manifest
@@ -123,7 +130,9 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
     kinds, shown = kinds_of(verdict)
     excused = _excused(history, verdict.excused)
     return RunPage(
-        title=f"{manifest.protocol}, seed {_seed(manifest)}" if manifest.seed is not None else manifest.run_id,
+        played=_played(manifest),
+        unchecked_heading="Why unknown" if manifest.system is None else "Not judged",
+        title=f"{_played(manifest)}, seed {_seed(manifest)}" if manifest.seed is not None else manifest.run_id,
         manifest=manifest,
         seed=_seed(manifest),
         banner=banner_of(verdict, manifest),

@@ -19,7 +19,7 @@ from highwater.campaigns.goals import Reached, table
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
-from highwater.plans.plan import Plan
+from highwater.plans.plan import Plan, checked, on_system, parsed_system
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName, of_failure
@@ -49,6 +49,7 @@ class Request(Struct, frozen=True, kw_only=True):
     seconds: int | None = None
     workload: str = MIXED
     backend: BackendName = "sim"
+    system: str = ""  # "kafka:3.9.1"; empty: the reference
 
     def command(self, seed: int) -> str:
         """The command line that repeats the run of one seed."""
@@ -58,7 +59,8 @@ class Request(Struct, frozen=True, kw_only=True):
         parts += [f"--profile {self.profile}"] if self.profile != "within" else []
         parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
         parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
-        parts += [f"--backend {self.backend}"] if self.backend != "sim" else []
+        parts += [f"--system {self.system}"] if self.system else []
+        parts += [f"--backend {self.backend}"] if self.backend != ("process" if self.system else "sim") else []
         return " ".join(parts)
 
     def plan(self, seed: int) -> Plan:
@@ -75,6 +77,11 @@ class Request(Struct, frozen=True, kw_only=True):
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
         )
         can = performable(self.backend, plan.schedule)
+        if self.system:
+            from highwater.backends.real.systems.registry import bearable, fitted  # a simulated campaign needs no real backend
+
+            plan = fitted(checked(on_system(plan, parsed_system(self.system))))
+            can = bearable(plan, can)
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 
     def check(self, seeds: Sequence[int]) -> None:

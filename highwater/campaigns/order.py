@@ -41,6 +41,7 @@ class Order(Struct, frozen=True, kw_only=True):
     seconds: int | None = None
     workload: str = MIXED
     backend: BackendName = "sim"
+    system: str = ""  # "kafka:3.9.1"; empty: the reference
     keep_all: bool = False
     branches: bool = False  # count branches of the protocol (highwater.runs.branches)
     generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
@@ -71,7 +72,7 @@ class Order(Struct, frozen=True, kw_only=True):
         """The name of the campaign and of its folder: two orders have the same name only if they ask for the same runs."""
         protocols = _short("_".join(self.protocols))
         name = f"{protocols}-{self.first}-{self.last}"
-        others = (self.mixes, self.profile, self.seconds, self.workload, self.backend)
+        others = (self.mixes, self.profile, self.seconds, self.workload, self.backend, *filter(None, [self.system]))
         plain = (((),), "within", None, MIXED, "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
         name += "-branches" if self.branches else ""
@@ -86,6 +87,7 @@ class Order(Struct, frozen=True, kw_only=True):
             seconds=self.seconds,
             workload=self.workload,
             backend=self.backend,
+            system=self.system,
         )
 
     def trials(self) -> Iterator[Trial]:

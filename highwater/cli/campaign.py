@@ -102,7 +102,8 @@ def campaign(
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
-    backend: options.BackendOption = "sim",
+    backend: options.BackendOption = None,
+    system: options.System = None,
     jobs: options.Jobs = None,
     spark: options.Spark = None,
     spark_conf: options.SparkConf = None,
@@ -131,7 +132,8 @@ def campaign(
         profile=profile,
         seconds=seconds,
         workload=workload,
-        backend=backend,
+        backend=options.backend_for(backend, None, system),
+        system=system or "",
         keep_all=keep_all,
         branches=branches,
         generation=_generation_size(generation, guided=guided),
@@ -142,11 +144,9 @@ def campaign(
     conf = options.conf_of(spark, spark_conf)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     again = resume and folder.is_resumable()
-    if not json:
-        say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
-    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(backend):
-        if not again:
-            folder.begin()
+    say(_headline(order)) if not json else None
+    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(order.backend):
+        folder.begin() if not again else None
         work = partial(perform, spark=started, jobs=jobs or cores())
         watch, seen = Watch(Limits(invalid_runs=stop_after)), ticker.tick
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
@@ -169,6 +169,11 @@ def campaign(
 def _shown(folder: CampaignFolder, store: str) -> str:
     """The folder as the user names it."""
     return folder.storage.path(folder.under) if folder.storage.folder is None else f"{store.rstrip('/')}/{folder.under}"
+
+
+def _headline(order: Order) -> str:
+    played = f"system {order.system}" if order.system else f"protocol {', '.join(order.protocols)}"
+    return f"seeds {format_seed(order.first)} to {format_seed(order.last)}  {played}"
 
 
 def _generation_size(given: int | None, *, guided: bool) -> int:

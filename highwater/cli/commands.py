@@ -19,6 +19,7 @@ from highwater.cli.report import report
 from highwater.cli.run import run
 from highwater.cli.shrink import shrink
 from highwater.cli.store import compact, ingest, verify
+from highwater.cli.systems import systems
 from highwater.cli.watch import watch
 
 # In the order of `highwater --help`.
@@ -41,6 +42,7 @@ COMMANDS: tuple[Callable[..., int], ...] = (
     protocols,
     protocol,
     faults,
+    systems,
     clean,
 )
 # Commands below one word, `highwater admin reassign`: the word, its help, the commands.

@@ -10,7 +10,7 @@ import typer
 
 from highwater.errors import UsageError
 from highwater.plans.derive import check_derivation
-from highwater.plans.plan import DRAWS_END
+from highwater.plans.plan import DRAWS_END, REFERENCE, Plan, parsed_system, system_of
 from highwater.runs.run import BackendName
 from nemesis.profiles import ProfileName
 from pipeline.session import full_master, parse_conf
@@ -32,7 +32,14 @@ Seconds = Annotated[
     int | None, typer.Option(min=1, max=86_400, help="Seconds of workload and faults; drawn from the seed if not given.")
 ]
 Workload = Annotated[str, typer.Option(help="Workload of the clients; with `mixed` the seed chooses one (simulator only).")]
-BackendOption = Annotated[BackendName, typer.Option(help="Backend that performs the plan.")]
+BackendOption = Annotated[
+    BackendName | None,
+    typer.Option(help="Backend that performs the plan; `sim` if not given, `process` for another system than the reference."),
+]
+System = Annotated[
+    str | None,
+    typer.Option(metavar="NAME[:VERSION]", help="System under test, see `highwater systems`; the plan's, or the reference."),
+]
 Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
 Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
 SparkConf = Annotated[
@@ -49,6 +56,14 @@ Shrink = Annotated[
     ),
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
+
+
+def backend_for(backend: BackendName | None, plan: Plan | None, system: str | None) -> BackendName:
+    """The backend that was asked for, else the one that fits the system of the command line or of the plan."""
+    if backend is not None:
+        return backend
+    asked = parsed_system(system).name if system is not None else REFERENCE if plan is None else system_of(plan).name
+    return "sim" if asked == REFERENCE else "process"
 
 
 def conf_of(master: str | None, texts: list[str] | None) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 A stored run is compared with its stored digest; a plan or a seed is performed twice. A different digest is exit 14: the run is
 not deterministic, so neither its digest nor a shrunk plan can be trusted.
+
+A plan of another system than the reference is performed once, in real time, and judged: no two such runs have the same history.
 """
 
 from pathlib import Path
@@ -15,7 +17,7 @@ from highwater.cli.output import say, say_json
 from highwater.cli.run import headline, show
 from highwater.errors import Nondeterminism, UsageError
 from highwater.plans.derive import DERIVATION
-from highwater.plans.plan import Plan
+from highwater.plans.plan import Plan, checked, is_foreign, on_system, parsed_system
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import REPEATABLE, Judged, Keep, backend_named, carry_out
@@ -31,6 +33,7 @@ def replay(
         str | None, typer.Option(help="Protocol variant for a seed, see `highwater protocols`; `safe` if not given.")
     ] = None,
     derivation: options.Derivation = None,
+    system: options.System = None,
     bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
@@ -45,18 +48,24 @@ def replay(
     options.check_seeds(derivation)
     if path.is_dir():
         manifest = store.load_manifest(path)
-        plan = _stored_plan(path, manifest)
-        wanted: str | None = manifest.digest
+        plan = _stored_plan(path, manifest, system)
+        wanted: str | None = manifest.digest if system is None else None
     else:
         manifest, wanted = None, None
         if path.suffix in (".yaml", ".yml") or path.is_file():
             plan = load_plan(path)
         else:
-            plan = Request(protocol=protocol or "safe").plan(options.seed_not_file(what, files="run folder or plan file"))
+            request = Request(protocol=protocol or "safe", system=system or "", backend=options.backend_for(None, None, system))
+            plan = request.plan(options.seed_not_file(what, files="run folder or plan file"))
             repeat += f" --derivation {DERIVATION}"
             repeat += f" --protocol {protocol}" if protocol is not None else ""
+    if system is not None:
+        plan = checked(on_system(plan, parsed_system(system)))
+        repeat += f" --system {system}"
     if not json:
         say(headline(plan))
+    if is_foreign(plan):
+        return _once(plan, here, repeat, json=json)
     judged = _again(plan, here, repeat)
     if wanted is None:
         wanted = _again(plan, here, repeat).summary.digest
@@ -79,7 +88,16 @@ def _again(plan: Plan, here: Build, repeat: str) -> Judged:
     return judged
 
 
-def _stored_plan(directory: Path, manifest: RunManifest) -> Plan:
+def _once(plan: Plan, here: Build, repeat: str, *, json: bool) -> int:
+    """Perform a plan of another system, and print its verdict."""
+    summary = carry_out(plan, backend_named("process"), build=here, repeat=repeat, keep=Keep()).summary
+    say_json(summary) if json else show(summary)
+    return summary.exit_code
+
+
+def _stored_plan(directory: Path, manifest: RunManifest, system: str | None) -> Plan:
+    if system is not None or manifest.system is not None:
+        return load_plan(directory / store.PLAN)
     if manifest.backend not in REPEATABLE:
         raise UsageError(f"{directory}: backend is {manifest.backend}; only {' and '.join(REPEATABLE)} runs can be replayed")
     if manifest.outcome != "completed":

@@ -13,7 +13,7 @@ from highwater.cli.output import first_of, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import MIXED
-from highwater.plans.plan import Plan, checked
+from highwater.plans.plan import Plan, checked, is_foreign, on_system, parsed_system, system_of, words_of
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out
@@ -34,7 +34,8 @@ def run(
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
-    backend: options.BackendOption = "sim",
+    backend: options.BackendOption = None,
+    system: options.System = None,
     store: options.Store = Path("store"),
     no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report page.")] = True,
@@ -42,6 +43,8 @@ def run(
     json: options.AsJson = False,
 ) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""
+    loaded = None if plan is None else load_plan(plan)
+    backend = options.backend_for(backend, loaded, system)
     request = Request(
         protocol=protocol or "safe",
         faults=options.names_of(faults),
@@ -49,11 +52,12 @@ def run(
         seconds=seconds,
         workload=workload,
         backend=backend,
+        system=system or "",
     )
     if derivation is not None and seed is None:
         raise UsageError("--derivation needs --seed")
     options.check_seeds(derivation)
-    chosen, repeat = _chosen(seed, plan, protocol, request)
+    chosen, repeat = _chosen(seed, plan, loaded, protocol, request)
     keep = Keep(store=None if no_store else options.folder_of(store), report=report)
     if not json:
         say(headline(chosen))
@@ -68,30 +72,43 @@ def _below(store: Path, name: str | None) -> str | None:
     return None if name is None else str(store / name)
 
 
-def _chosen(seed: str | None, path: Path | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
+def _chosen(seed: str | None, path: Path | None, plan: Plan | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
     if (seed is None) == (path is None):
         raise UsageError("give either --seed S or --plan FILE")
     if seed is not None:
         number = options.seed_of(seed)
         return request.plan(number), request.command(number)
     assert path is not None
-    if request != Request(protocol=request.protocol, backend=request.backend):
-        raise UsageError("only --protocol and --backend may be combined with --plan; remove the other options")
-    plan = load_plan(path)
+    assert plan is not None
+    if request != Request(protocol=request.protocol, backend=request.backend, system=request.system):
+        raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
     if plan.path and request.backend != "sim":
         raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
     repeat = f"highwater run --plan {path}"
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"
-    return plan, repeat + (f" --backend {request.backend}" if request.backend != "sim" else "")
+    if request.system:
+        plan = checked(on_system(plan, parsed_system(request.system)))
+        repeat += f" --system {request.system}"
+    implied = options.backend_for(None, plan, None)
+    return plan, repeat + (f" --backend {request.backend}" if request.backend != implied else "")
 
 
 def headline(of: Plan | RunManifest) -> str:
     """The line that names a run and its verdict; every output about one run starts with it."""
     seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
     seed += f"  derivation {of.derivation}" if of.derivation else ""
-    return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  protocol {of.protocol}"
+    return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  {_played(of)}"
+
+
+def _played(of: Plan | RunManifest) -> str:
+    """What was under test: the reference with a protocol, or another system."""
+    if isinstance(of, Plan):
+        return f"system {words_of(system_of(of))}" if is_foreign(of) else f"protocol {of.protocol}"
+    if of.system is None:
+        return f"protocol {of.protocol}"
+    return f"system {of.system.name}:{of.system.version}".removesuffix(":")
 
 
 def show(summary: Summary) -> None:

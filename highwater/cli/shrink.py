@@ -50,7 +50,7 @@ def shrink(
     seconds: options.Seconds = None,
     workload: options.Workload = MIXED,
     against: _Against = SAFE,
-    backend: options.BackendOption = "sim",
+    backend: options.BackendOption = None,
     runs: _Runs = 1,
     failing: _Failing = 1,
     trials: _Trials = 500,
@@ -63,6 +63,7 @@ def shrink(
 ) -> int:
     """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
     options.check_seeds(derivation)
+    backend = options.backend_for(backend, None, None)
     request = Request(
         protocol=protocol or SAFE,
         faults=options.names_of(faults),

@@ -74,6 +74,17 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
 
 
+REFERENCE = "reference"  # the system of a plan that names none
+
+
+class SystemSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The system under test. `settings` are in the system's own words and override those that the harness gives each node."""
+
+    name: str
+    version: str = ""
+    settings: dict[str, str | int | bool] = {}
+
+
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that is needed to perform one run: cluster, workload, fault schedule and time limits. Times are in ms."""
 
@@ -81,6 +92,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     story: str = ""  # why this plan exists
     protocol: str = "safe"  # a name of reference.config.VARIANTS; `variant` overrides it
     variant: Variant | None = None
+    system: SystemSpec | UnsetType = UNSET  # the reference if unset; another system has no `protocol` of ours
     draws: int
     seed: int | None = None  # the seed it was derived from; for information only
     derivation: int | UnsetType = UNSET  # version of `derive` that gave this plan for the seed; for information only
@@ -97,6 +109,35 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     required_marks: tuple[str, ...] = ()
     min_acked: int = 1
     limit_events: int = 20_000_000  # more handled events end the run as a failure of the harness
+
+
+def system_of(plan: Plan) -> SystemSpec:
+    """The system that a plan names, or the reference."""
+    return SystemSpec(name=REFERENCE) if plan.system is UNSET else plan.system
+
+
+def parsed_system(text: str) -> SystemSpec:
+    """A system from its words: "kafka:3.9.1", "external". Which names and versions there are, the real backends know."""
+    name, _, version = text.partition(":")
+    return SystemSpec(name=name, version=version)
+
+
+def on_system(plan: Plan, system: SystemSpec) -> Plan:
+    """The plan with another system. Settings in the plan stay if they are of the system with this name."""
+    if system.name == REFERENCE:
+        return replace(plan, system=UNSET)
+    before = system_of(plan)
+    return replace(plan, system=replace(system, settings=before.settings) if before.name == system.name else system)
+
+
+def is_foreign(plan: Plan) -> bool:
+    """Whether the plan's system is another than the reference; then the plan's protocol means nothing."""
+    return system_of(plan).name != REFERENCE
+
+
+def words_of(system: SystemSpec) -> str:
+    """A system as the command line gives it: kafka:3.9.1."""
+    return f"{system.name}:{system.version}" if system.version else system.name
 
 
 class PlanError(UsageError):
@@ -186,6 +227,10 @@ def _identity(plan: Plan) -> Iterator[Complaint]:
     refusal = name_complaint(plan.name)
     if refusal is not None:
         yield Complaint(path=("name",), sentence=f"plan name {refusal}")
+    if plan.system is not UNSET:
+        refusal = name_complaint(words_of(plan.system).replace(":", "-"))
+        if refusal is not None:
+            yield Complaint(path=("system",), sentence=f"the name and version of the system {refusal}")
     for name, number in (("draws", plan.draws), ("seed", plan.seed)):
         if number is not None and not 0 <= number < DRAWS_END:
             yield Complaint(path=(name,), sentence=f"{name} must be from 0 to 2^64-1, not {number}")

@@ -21,10 +21,11 @@ from msgspec.structs import replace
 import reference
 from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
+from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.backend import ExploreBackend
-from highwater.plans.plan import Plan, plan_digest
+from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words_of
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import Backend, Provenance, Run
 from highwater.runs.provenance import Build
@@ -73,7 +74,10 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
         run = perform(plan, backend, build, folder=keep.store)
     directory = None
     if keep.store is not None and not keep.only_failures:
-        directory = store_evidence(plan, run.history, keep.store)
+        with held() as interrupts:
+            directory = store_evidence(plan, run.history, keep.store)
+        if interrupts.pressed:
+            raise KeyboardInterrupt
     with attempting(f"judging {plan.name}", repeat):
         verdict = judge(run.history)
     summary = summarize(plan, run.history, verdict, repeat=repeat, wall_seconds=perf_counter() - start)
@@ -91,13 +95,17 @@ def perform(plan: Plan, backend: Backend, build: Build, *, folder: Path | None =
     """Perform a plan without judging it. `folder` is where the run will be stored."""
     digest = plan_digest(plan)
     provenance = Provenance(
-        run_id=_run_id(plan, f"{backend.name}-{plan.protocol}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
+        run_id=_run_id(plan, f"{backend.name}-{_what(plan)}-{digest[:12]}", None if backend.name in REPEATABLE else folder),
         plan_digest=digest,
         commit=build.commit,
         dirty=build.dirty,
         versions=build.versions,
     )
     return backend.perform(plan, provenance)
+
+
+def _what(plan: Plan) -> str:
+    return words_of(system_of(plan)).replace(":", "-") if is_foreign(plan) else plan.protocol
 
 
 def _run_id(plan: Plan, base: str, folder: Path | None) -> str:

@@ -13,7 +13,7 @@ from checkers.severity import severity
 from checkers.steps import leader_changes
 from checkers.verdict import Anomaly, Validity, Verdict
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
-from highwater.plans.plan import Plan
+from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.runs.branches import Reach
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome
@@ -50,6 +50,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     seed: int | None
     protocol: str
+    system: str | UnsetType = UNSET  # name and version, of a run on another system than the reference
     verdict: ValidityName
     live: bool | None
     excused: int = 0  # lost records that a wound excuses
@@ -126,6 +127,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
     return Summary(
         seed=plan.seed,
         protocol=plan.protocol,
+        system=words_of(system_of(plan)) if is_foreign(plan) else UNSET,
         verdict=VALIDITY_NAMES[verdict.validity],
         live=verdict.live,
         excused=len(verdict.excused),

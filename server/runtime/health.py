@@ -39,11 +39,11 @@ def told_by(where: tuple[str, int], question: MetadataRequest) -> MetadataRespon
     return ask(where, ApiKey.METADATA, _VERSION, question, MetadataResponse)
 
 
-def ask(where: tuple[str, int], api: ApiKey, version: int, question: Struct, kind: type[S]) -> S:
+def ask(where: tuple[str, int], api: int, version: int, question: Struct, kind: type[S], *, timeout_s: float = TIMEOUT_S) -> S:
     """Send a broker one request over a new connection; return the response, decoded as `kind`. Errors as for `told_by`."""
     header = RequestHeader(api_key=api, api_version=version, correlation=1, client_id="health")
     request = write_request(header.api_key, header.api_version, question)
-    with socket.create_connection(where, TIMEOUT_S) as connection:
+    with socket.create_connection(where, timeout_s) as connection:
         connection.sendall(encode_frame(encode_request_header(header), *request))
         with connection.makefile("rb") as stream:
             size = int.from_bytes(stream.read(4), "big")

@@ -59,6 +59,7 @@ FLEXIBLE_FROM: dict[int, int] = {
     43: 2,  # ElectLeaders
     45: 0,  # AlterPartitionReassignments
     46: 0,  # ListPartitionReassignments
+    55: 0,  # DescribeQuorum
     60: 0,  # DescribeCluster
     Api.LEADER_AND_ISR: 2,
     Api.STOP_REPLICA: 1,

@@ -22,6 +22,9 @@ def anything(annotation: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(get_args(annotation))
     if origin is tuple:
         return st.lists(anything(get_args(annotation)[0]), max_size=3).map(tuple)
+    if origin is dict:
+        keys, values = get_args(annotation)
+        return st.dictionaries(anything(keys), anything(values), max_size=3)
     if annotation is NoneType:
         return st.none()
     if annotation is msgspec.UnsetType:

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
-from highwater.backends.real.zookeeper.admin import Admin
+from highwater.backends.real.systems.port import Coordination
 from highwater.backends.real.zookeeper.sessions import OverError, SilenceError
 from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
@@ -56,13 +56,13 @@ class _Trouble:
 class NodeFaults:
     """Applies faults to brokers: to their processes, ZooKeeper sessions, clocks and log directories."""
 
-    def __init__(self, site: Site, nemesis: Nemesis, proving: Proving, admin: Admin) -> None:
+    def __init__(self, site: Site, nemesis: Nemesis, proving: Proving, coordination: Coordination) -> None:
         self._nodes = site.nodes
         self._nemesis = nemesis
         self._holds = nemesis.holds
         self._recorder = nemesis.recorder
         self._proving = proving
-        self._admin = admin
+        self._coordination = coordination
         self._trouble = {broker: _Trouble() for broker in site.nodes}
         self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
 
@@ -232,11 +232,11 @@ class NodeFaults:
 
     async def _expire(self, broker: BrokerId) -> Probe:
         try:
-            session = await self._admin.session_of(broker)
+            session = await self._coordination.session_of(broker)
             if session is None:
                 return _no_session
             try:
-                await self._admin.expire(session)
+                await self._coordination.expire(session)
             except OverError:
                 if await self._has_session(broker, session):
                     raise
@@ -259,7 +259,7 @@ class NodeFaults:
         The server that answers may be behind the one that ended the session.
         """
         for _ in range(BEHIND_LOOKS_MAX):
-            if await self._admin.session_of(broker) != session:
+            if await self._coordination.session_of(broker) != session:
                 return False
             await asyncio.sleep(LOOK_S)
         return True

@@ -6,7 +6,7 @@ from typing import assert_never
 from highwater.backends.real.fault_links import HELD, LinkFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site
-from highwater.backends.real.zookeeper.admin import Admin
+from highwater.backends.real.systems.port import Coordination
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 from highwater.backends.real.zookeeper.sessions import SilenceError
 from history.seed import Draws
@@ -21,11 +21,11 @@ _HIT_PATIENCE_S = 1.0  # of the harness's own requests while servers are hit; af
 class ServerFaults:
     """Kills, pauses or cuts off ZooKeeper servers. Two faults never affect the same server at once."""
 
-    def __init__(self, site: Site, links: LinkFaults, proving: Proving, admin: Admin, *, draws: Draws) -> None:
+    def __init__(self, site: Site, links: LinkFaults, proving: Proving, coordination: Coordination, *, draws: Draws) -> None:
         self._site = site
         self._links = links
         self._proving = proving
-        self._admin = admin
+        self._coordination = coordination
         self._draws = draws
         self._held: dict[str, tuple[ZooKeeperFault, tuple[Life, ...]]] = {}  # by open window
         self._ended: list[str] = []  # windows
@@ -42,10 +42,10 @@ class ServerFaults:
             if fault.how != "cut" or isinstance(fault, ZooKeeperLinks)
             for server in hit
         ]  # cuts from brokers do not touch the harness's links
-        if 2 * len(mute) >= len(self._site.servers):
+        if mute and 2 * len(mute) >= len(self._site.servers):
             return self._seen
         try:
-            self._seen = await self._admin.seen(tps)
+            self._seen = await self._coordination.seen(tps)
         except SilenceError:
             if not self._held and not self._ended:
                 raise
@@ -59,7 +59,7 @@ class ServerFaults:
         while left and len(hit) < fault.servers:
             hit.append(left.pop(self._draws.below(f"server {window.id}", len(left))))
         self._held[window.id] = fault, tuple(hit)
-        self._admin.patience_s = _HIT_PATIENCE_S
+        self._coordination.patience_s = _HIT_PATIENCE_S
         for server in hit:
             self._proving.changed(server.address)
             self._proving.acts(window, server.address, await self._do(window, server, fault), server.address)
@@ -75,7 +75,7 @@ class ServerFaults:
     async def heal(self) -> None:
         """Wait until the ZooKeeper servers serve clients again. Raises HarnessError if they do not."""
         if self._ended:
-            self._admin.patience_s = SERVES_S_MAX
+            self._coordination.patience_s = SERVES_S_MAX
         for window_id in self._ended:
             await self._proving.settle(window_id)
 

@@ -13,7 +13,7 @@ from highwater.backends.real.fault_nodes import NodeFaults
 from highwater.backends.real.fault_servers import ServerFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Site
-from highwater.backends.real.zookeeper.admin import Admin
+from highwater.backends.real.systems.port import Coordination
 from highwater.plans.plan import Plan
 from highwater.rig.nemesis import Nemesis
 from history.manifest import FaultCount
@@ -27,7 +27,7 @@ from reference.types import Address, BrokerId, broker_address, topic_partition
 class Faults:
     """Injects the scheduled faults of one run into real brokers."""
 
-    def __init__(self, plan: Plan, site: Site, recorder: Recorder, admin: Admin) -> None:
+    def __init__(self, plan: Plan, site: Site, recorder: Recorder, coordination: Coordination) -> None:
         self._plan = plan
         draws = Draws(plan.draws)
         self._nemesis = Nemesis(plan, recorder, draws, logs=lambda broker, dir_: site.nodes[broker].logs(dir_))
@@ -37,8 +37,8 @@ class Faults:
             site.links, tuple(site.nodes), servers, tuple(site.clients), draws, changing=self._proving.changed
         )
         self._brokers = {broker_address(broker): broker for broker in site.nodes}
-        self._servers = ServerFaults(site, self._links, self._proving, admin, draws=draws)
-        self._nodes = NodeFaults(site, self._nemesis, self._proving, admin)
+        self._servers = ServerFaults(site, self._links, self._proving, coordination, draws=draws)
+        self._nodes = NodeFaults(site, self._nemesis, self._proving, coordination)
 
     async def run(self) -> None:
         """Begin and end the scheduled faults at their times, counted from now."""

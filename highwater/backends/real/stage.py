@@ -16,17 +16,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.clients.worker import Administrator, Phases, Worker
-from highwater.backends.real.cluster_state import EndState, at_rest, known_brokers, look
+from highwater.backends.real.cluster_state import EndState, at_rest
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
+from highwater.backends.real.interrupts import held
 from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import CLIENTS, Site
-from highwater.backends.real.zookeeper.admin import Admin, states_of
+from highwater.backends.real.systems.metadata import INTERNAL
+from highwater.backends.real.systems.port import Client, Cluster, System
+from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan
+from highwater.plans.plan import REFERENCE, Plan
 from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
@@ -35,7 +37,7 @@ from highwater.rig.scene import assign, manifest, place_of, workload_processes
 from history.digest import digest
 from history.event import EventKind
 from history.history import History
-from history.manifest import Outcome
+from history.manifest import Outcome, SystemFacts
 from history.recorder import Recorder
 from reference.types import Address, topic_partition
 
@@ -52,36 +54,46 @@ def unplayable(plan: Plan) -> str | None:
     return tmpdir_too_long()
 
 
-def perform(plan: Plan, provenance: Provenance, site: Site, *, backend: str) -> Run:
-    """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far."""
+def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, backend: str) -> Run:
+    """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far.
+
+    Once the run has ended, further Ctrl-C are held back until everything is taken down.
+    """
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a lost ZooKeeper is a fault; rows report it, stderr need not
     outcome: Outcome = "completed"
-    stage = Stage(plan, site)
+    stage = Stage(plan, site, system)
     try:
         try:
             with stage.collecting_failures():
                 asyncio.run(stage.play())
         except KeyboardInterrupt:
             outcome = "interrupted"
-        # Failures from here on must not lose the recorded rows: they may prove an anomaly.
-        with stage.collecting_failures():
-            site.stop()
-        history = stage.history(provenance, outcome, backend=backend)
+        # Failures and interrupts from here on must not lose the recorded rows: they may prove an anomaly.
+        with held() as first:
+            with stage.collecting_failures():
+                site.stop()
+            history = stage.history(provenance, outcome, backend=backend)
     finally:
-        with stage.collecting_failures():
+        with held() as last, stage.collecting_failures():
             site.close()
     if stage.failures:
-        broken = replace(history.manifest, outcome="harness-fault")
-        history = History(broken, operations=history.operations, events=history.events)
+        history = _ending(history, "harness-fault")
+    elif first.pressed or last.pressed:
+        history = _ending(history, "interrupted")
     return Run(history=history, failure=next(iter(stage.failures), None))
+
+
+def _ending(history: History, outcome: Outcome) -> History:
+    return History(replace(history.manifest, outcome=outcome), operations=history.operations, events=history.events)
 
 
 class Stage:
     """One run on real brokers. Attributes in ns count from `_start_ns` and are None until that moment has come."""
 
-    def __init__(self, plan: Plan, site: Site) -> None:
+    def __init__(self, plan: Plan, site: Site, system: System) -> None:
         self._plan = plan
         self._site = site
+        self._system = system
         self._start_ns = monotonic_ns()
         self._wall_ahead_ns = wall_ahead_ns()
         self._recorder = Recorder(self._now_ns)
@@ -116,17 +128,17 @@ class Stage:
             await self._site.leave()
 
     async def _play(self) -> None:
-        admin = Admin(self._site.zookeeper)
-        clients: list[KafkaClient] = []
+        cluster = self._system.cluster(self._site.zookeeper, self._site.harness)
+        clients: list[Client] = []
         administrators: list[Administrator] = []
         try:
-            faults = self._faults = Faults(self._plan, self._site, self._recorder, admin)
+            faults = self._faults = Faults(self._plan, self._site, self._recorder, cluster)
             for node in self._site.nodes.values():
                 self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
                 await node.start()
-            await self._gather(faults)
-            await admin.make_topics(assign(self._plan))
-            await self._warm_up(admin, faults)
+            await self._gather(cluster, faults)
+            await cluster.create_topics(self._plan)
+            await self._warm_up(cluster, faults)
             phases = Phases()
             async with asyncio.TaskGroup() as tasks:
                 workers = [tasks.create_task(worker.run(phases)) for worker in self._workers(clients, administrators)]
@@ -138,7 +150,7 @@ class Stage:
                 await faults.settle()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
-                self._seen = await at_rest(lambda: look(admin, self._site.harness))
+                self._seen = await at_rest(cluster.look)
         except* HarnessError as group:
             raise _first(group) from None
         finally:
@@ -146,7 +158,7 @@ class Stage:
             await asyncio.gather(*(client.close() for client in clients))
             for administrator in administrators:
                 await administrator.close()
-            admin.close()
+            cluster.close()
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Remember an error in a callback; asyncio alone would log it and continue with a broken client."""
@@ -164,19 +176,19 @@ class Stage:
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")
 
-    async def _gather(self, faults: Faults) -> None:
-        """Wait until the metadata of every broker lists all brokers.
-
-        If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
-        """
-        everybody = tuple(sorted(self._site.nodes))
+    async def _gather(self, cluster: Cluster, faults: Faults) -> None:
+        """Wait until every broker serves and lists all brokers. HarnessError if one stops or it takes too long."""
+        count = len(self._site.nodes)
         began_ns = self._now_ns()
-        while await known_brokers(self._site.harness) != dict.fromkeys(self._site.harness, everybody):
+        while not await cluster.gathered():
+            for node in self._site.nodes.values():
+                if not await node.is_running():
+                    raise HarnessError(f"{node.address} stopped before it served: {node.stopped_itself() or node.last_words()}")
             if self._now_ns() - began_ns > LED_S_MAX * 1e9:
-                raise HarnessError(f"not every broker listed all {len(everybody)} brokers within {LED_S_MAX:.0f} s")
+                raise HarnessError(f"not every broker listed all {count} brokers within {LED_S_MAX:.0f} s")
             await self._pass_time(SLICE_S, faults)
 
-    async def _warm_up(self, admin: Admin, faults: Faults) -> None:
+    async def _warm_up(self, cluster: Cluster, faults: Faults) -> None:
         """Wait until every partition has a leader, and at most FULL_S_MAX until its ISR holds all replicas."""
         replicas = {
             topic_partition(topic, index): of
@@ -186,7 +198,7 @@ class Stage:
         began_ns = self._now_ns()
         while True:
             await self._pass_time(SLICE_S, faults)
-            states = states_of(await admin.seen(tuple(replicas)), tuple(replicas))
+            states = states_of(await cluster.seen(tuple(replicas)), tuple(replicas))
             waited_s = (self._now_ns() - began_ns) / 1e9
             led = all(tp in states and states[tp].leader is not None for tp in replicas)
             if led and (waited_s > FULL_S_MAX or all(len(states[tp].isr) == len(of) for tp, of in replicas.items())):
@@ -208,14 +220,14 @@ class Stage:
                 if node.stopped_itself() is None:
                     raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it printed nothing'}")
 
-    def _workers(self, clients: list[KafkaClient], administrators: list[Administrator]) -> list[Worker]:
+    def _workers(self, clients: list[Client], administrators: list[Administrator]) -> list[Worker]:
         processes = workload_processes(self._plan)
-        workload, cluster = self._plan.workload, self._plan.cluster
+        timeout_ms = self._plan.cluster.session_timeout_ms
         for number, _ in enumerate(processes):
             name = Address(f"c{number}")
             place = self._site.clients[CLIENTS if len(self._site.clients) == 1 else place_of(self._plan, number)]
-            clients.append(KafkaClient(name, place, request_timeout_ms=workload.request_timeout_ms))
-            administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=cluster.session_timeout_ms))
+            clients.append(self._system.client(name, place))
+            administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=timeout_ms))
         return [
             Worker(Attempts(self._recorder, process, number, processes=len(processes)), client, administrator)
             for number, (process, client, administrator) in enumerate(zip(processes, clients, administrators, strict=True))
@@ -227,7 +239,7 @@ class Stage:
         """The history of the run: all recorded rows in one order. Call it after all brokers are stopped."""
         commits: list[AnyCommit] = []
         with self.collecting_failures():  # without commits the checkers find less, but the rest of the history is valid
-            commits = list(self._site.commits())
+            commits = [commit for commit in self._site.commits() if f"/{INTERNAL}" not in getattr(commit, "path", "")]
         outcome = "harness-fault" if self.failures else outcome
         end_ns = whole_until(
             commits,
@@ -263,6 +275,7 @@ class Stage:
         )
         found = replace(
             found,
+            system=facts_of(self._system),
             healed_at_ns=self._healed_at_ns,
             final_reads_at_ns=self._final_reads_at_ns,
             end_ns=end_ns,
@@ -272,6 +285,13 @@ class Stage:
             events_handled=len(events),
         )
         return History(found, operations=operations, events=events)
+
+
+def facts_of(system: System) -> SystemFacts | None:
+    """The system as the manifest of a run names it; None for the reference."""
+    if system.name == REFERENCE:
+        return None
+    return SystemFacts(name=system.name, version=system.version, observes=tuple(sorted(system.observes)))
 
 
 def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:

@@ -6,7 +6,7 @@
 import asyncio
 from contextlib import suppress
 
-from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.systems.port import Client
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
 from reference.client.commands import Command
 from server.runtime.admin_session import AdminSession
@@ -53,7 +53,7 @@ class Administrator:
 class Worker:
     """Performs the operations of one client process on real brokers."""
 
-    def __init__(self, attempts: Attempts, client: KafkaClient, administrator: Administrator) -> None:
+    def __init__(self, attempts: Attempts, client: Client, administrator: Administrator) -> None:
         self._attempts = attempts
         self._client = client
         self._administrator = administrator

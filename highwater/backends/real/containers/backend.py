@@ -13,7 +13,8 @@ from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.stage import perform, unplayable
-from highwater.plans.plan import Plan
+from highwater.backends.real.systems.reference import Reference
+from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Provenance, Run
 from nemesis.capability import refusals
 from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, Slow, ZooKeeperLinks
@@ -30,6 +31,8 @@ class DockerBackend:
 
     def refuse(self, plan: Plan) -> str | None:
         """Why this machine cannot perform the plan: a fault, the workload, the engine, the images or the kernel; else None."""
+        if is_foreign(plan):
+            return f"the docker backend runs the reference only, not {words_of(system_of(plan))}; run it with --backend process"
         reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or missing()
         if reason is not None:
             return reason
@@ -39,7 +42,7 @@ class DockerBackend:
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Perform the plan in containers. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
         plan = with_time_for_containers(plan)
-        return perform(plan, provenance, ContainerSite(plan), backend=self.name)
+        return perform(plan, provenance, ContainerSite(plan), Reference(plan), backend=self.name)
 
 
 def with_time_for_containers(plan: Plan) -> Plan:

@@ -238,12 +238,6 @@ class NodeFolder:
             return lines[-1].note.detail
         return None
 
-    def last_words(self) -> str:
-        """The last line that the broker's process printed; empty unless something went wrong."""
-        path = self._folder / "output.log"
-        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-        return lines[-1] if lines else ""
-
 
 def _met(before: Counts, now: Counts) -> bool:
     """Whether accesses were refused or flushes delayed since `before`; a process started meanwhile counts from 0 again."""

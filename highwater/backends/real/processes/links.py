@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair, Probe, Proof
+from highwater.errors import HarnessError
 from reference.types import Address
 
 SILENT_S = 0.15  # a link counts as held if nothing arrives for so long
@@ -33,15 +34,30 @@ class ProxyLinks:
         self._recorder: asyncio.Server | None = None
 
     async def wire(
-        self, opener: Address, listener: Address, target: HostPort, *, conversation: Conversation | None = None
+        self,
+        opener: Address,
+        listener: Address,
+        target: HostPort,
+        *,
+        conversation: Conversation | None = None,
+        at: HostPort | None = None,
     ) -> HostPort:
-        """Create a proxy to `listener` at address `target`; returns the address that `opener` has to use instead."""
+        """Create a proxy to `listener` at address `target`; returns the address that `opener` has to use instead.
+
+        It listens `at` this address, or at a free port of the run's own. HarnessError if the port is taken.
+        """
         proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target, conversation=conversation)
-        port = await proxy.listen(self._host)
+        host, wanted = at or (self._host, 0)
+        try:
+            port = await proxy.listen(host, wanted)
+        except OSError as error:
+            raise HarnessError(
+                f"the proxy from {opener} to {listener} cannot listen at {host}:{wanted}: {error.strerror}"
+            ) from error
         self._proxies.setdefault((opener, listener), []).append(proxy)
         if (opener, listener) not in self._beats:
             await self._add_beat(opener, listener)
-        return self._host, port
+        return host, port
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
         """Apply these network faults to their links; other links keep theirs."""

@@ -199,9 +199,9 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._open: dict[_Connection, None] = {}
 
-    async def listen(self, host: str) -> int:
-        """Let the proxy listen at a port that the kernel assigns; returns the port."""
-        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, 0)
+    async def listen(self, host: str, wanted: int = 0) -> int:
+        """Let the proxy listen at this port, or at one that the kernel assigns; returns the port. OSError if it is taken."""
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, wanted)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 

@@ -7,27 +7,25 @@ ZooKeeper, go through proxies of the harness (`links`), so that each link can be
 
 import os
 import random
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from highwater.backends.real.node.clocks import library, remove_all_faketime_memory
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, unprivileged_prefix
-from highwater.backends.real.node.folder import Start, needs_of
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
-from highwater.backends.real.processes.node import NodeProcess
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
+from highwater.backends.real.systems.port import System, SystemNode, Wiring
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
-from highwater.rig.scene import broker_config, brokers_of, places_of
+from highwater.rig.scene import brokers_of, places_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address
-from server.runtime.settings import Listener
 
-_PROXIES = 254  # last number of the address at which all proxies of a run listen; a broker's is its id
+_PROXIES = 254  # last number of the address at which the proxies of clients and ZooKeeper listen; a broker's own is its id
+_WAYS = 100  # plus a broker's id: where the proxies to its peers listen, each at the peer's own port
 
 
 def missing_for(plan: Plan) -> str | None:
@@ -52,19 +50,21 @@ def _lacking(fault: AnyFault) -> str | None:
 class ProcessSite:
     """The cluster of one run (brokers, ZooKeeper, network) as processes of this machine."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, system: System) -> None:
         self._plan = plan
+        self._system = system
         self._folder: RunFolder | None = None
         self._zookeeper: LocalZooKeeper | None = None
         # 127.x.y.0/24 is drawn, so that parallel runs differ. The kernel assigns the ports, so two runs may even share a network.
         chance = random.Random()
         self._net = f"127.{chance.randrange(16, 250)}.{chance.randrange(1, 255)}"
         self.links = ProxyLinks(f"{self._net}.{_PROXIES}", chance)
-        self.nodes: dict[BrokerId, NodeProcess] = {}
+        self.nodes: dict[BrokerId, SystemNode] = {}
         self._ensemble: tuple[Server, ...] = ()
         self.servers: tuple[ServerProcess, ...] = ()
         self.zookeeper = ""
         self._peers: dict[Address, HostPort] = {}  # the listeners for other brokers
+        self._quorum: dict[Address, HostPort] = {}  # the listeners for other brokers' controllers
         self.clients: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}
         self._doors: dict[Address, dict[Address, HostPort]] = {place: {} for place in places_of(plan)}  # without proxies
         self.harness: dict[Address, HostPort] = {}
@@ -72,39 +72,52 @@ class ProcessSite:
     async def open(self) -> None:
         """Start the cluster's ZooKeeper and prepare the brokers; ZooKeeper serves when this returns."""
         self._folder = RunFolder()
-        # Not in a worker thread: the kernel kills the server when the thread that started it ends.
-        self._zookeeper = LocalZooKeeper(self._plan.cluster.zookeeper)
-        self._zookeeper.__enter__()
-        self.zookeeper = self._zookeeper.address
-        self._ensemble = self._zookeeper.servers
-        self.servers = tuple(ServerProcess(server) for server in self._ensemble)
+        if self._system.zookeeper:
+            # Not in a worker thread: the kernel kills the server when the thread that started it ends.
+            self._zookeeper = LocalZooKeeper(self._plan.cluster.zookeeper)
+            self._zookeeper.__enter__()
+            self.zookeeper = self._zookeeper.address
+            self._ensemble = self._zookeeper.servers
+            self.servers = tuple(ServerProcess(server) for server in self._ensemble)
         brokers = brokers_of(self._plan)
         for broker in brokers:
             address, host = broker_address(broker), f"{self._net}.{broker}"
-            self._peers[address] = (host, free_port(host))
+            self._peers[address] = (host, self._port_beside(host))
+            if self._system.quorum:
+                self._quorum[address] = (host, self._port_beside(host))
             for place, doors in self._doors.items():
                 doors[address] = (host, free_port(host))
                 self.clients[place][address] = await self.links.wire(place, address, doors[address])
             self.harness[address] = self._doors[CLIENTS][address]
         for broker in brokers:
-            self.nodes[broker] = await self._node(self._folder.path, broker)
+            self.nodes[broker] = self._system.node(self._folder.path, await self._wired(broker))
 
-    async def _node(self, folder: Path, broker: BrokerId) -> NodeProcess:
+    async def _wired(self, broker: BrokerId) -> Wiring:
         me = broker_address(broker)
-        zookeeper = [await self.links.wire(me, server.address, server.client) for server in self._ensemble]
-        ways = {
-            peer: await self.links.wire(me, peer, target, conversation=between_brokers)
-            for peer, target in self._peers.items()
-            if peer != me
-        }
-        start = Start(
-            config=broker_config(self._plan, broker),
-            zookeeper=",".join(map(_text, zookeeper)),
-            peers=_listener(self._peers[me], ways),
-            clients=tuple(_listener(doors[me], self.clients[place]) for place, doors in self._doors.items()),
-            needs=needs_of(self._plan),
+        host = f"{self._net}.{_WAYS + broker}"
+        for peer, target in self._quorum.items():
+            if peer != me:
+                await self.links.wire(me, peer, target, at=(host, target[1]))
+        return Wiring(
+            broker=broker,
+            peers=self._peers[me],
+            ways={
+                peer: await self.links.wire(me, peer, target, conversation=between_brokers, at=(host, target[1]))
+                for peer, target in self._peers.items()
+                if peer != me
+            },
+            doors={place: doors[me] for place, doors in self._doors.items()},
+            advertised=self.clients,
+            quorum=self._quorum,
+            zookeeper=tuple([await self.links.wire(me, server.address, server.client) for server in self._ensemble]),
         )
-        return NodeProcess(folder, start)
+
+    def _port_beside(self, host: str) -> int:
+        """A free port that no other listener for brokers has: the ways to all peers of a broker share an address."""
+        taken = {port for _, port in (*self._peers.values(), *self._quorum.values())}
+        while (port := free_port(host)) in taken:
+            pass
+        return port
 
     def commits(self) -> Iterable[AnyCommit]:
         """The changes that ZooKeeper committed, from the servers' transaction logs."""
@@ -131,11 +144,3 @@ class ProcessSite:
             remove_all_faketime_memory(self._folder.path)  # also of a life whose start was interrupted
             self._folder.remove()
             self._folder = None
-
-
-def _text(where: HostPort) -> str:
-    return f"{where[0]}:{where[1]}"
-
-
-def _listener(bind: HostPort, ways: Mapping[Address, HostPort]) -> Listener:
-    return Listener(bind=_text(bind), advertised={address: _text(way) for address, way in ways.items()})

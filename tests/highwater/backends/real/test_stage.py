@@ -7,6 +7,7 @@ import pytest
 
 from highwater.backends.real.site import Site
 from highwater.backends.real.stage import perform
+from highwater.backends.real.systems.reference import Reference
 from highwater.errors import HarnessError
 from highwater.rig.backend import Run
 from highwater.rig.commits import AnyCommit
@@ -54,7 +55,8 @@ def test_backend_failure_after_the_run_keeps_the_history(trouble: BaseException,
     """The history may prove an anomaly, even if the harness fails afterwards."""
     site = Nowhere(trouble, *failing)
 
-    run: Run = perform(plan(faults_ms=1000), PROVENANCE, cast(Site, site), backend="process")
+    short = plan(faults_ms=1000)
+    run: Run = perform(short, PROVENANCE, cast(Site, site), Reference(short), backend="process")
 
     told = "no engine" if trouble is NO_ENGINE else f"{failing[0]} fails"
     assert (run.history.manifest.outcome, run.failure) == ("harness-fault", told)

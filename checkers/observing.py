@@ -1,0 +1,79 @@
+"""Which checkers can judge a run whose system does not show everything (docs/systems.md).
+
+A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
+does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
+VALID. Where the brokers' notes are missing, `checkers.client_log` judges in place of the ledger, from the clients alone.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from checkers import client_log
+from checkers.acked_loss import CHECKER as LEDGER
+from checkers.checker import Checker, Facts
+from history.event import EventKind as K
+from history.manifest import Source, SystemFacts
+
+_COORDINATION = (
+    K.REGISTERED,
+    K.SESSION_ENDED,
+    K.STATE_WRITTEN,
+    K.ASSIGNED,
+    K.TOPIC_DELETED,
+    K.UNCLEAN_ELECTION_ORDERED,
+    K.ZK_STATE,
+)
+# What the harness records itself, whatever the system.
+_HARNESS = (
+    K.NODE_STARTED,
+    K.NODE_STOPPED,
+    K.WOUND,
+    K.FAULT_BEGUN,
+    K.FAULT_ENDED,
+    K.FAULT_ACTED,
+    K.FAULT_PROBED,
+    K.HEALED,
+    K.FINAL_READS,
+    K.METADATA_VIEW,
+)
+# They judge what clients saw; events of brokers only add to that.
+_OF_CLIENTS = ("offset-agreement", "assumptions", "vacuity")
+
+
+def source_of(kind: K) -> Source | None:
+    """The source that rows of this kind come from; None for the harness itself."""
+    if kind in _HARNESS:
+        return None
+    if kind is K.LOG_ON_DISK:
+        return "disks"
+    return "coordination" if kind in _COORDINATION else "notes"
+
+
+def observed(facts: Facts) -> tuple[K, ...]:
+    """The kinds of rows that are complete in a run: the harness's own, and those of the sources that its system gives."""
+    return tuple(kind for kind in K if source_of(kind) is None or source_of(kind) in facts.observes)
+
+
+def judging(facts: Facts, checkers: Sequence[Checker]) -> tuple[Checker, ...]:
+    """Those of the checkers that can judge a run; without notes, also the judge of clients in place of the ledger."""
+    able = tuple(checker for checker in checkers if not _lacks(facts, checker))
+    return able if LEDGER in able or LEDGER not in checkers else (client_log.CHECKER, *able)
+
+
+def unjudged(system: SystemFacts, facts: Facts, checkers: Sequence[Checker]) -> Iterator[str]:
+    """One sentence for each combination of missing sources: which checkers do not judge for want of them."""
+    silent: dict[tuple[Source, ...], list[str]] = {}
+    for checker in checkers:
+        lacks = _lacks(facts, checker)
+        if lacks:
+            silent.setdefault(lacks, []).append(checker.name)
+    for lacks, names in silent.items():
+        words = f"{system.name} {system.version}".rstrip()
+        yield f"{words} gives no {' and no '.join(lacks)}: {', '.join(names)} did not judge"
+
+
+def _lacks(facts: Facts, checker: Checker) -> tuple[Source, ...]:
+    """The sources that a checker reads and the system does not give."""
+    if checker.name in _OF_CLIENTS:
+        return ()
+    read = {source_of(kind) for kind in checker.events}
+    return tuple(source for source in ("notes", "coordination", "disks") if source in read and source not in facts.observes)

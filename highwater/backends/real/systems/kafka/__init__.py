@@ -1,0 +1,1 @@
+"""Apache Kafka as a system under test: its releases, jars, settings, processes, and what its logs say."""

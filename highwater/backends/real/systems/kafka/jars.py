@@ -1,0 +1,128 @@
+"""The jars of Apache Kafka: fetched by their Maven coordinates into a cache folder, and checked against their pins.
+
+`get` needs `mvn`, configured as its user wants, and the network; afterwards neither is needed. A jar whose SHA-256 is not the
+pinned one (a download that was cut off, another build) is named and never used.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from highwater.backends.real.systems.kafka.releases import Pins, Release, pins_of
+from highwater.backends.real.zookeeper.local import INSTALL_JAVA
+from highwater.errors import HarnessError, UsageError
+
+JAVA_MAJOR = 17  # with which the releases were tried
+FETCH_S_MAX = 600.0
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_PIECE_BYTES = 1 << 20
+
+
+def cache_folder() -> Path:
+    """Where fetched systems are kept: HIGHWATER_CACHE, else `highwater` in the user's cache folder."""
+    given = os.environ.get("HIGHWATER_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(home) / "highwater"
+
+
+def folder_of(release: Release) -> Path:
+    """The folder of a release's jars, which may be missing."""
+    return cache_folder() / "systems" / f"kafka-{release.jars}"
+
+
+def missing(release: Release) -> str | None:
+    """What this machine lacks to run a release, in a sentence; None if nothing."""
+    java = java_major()
+    if java != JAVA_MAJOR:
+        found = "there is no java on the PATH" if java is None else f"the java on the PATH is version {java}"
+        return f"kafka {release.version} needs Java {JAVA_MAJOR}, but {found}: {INSTALL_JAVA}"
+    wrong = wrong_jars(folder_of(release), pins_of(release))
+    if not wrong:
+        return None
+    if not folder_of(release).is_dir():
+        return f"the jars of kafka {release.version} are not here: highwater systems get kafka:{release.version}"
+    return f"{folder_of(release)}: {wrong[0]}; fetch it again: highwater systems get kafka:{release.version}"
+
+
+def java_major() -> int | None:
+    """The major version of the java on the PATH; None if there is none."""
+    java = shutil.which("java")
+    if java is None:
+        return None
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', printed)
+    return None if version is None else int(version[1])
+
+
+def wrong_jars(folder: Path, pins: Pins) -> list[str]:
+    """What is wrong with the jars in this folder, in words: missing ones and those with another SHA-256; empty if nothing."""
+    wrong = []
+    for name, pinned in pins.jars.items():
+        path = folder / name
+        if not path.is_file():
+            wrong.append(f"{name} is missing")
+        elif _sha256(path) != pinned:
+            wrong.append(f"{name} is damaged ({path.stat().st_size} bytes, not the pinned SHA-256)")
+    return wrong
+
+
+def class_path(release: Release) -> str:
+    """The class path of a release, in the order of its pins."""
+    return os.pathsep.join(str(folder_of(release) / name) for name in pins_of(release).jars)
+
+
+def get(release: Release) -> tuple[Path, bool]:
+    """Fetch a release unless it is here; returns its folder and whether it was fetched.
+
+    UsageError without `mvn`; HarnessError if Maven cannot fetch the jars or one is not as pinned.
+    """
+    folder, pins = folder_of(release), pins_of(release)
+    if not wrong_jars(folder, pins):
+        return folder, False
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise UsageError("fetching jars needs Maven, but there is no mvn on the PATH (Debian, Ubuntu: apt install maven)")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        fetched = Path(temporary) / "jars"
+        _fetch(maven, Path(temporary), fetched, pins, release)
+        wrong = wrong_jars(fetched, pins)
+        if wrong:
+            raise HarnessError(f"fetching kafka {release.jars}: {wrong[0]}")
+        shutil.rmtree(folder, ignore_errors=True)
+        fetched.rename(folder)
+    return folder, True
+
+
+def _fetch(maven: str, work: Path, to: Path, pins: Pins, release: Release) -> None:
+    (work / "pom.xml").write_text(_pom(pins.artifacts))
+    command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _PLUGIN, "-DincludeScope=runtime", f"-DoutputDirectory={to}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FETCH_S_MAX, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise HarnessError(f"fetching kafka {release.jars}: Maven took longer than {FETCH_S_MAX:.0f} s") from None
+    if done.returncode:
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        said = re.sub(r"\x1b\[[0-9;]*m", "", errors[0] if errors else done.stderr.strip() or f"exit code {done.returncode}")
+        raise HarnessError(f"fetching kafka {release.jars}: Maven said: {said}")
+
+
+def _pom(artifacts: tuple[str, ...]) -> str:
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in (artifact.split(":") for artifact in artifacts)
+    )
+    head = "<modelVersion>4.0.0</modelVersion><groupId>highwater</groupId><artifactId>jars</artifactId><version>1</version>"
+    return f"<project>{head}<packaging>pom</packaging><dependencies>{wanted}</dependencies></project>\n"
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,104 @@
+"""Rows of the history from the log of a Kafka broker: when it truncated a log, led a partition, and ended itself.
+
+The words differ between releases; `_PATTERNS` lists them with the first release that was seen to use each. A broker's log is no
+complete record (a line may be lost with a kill), so these rows are evidence for pages and no checker judges by them.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from highwater.backends.real.evidence import wall_ahead_ns
+from highwater.backends.real.systems.metadata import INTERNAL
+from history.event import EventKind
+from reference.effects import Note
+from reference.types import Address, LeaderEpoch, Offset, TopicPartition
+from server.lab.notes import NoteLine
+
+_STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] [A-Z]+ (.*)$")
+_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
+
+
+class _Pattern(NamedTuple):
+    """A kind of log line: the row that it becomes, the first release that was seen to print it, and its regular expression."""
+
+    kind: EventKind
+    since: str
+    line: re.Pattern[str]
+
+
+_PATTERNS = (
+    _Pattern(EventKind.TRUNCATE, "0.10.2.2", re.compile(r"Truncating log (?P<tp>\S+) to offset (?P<offset>\d+)\. ")),
+    _Pattern(
+        EventKind.TRUNCATE,
+        "1.1.1",
+        re.compile(r"\[(?:Unified)?Log partition=(?P<tp>[^,]+), dir=[^\]]*\] Truncating to offset (?P<offset>\d+) "),
+    ),
+    _Pattern(
+        EventKind.BECAME_LEADER,
+        "1.1.1",
+        re.compile(
+            r"\[Partition (?P<tp>\S+) broker=\d+\] \S+ starts at [Ll]eader [Ee]poch (?P<epoch>\d+) from offset (?P<leo>\d+)\. "
+        ),
+    ),
+    _Pattern(
+        EventKind.BECAME_LEADER,
+        "2.8.2",
+        re.compile(
+            r"Leader (?P<tp>\S+)(?: with topic id \S+)? starts at (?:leader epoch )?(?P<epoch>\d+) from offset (?P<leo>\d+)"
+            r"(?: with partition epoch \d+,)?(?: with)? high watermark (?P<hw>\d+)"
+        ),
+    ),
+)
+
+
+def notes_of(node: Address, output: Path, began: Sequence[int]) -> list[NoteLine]:
+    """The notes that a broker's output holds, in its order. `began` has the byte at which the output of each life begins."""
+    try:
+        printed = output.read_bytes()
+    except OSError:
+        return []
+    ahead_ns = wall_ahead_ns()
+    found = []
+    for at, wall_ns, note in _notes(printed):
+        life = bisect_right(began, at)
+        found.append(NoteLine(node=node, life=life, time_ns=wall_ns - ahead_ns, wall_ns=wall_ns, note=note))
+    return found
+
+
+def _notes(printed: bytes) -> Iterator[tuple[int, int, Note]]:
+    """For each line that is understood: where it begins, its wall clock (ns), and its note."""
+    at = 0
+    for line in printed.split(b"\n"):
+        stamp = _STAMP.match(line.decode(errors="replace"))
+        if stamp is not None:
+            note = note_of(stamp[2])
+            if note is not None:
+                wall = datetime.strptime(stamp[1], _FORMAT)  # in the zone of this machine, which the broker shares
+                yield at, round(wall.timestamp() * 1e3) * 1_000_000, note
+        at += len(line) + 1
+
+
+def note_of(message: str) -> Note | None:
+    """The note in the message of one log line; None if it has none."""
+    for pattern in _PATTERNS:
+        match = pattern.line.search(message)
+        if match is not None and not match["tp"].startswith(INTERNAL):
+            said = match.groupdict()
+            return Note(
+                kind=pattern.kind,
+                tp=TopicPartition(said["tp"]),
+                offset=_offset(said.get("offset")),
+                leader_epoch=None if said.get("epoch") is None else LeaderEpoch(int(said["epoch"])),
+                leo=_offset(said.get("leo")),
+                hw=_offset(said.get("hw")),
+                detail="the broker's log" if pattern.kind is EventKind.TRUNCATE else None,
+            )
+    return None
+
+
+def _offset(text: str | None) -> Offset | None:
+    return None if text is None else Offset(int(text))

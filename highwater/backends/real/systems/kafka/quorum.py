@@ -1,0 +1,141 @@
+"""A Kafka cluster with KRaft as the harness sees it: no ZooKeeper, all answers come from the brokers' metadata.
+
+The faults name their targets by ZooKeeper's tree (who leads, who is in the ISR, who is controller), so `seen` makes one from what
+the brokers tell. The leader of the metadata quorum (DescribeQuorum) stands where the controller stood.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from highwater.backends.real.cluster_state import EndState
+from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.metadata import Told, served_version, told_by
+from highwater.backends.real.systems.uncoordinated import Uncoordinated, tree_of
+from highwater.backends.real.systems.zookeeper import topic_settings
+from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
+from highwater.rig.scene import assign
+from reference.coordination.memory import MemoryZooKeeper
+from reference.messages import PartitionState
+from reference.types import Address, BrokerId, TopicPartition
+from server.runtime.health import ask
+from server.wire.clients.apis import ApiKey
+from server.wire.clients.topics import CreatableAssignment, CreateTopicsResponse
+from server.wire.framing import WireError
+
+DESCRIBE_QUORUM = 55
+_METADATA_LOG = "__cluster_metadata"
+_CREATE_VERSION = 4
+_CREATE_MS = 30_000
+_EXISTS = 36  # TOPIC_ALREADY_EXISTS
+
+
+class _Config(Struct, frozen=True, kw_only=True):
+    name: str
+    value: str
+
+
+class _Topic(Struct, frozen=True, kw_only=True):
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[CreatableAssignment, ...]
+    configs: tuple[_Config, ...]
+
+
+class _CreateTopics(Struct, frozen=True, kw_only=True):
+    topics: tuple[_Topic, ...]
+    timeout_ms: int = _CREATE_MS
+    validate_only: bool = False
+
+
+class _Partition(Struct, frozen=True, kw_only=True):
+    partition_index: int = 0
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+class _Log(Struct, frozen=True, kw_only=True):
+    topic_name: str = _METADATA_LOG
+    partitions: tuple[_Partition, ...] = (_Partition(),)
+
+
+class _Quorum(Struct, frozen=True, kw_only=True):
+    topics: tuple[_Log, ...] = (_Log(),)
+
+
+class QuorumCluster(Uncoordinated):
+    """A running cluster with KRaft."""
+
+    def __init__(self, brokers: Mapping[Address, HostPort]) -> None:
+        self._brokers = brokers
+        self._seen = MemoryZooKeeper()
+
+    async def gathered(self) -> bool:
+        """Whether every broker serves and lists all brokers, and the quorum has a leader."""
+        served = await asyncio.gather(*(asyncio.to_thread(served_version, w, ApiKey.METADATA) for w in self._brokers.values()))
+        if None in served:
+            return False
+        told = await self._told(partitions=False)
+        everybody = tuple(sorted(int(node.removeprefix("b")) for node in self._brokers))
+        listed = all(answer is not None and answer.brokers == everybody for answer in told.values())
+        return listed and await self._leader() is not None
+
+    async def create_topics(self, plan: Plan) -> None:
+        """Create the topics of the plan by a request to the first broker, which hands it on to the controller."""
+        topics = tuple(
+            _Topic(
+                name=topic.name,
+                assignments=tuple(CreatableAssignment(index, of) for index, of in enumerate(assign(plan)[topic.name])),
+                configs=tuple(_Config(name=name, value=value) for name, value in topic_settings(topic).items()),
+            )
+            for topic in plan.cluster.topics
+        )
+        where = next(iter(self._brokers.values()))
+        question = _CreateTopics(topics=topics)
+        try:
+            answer = await asyncio.to_thread(
+                ask, where, ApiKey.CREATE_TOPICS, _CREATE_VERSION, question, CreateTopicsResponse, timeout_s=_CREATE_MS / 1000
+            )
+        except (OSError, WireError) as error:
+            raise HarnessError(f"creating the topics: {error}") from error
+        for result in answer.topics:
+            if result.error_code not in (0, _EXISTS):
+                raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
+
+    async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
+        """The quorum's leader and these partitions' states, as znodes; the last known ones where nobody answers."""
+        newest: dict[TopicPartition, PartitionState] = {}
+        for answer in (await self._told(partitions=True)).values():
+            for state in () if answer is None else answer.partitions:
+                before = newest.get(state.tp)
+                if state.tp in tps and (before is None or state.leader_epoch > before.leader_epoch):
+                    newest[state.tp] = state
+        nodes = tree_of(await self._leader(), newest.values()).nodes
+        self._seen = MemoryZooKeeper(nodes={**self._seen.nodes, **nodes})
+        return self._seen
+
+    async def look(self) -> EndState:
+        """Read each broker's metadata once; a broker that does not answer in time has no partitions."""
+        told = await self._told(partitions=True)
+        return EndState((), {}, {node: () if one is None else one.partitions for node, one in told.items()})
+
+    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
+        asked = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
+        return dict(zip(self._brokers, await asyncio.gather(*asked), strict=True))
+
+    async def _leader(self) -> BrokerId | None:
+        """The leader of the newest epoch of the metadata quorum that any broker names."""
+        found = await asyncio.gather(*(asyncio.to_thread(_quorum_of, where) for where in self._brokers.values()))
+        newest = max((one for one in found if one is not None), key=lambda one: one.leader_epoch, default=None)
+        return None if newest is None or newest.leader_id < 0 else BrokerId(newest.leader_id)
+
+
+def _quorum_of(where: HostPort) -> _Partition | None:
+    try:
+        answer = ask(where, DESCRIBE_QUORUM, 0, _Quorum(), _Quorum)
+    except (OSError, WireError):
+        return None
+    return next((partition for topic in answer.topics for partition in topic.partitions), None)

@@ -1,0 +1,128 @@
+"""The settings and files of one Kafka broker: server.properties, the hosts file of its JVM, the configuration of its log.
+
+Kafka advertises one address for each listener to everybody. So that each pair of brokers has a proxy of its own, brokers
+advertise names ("b2.peers") to each other, and the hosts file of each JVM maps these names to that broker's own proxies. The
+file replaces all look-ups of the JVM, so localhost and the name of the machine are in it too.
+"""
+
+import socket
+from collections.abc import Mapping
+
+from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.port import Wiring
+from highwater.plans.plan import Plan, system_of
+from reference.types import Address, broker_address
+
+Properties = dict[str, str]
+INTER_BROKER = "PEERS"
+QUORUM = "QUORUM"
+CLUSTER_ID = "aGlnaHdhdGVyLWtyYWZ0MQ"  # sixteen bytes in base64, the same for all nodes of a run
+_LOG_PATTERN = "[%d{ISO8601}] %p %m (%c)%n"
+
+
+def properties(plan: Plan, wiring: Wiring, log_dirs: tuple[str, ...]) -> Properties:
+    """The settings that are the same with ZooKeeper and KRaft; the plan's own come last and override them."""
+    cluster, me = plan.cluster, broker_address(wiring.broker)
+    listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
+    advertised = {
+        INTER_BROKER: (name_of(me), wiring.peers[1]),
+        **{place.upper(): wiring.advertised[place][me] for place in wiring.doors},
+    }
+    return {
+        "listeners": listing(listeners),
+        "advertised.listeners": listing(advertised),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "inter.broker.listener.name": INTER_BROKER,
+        "log.dirs": ",".join(log_dirs),
+        "replica.lag.time.max.ms": str(cluster.replica_lag_time_max_ms),
+        "replica.fetch.wait.max.ms": str(cluster.fetch_wait_max_ms),
+        "replica.high.watermark.checkpoint.interval.ms": str(cluster.checkpoint_interval_ms),
+        "unclean.leader.election.enable": "false",
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": str(min(3, cluster.brokers)),
+        "transaction.state.log.min.isr": "1",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+        "log.cleaner.enable": "false",
+        "num.recovery.threads.per.data.dir": "1",
+    }
+
+
+def overridden(settings: Properties, plan: Plan) -> str:
+    """The text of server.properties: these settings, overridden by those of the plan's system."""
+    own = {key: _word(value) for key, value in system_of(plan).settings.items()}
+    return "".join(f"{key}={value}\n" for key, value in {**settings, **own}.items())
+
+
+def with_zookeeper(plan: Plan, wiring: Wiring) -> Properties:
+    """The settings that only brokers with ZooKeeper have."""
+    return {
+        "broker.id": str(wiring.broker),
+        "zookeeper.connect": ",".join(f"{host}:{port}" for host, port in wiring.zookeeper),
+        "zookeeper.session.timeout.ms": str(plan.cluster.session_timeout_ms),
+        "zookeeper.connection.timeout.ms": "30000",
+        "controlled.shutdown.enable": "true",
+    }
+
+
+def with_quorum(plan: Plan, wiring: Wiring) -> Properties:
+    """The settings that only brokers with KRaft have: each is also one of the controllers."""
+    me, timeout_ms = broker_address(wiring.broker), plan.cluster.session_timeout_ms
+    listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
+    listeners[QUORUM] = wiring.quorum[me]
+    voters = [f"{node.removeprefix('b')}@{name_of(node)}:{where[1]}" for node, where in wiring.quorum.items()]
+    return {
+        "node.id": str(wiring.broker),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": QUORUM,
+        "listeners": listing(listeners),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "broker.session.timeout.ms": str(timeout_ms),
+        "broker.heartbeat.interval.ms": str(max(100, timeout_ms // 4)),
+        "group.coordinator.threads": "1",
+    }
+
+
+def name_of(broker: Address) -> str:
+    """The host name by which brokers reach this broker."""
+    return f"{broker}.peers"
+
+
+def hosts(wiring: Wiring) -> str:
+    """The hosts file of a broker's JVM: itself at its listener, each peer at the proxy to it."""
+    me = broker_address(wiring.broker)
+    known = {name_of(me): wiring.peers[0], **{name_of(peer): where[0] for peer, where in wiring.ways.items()}}
+    lines = [f"{address} {name}\n" for name, address in known.items()]
+    return "".join(lines) + f"127.0.0.1 localhost {socket.gethostname()}\n"
+
+
+def listing(listeners: Mapping[str, HostPort]) -> str:
+    """Listeners as Kafka writes them: NAME://host:port,…"""
+    return ",".join(f"{name}://{host}:{port}" for name, (host, port) in listeners.items())
+
+
+def log4j(major: int) -> str:
+    """The configuration of a broker's log, for this major version of log4j: everything from INFO on goes to stdout."""
+    if major == 1:
+        return (
+            "log4j.rootLogger=INFO, out\n"
+            "log4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+            f"log4j.appender.out.layout.ConversionPattern={_LOG_PATTERN}\n"
+            "log4j.logger.org.apache.zookeeper=WARN\n"
+        )
+    return (
+        "status = error\nrootLogger.level = info\nrootLogger.appenderRef.out.ref = out\n"
+        "appender.out.type = Console\nappender.out.name = out\nappender.out.layout.type = PatternLayout\n"
+        f"appender.out.layout.pattern = {_LOG_PATTERN.replace('%d{ISO8601}', '%d{yyyy-MM-dd HH:mm:ss,SSS}')}\n"
+    )
+
+
+def _word(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

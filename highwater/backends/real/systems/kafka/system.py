@@ -1,0 +1,191 @@
+"""Apache Kafka as a system under test, from its jars, as processes on this machine."""
+
+import asyncio
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.node.directories import unprivileged_prefix
+from highwater.backends.real.node.folder import needs_of
+from highwater.backends.real.processes.broker import Launch
+from highwater.backends.real.processes.plain import PlainNode, Prepared
+from highwater.backends.real.site import HostPort, Probe
+from highwater.backends.real.systems.kafka import jars, settings
+from highwater.backends.real.systems.kafka.log_lines import notes_of
+from highwater.backends.real.systems.kafka.quorum import QuorumCluster
+from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
+from highwater.backends.real.systems.limits import refusal
+from highwater.backends.real.systems.port import Cluster, Wiring
+from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
+from highwater.errors import UsageError
+from highwater.plans.plan import Plan, system_of
+from history.manifest import Source
+from nemesis.faults import (
+    AnyFault,
+    ClockDrift,
+    ClockJump,
+    ClockStrobe,
+    DirFailure,
+    DirFile,
+    DiskSlow,
+    DiskSwap,
+    ExpireSession,
+    PowerLoss,
+    Restart,
+    ZooKeeperDown,
+    ZooKeeperLinks,
+)
+from reference.types import Address, BrokerId
+from server.lab.notes import NoteLine
+
+NAME = "kafka"
+_NO_NOTES = "without its notes nobody can tell which losses an emptied directory excuses"
+_LACKS: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((ClockJump, ClockDrift, ClockStrobe), "libfaketime was not proven in a JVM"),
+    ((PowerLoss,), "what a JVM flushed is not recorded"),
+    ((DirFailure, DiskSlow), "failing and slow disks are instruments inside of the reference's nodes"),
+    ((DiskSwap, DirFile), _NO_NOTES),  # a file in place of a directory that comes back is no problem
+)
+_OF_ZOOKEEPER = (ExpireSession, ZooKeeperDown, ZooKeeperLinks)
+# 2.0 and later log no level FATAL.
+_FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
+SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
+
+
+class Kafka:
+    """One release of Apache Kafka with the cluster of a plan. UsageError for an unknown version."""
+
+    name = NAME
+
+    def __init__(self, plan: Plan) -> None:
+        version = system_of(plan).version
+        release = release_named(version)
+        if release is None:
+            known = ", ".join(f"{NAME}:{one.version}" for one in RELEASES)
+            raise UsageError(f"unknown version {version!r} of kafka; known: {known}")
+        self._plan = plan
+        self.release: Release = release
+        self.version = release.version
+        self.idempotence = release.idempotence
+        self.zookeeper = release.mode == "zookeeper"
+        self.quorum = release.mode == "kraft"
+        self.observes: frozenset[Source] = frozenset({"coordination"} if self.zookeeper else ())
+
+    def refuse(self) -> str | None:
+        """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""
+        if self._plan.workload.idempotent and not self.idempotence:
+            return f"kafka {self.version} has no idempotent producers; the plan has {self._plan.workload.idempotent}"
+        return refusal(self._plan, f"kafka {self.version}", self.lacks) or jars.missing(self.release)
+
+    def lacks(self, fault: AnyFault) -> str | None:
+        """Why a broker of this release cannot suffer the fault; None if it can."""
+        if not self.zookeeper and (isinstance(fault, _OF_ZOOKEEPER) or (isinstance(fault, Restart) and fault.session_ends)):
+            return "a cluster with KRaft has no ZooKeeper"
+        if isinstance(fault, DirFile) and not fault.removed:
+            return None
+        return next((why for kinds, why in _LACKS if isinstance(fault, kinds)), None)
+
+    def node(self, folder: Path, wiring: Wiring) -> "KafkaNode":
+        """Prepare a broker in a folder of its own below `folder`."""
+        return KafkaNode(folder, wiring, self._plan, self.release)
+
+    def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
+        """The running cluster, through its ZooKeeper or its brokers."""
+        if self.quorum:
+            return QuorumCluster(brokers)
+        return ZooKeeperCluster(zookeeper, brokers, negotiated=True, configured=True)
+
+    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
+        """A librdkafka client."""
+        return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
+
+
+class KafkaNode(PlainNode):
+    """One Kafka broker as a process, through all its restarts. Its log says when it truncated and led."""
+
+    def __init__(self, folder: Path, wiring: Wiring, plan: Plan, release: Release) -> None:
+        self._wiring = wiring
+        self._plan = plan
+        self._release = release
+        self._needs = needs_of(plan)
+        self._ended_s: float | None = None  # when the harness ended the last process
+        super().__init__(folder, wiring.broker, self._java, dirs=plan.cluster.log_dirs, small=self._needs.small_dirs)
+        self._began: list[int] = []  # where the output of each life begins, in bytes
+
+    @property
+    def broker(self) -> BrokerId:
+        """The broker's id."""
+        return self._wiring.broker
+
+    async def start(self) -> Probe:
+        """Start the broker anew, once its last session is over: an old release gives up if its registration still stands."""
+        if self._ended_s is not None and self._release.mode == "zookeeper":
+            rest_s = self._plan.cluster.session_timeout_ms / 1000 + SESSION_SLACK_S
+            await asyncio.sleep(max(0.0, self._ended_s + rest_s - time.monotonic()))
+        self._began.append(self._output.stat().st_size if self._output.exists() else 0)
+        return await super().start()
+
+    def end(self) -> None:
+        """Send the broker SIGKILL and wait for the end."""
+        if self._process is not None:
+            self._ended_s = time.monotonic()
+        super().end()
+
+    def notes(self) -> list[NoteLine]:
+        """What the broker's log says of its replicas. Not complete: no checker relies on it."""
+        return notes_of(self.address, self._output, self._began)
+
+    def last_words(self) -> str:
+        """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
+        begin = self._began[-1] if self._began else 0
+        printed = self._output.read_bytes()[begin:].decode(errors="replace") if self._output.exists() else ""
+        lines = printed.strip().splitlines()
+        for at, line in enumerate(lines):
+            if _FATAL.search(line):
+                caused = lines[at + 1] if at + 1 < len(lines) and not lines[at + 1].startswith(("[", "\t")) else ""
+                return f"{line} {caused}".strip()
+        return lines[-1] if lines else ""
+
+    def _java(self, prepared: Prepared) -> Launch:
+        files = {
+            "hosts": settings.hosts(self._wiring),
+            "log4j.properties": settings.log4j(self._release.log4j),
+            "server.properties": self._properties(prepared),
+        }
+        for name, text in files.items():
+            (prepared.folder / name).write_text(text)
+        obedient = (unprivileged_prefix() if self._needs.permissions else None) or []
+        virtual = (*obedient, *java(self._release, prepared.folder))
+        main, configuration = "kafka.Kafka", str(prepared.folder / "server.properties")
+        if self._release.mode == "kraft" and prepared.life == 1:
+            tool = ("kafka.tools.StorageTool", "format", "-t", settings.CLUSTER_ID, "-c", configuration)
+            script = f"{shlex.join((*virtual, *tool))} && exec {shlex.join((*virtual, main, configuration))}"
+            return Launch(command=("sh", "-c", script))
+        return Launch(command=(*virtual, main, configuration))
+
+    def _properties(self, prepared: Prepared) -> str:
+        found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
+        own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
+        return settings.overridden({**found, **own(self._plan, self._wiring)}, self._plan)
+
+
+def java(release: Release, folder: Path) -> tuple[str, ...]:
+    """The command of a JVM with the jars of a release; `folder` has its hosts file and the configuration of its log."""
+    logging = f"-Dlog4j.configuration=file:{folder}/log4j.properties"
+    if release.log4j == 2:
+        logging = f"-Dlog4j2.configurationFile={folder}/log4j.properties"
+    return (
+        "java",
+        f"-Xmx{release.heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Djdk.net.hosts.file={folder}/hosts",
+        f"-Dkafka.logs.dir={folder}",
+        logging,
+        "-cp",
+        jars.class_path(release),
+    )

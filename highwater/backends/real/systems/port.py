@@ -1,0 +1,143 @@
+"""What the real backends ask of a system under test: its nodes, its cluster, its clients, and which evidence it gives.
+
+A system is made for one plan (`registry.system_for`). The site gives each broker its addresses (`Wiring`) and gets a node back;
+the stage starts the nodes, creates the topics through the system's `Cluster`, performs the workload with its clients, and asks
+the cluster who leads and how the run ended. Proxies, faults, workload, recorder and checkers are the same for all systems.
+
+`observes` names the sources of rows that the system gives completely:
+
+* notes: what brokers do (appends, truncations, high watermarks, roles);
+* coordination: ZooKeeper's commits (registrations, leaders, ISRs);
+* disks: the logs in the brokers' directories at the end of the run.
+
+Checkers that need rows of another source do not judge the run (`checkers.observing`).
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from highwater.backends.real.cluster_state import EndState
+from highwater.backends.real.site import HostPort, Node
+from highwater.plans.plan import Plan
+from highwater.rig.attempts import Heard
+from history.manifest import Source
+from nemesis.faults import AnyFault
+from reference.client.calls import Call
+from reference.coordination.memory import MemoryZooKeeper
+from reference.types import Address, BrokerId, TopicPartition
+
+
+class Wiring(Struct, frozen=True, kw_only=True):
+    """The addresses of one broker. `ways` and `zookeeper` lead through proxies; `doors` are one listener for each client place.
+
+    Each way has the port of the peer's own listener, so a system that only maps host names can use it. `advertised` is what
+    the clients at a place must be told about each broker.
+    """
+
+    broker: BrokerId
+    peers: HostPort
+    ways: Mapping[Address, HostPort]
+    doors: Mapping[Address, HostPort]
+    advertised: Mapping[Address, Mapping[Address, HostPort]]
+    zookeeper: tuple[HostPort, ...]
+    quorum: Mapping[Address, HostPort]  # of all brokers, where each listens for the others' controllers; empty without KRaft
+
+
+class SystemNode(Node, Protocol):
+    """A broker of a system, which the site also ends for good."""
+
+    def end(self) -> None:
+        """Kill the process without a probe; for callers outside of the asyncio loop. May be called again."""
+
+    def close(self) -> None:
+        """Kill the process and make all its files removable. May be called again."""
+
+
+class Coordination(Protocol):
+    """Who leads and who is controller, and the sessions of brokers; ZooKeeper's, where the system has one.
+
+    `patience_s` is how long an answer may take; a fault that stops ZooKeeper shortens it for the time of the fault.
+    """
+
+    patience_s: float
+
+    async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
+        """The controller and these partitions' states, as znodes of an in-memory tree. SilenceError if nobody answers."""
+
+    async def session_of(self, broker: BrokerId) -> int | None:
+        """The session that owns a broker's registration; None if the broker is not registered."""
+
+    async def expire(self, session: int) -> None:
+        """End a session of a broker. SilenceError if ZooKeeper does not answer, OverError if it has ended."""
+
+
+class Cluster(Coordination, Protocol):
+    """The running cluster as the harness sees it, over addresses that no fault affects. Belongs to one asyncio loop."""
+
+    async def gathered(self) -> bool:
+        """Whether every broker serves and lists all brokers."""
+
+    async def create_topics(self, plan: Plan) -> None:
+        """Create the topics of the plan with their assignments and settings. HarnessError if one cannot be created."""
+
+    async def look(self) -> EndState:
+        """Read the final state of the cluster once."""
+
+    def close(self) -> None:
+        """Close the harness's connections; requests without an answer stay unanswered."""
+
+
+class Client(Protocol):
+    """The client of one workload process, which performs one call at a time."""
+
+    async def call(self, call: Call) -> Heard:
+        """Perform one call (produce, poll …)."""
+
+    async def close(self) -> None:
+        """Close the client after the call in progress."""
+
+
+class System(Protocol):
+    """A system under test, for one plan. `zookeeper` says whether ZooKeeper servers must run beside it."""
+
+    @property
+    def name(self) -> str:
+        """The name as plans and the command line give it."""
+
+    @property
+    def version(self) -> str:
+        """The version; empty where the name says all."""
+
+    @property
+    def observes(self) -> frozenset[Source]:
+        """The sources of rows that this system gives completely."""
+
+    @property
+    def zookeeper(self) -> bool:
+        """Whether the brokers need ZooKeeper."""
+
+    @property
+    def quorum(self) -> bool:
+        """Whether each broker has a listener for a quorum of controllers."""
+
+    @property
+    def idempotence(self) -> bool:
+        """Whether it has idempotent producers."""
+
+    def refuse(self) -> str | None:
+        """What the system lacks on this machine and for this plan, in a sentence; None if nothing."""
+
+    def lacks(self, fault: AnyFault) -> str | None:
+        """Why a broker of this system cannot suffer the fault; None if it can."""
+
+    def node(self, folder: Path, wiring: Wiring) -> SystemNode:
+        """Prepare a broker in a folder of its own below `folder`; it is not started."""
+
+    def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
+        """The running cluster. `zookeeper` ("host:port,…") and `brokers` are addresses that no fault affects."""
+
+    def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> Client:
+        """A client that reaches the brokers at these addresses."""

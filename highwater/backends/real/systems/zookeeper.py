@@ -1,0 +1,95 @@
+"""A cluster whose coordination is in ZooKeeper: the reference, and Apache Kafka up to 3.9. Both use the same znodes."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from highwater.backends.real.cluster_state import EndState
+from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, Told, served_version, told_by
+from highwater.backends.real.zookeeper.admin import Admin
+from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
+from highwater.rig.scene import assign
+from reference.config import TopicSpec
+from reference.coordination import paths
+from reference.coordination.api import Children, Create, Created, Data, GetChildren, GetData, NodeExists
+from reference.types import Address
+from server.wire.clients.apis import ApiKey
+
+_CONFIGS: Final = ("/config", "/config/topics")
+
+
+class ZooKeeperCluster(Admin):
+    """A running cluster that coordinates through ZooKeeper, over the harness's own ZooKeeper session.
+
+    `negotiated`: ask each broker for its API versions, since it may be older than Metadata 8. `configured`: write the settings
+    of topics to Kafka's znodes; the reference has them in its nodes' settings.
+    """
+
+    def __init__(
+        self, zookeeper: str, brokers: Mapping[Address, HostPort], *, negotiated: bool = False, configured: bool = False
+    ) -> None:
+        super().__init__(zookeeper)
+        self._brokers = brokers
+        self._configured = configured
+        self._versions: dict[Address, int] = {} if negotiated else dict.fromkeys(brokers, VERSION_MAX)
+
+    async def gathered(self) -> bool:
+        """Whether every broker serves and lists all brokers.
+
+        If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
+        """
+        told = await self._told(partitions=False)
+        everybody = tuple(sorted(int(node.removeprefix("b")) for node in self._brokers))
+        return all(answer is not None and answer.brokers == everybody for answer in told.values())
+
+    async def create_topics(self, plan: Plan) -> None:
+        """Create the znodes of the plan's topics, which brokers then discover."""
+        if self._configured:
+            creates = [Create(path, b"") for path in _CONFIGS]
+            creates += [Create(f"{_CONFIGS[-1]}/{topic.name}", _config(topic)) for topic in plan.cluster.topics]
+            for answer in await self.ask_until_answered(*creates):
+                if not isinstance(answer, Created | NodeExists):
+                    raise HarnessError(f"writing the topics' settings to ZooKeeper: {answer}")
+        await self.make_topics(assign(plan))
+
+    async def look(self) -> EndState:
+        """Read ZooKeeper and each broker's metadata once; a broker that does not answer in time has no partitions."""
+        topics, states = await self._znodes()
+        told = await self._told(partitions=True)
+        return EndState(topics, states, {node: () if one is None else one.partitions for node, one in told.items()})
+
+    async def _znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
+        (found,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
+        names = [name for name in found.names if not name.startswith(INTERNAL)] if isinstance(found, Children) else []
+        answers = await self.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
+        topics = tuple((topic, znode) for topic, znode in zip(names, answers, strict=True) if isinstance(znode, Data))
+        wanted = [paths.state_path(tp) for topic, znode in topics for tp, _ in paths.decode_topic(topic, znode.data)]
+        states = await self.ask_until_answered(*map(GetData, wanted)) if wanted else ()
+        return topics, {path: state for path, state in zip(wanted, states, strict=True) if isinstance(state, Data)}
+
+    async def _told(self, *, partitions: bool) -> dict[Address, Told | None]:
+        told = await asyncio.gather(*(self._ask_one(node, partitions=partitions) for node in self._brokers))
+        return dict(zip(self._brokers, told, strict=True))
+
+    async def _ask_one(self, node: Address, *, partitions: bool) -> Told | None:
+        where = self._brokers[node]
+        if node not in self._versions:
+            served = await asyncio.to_thread(served_version, where, ApiKey.METADATA)
+            if served is None:
+                return None
+            self._versions[node] = min(served, VERSION_MAX)
+        return await asyncio.to_thread(told_by, where, self._versions[node], partitions=partitions)
+
+
+def topic_settings(topic: TopicSpec) -> dict[str, str]:
+    """The settings of one topic in Kafka's words."""
+    flushed = {"flush.messages": "1"} if topic.flush == "before_ack" else {}
+    return {"min.insync.replicas": str(topic.min_insync_replicas), **flushed}
+
+
+def _config(topic: TopicSpec) -> bytes:
+    return msgspec.json.encode({"version": 1, "config": topic_settings(topic)})

@@ -1,0 +1,82 @@
+"""`highwater systems`: the systems that can be put on the stage, what each supports, and what is missing here; fetch one."""
+
+from typing import Annotated, Literal
+
+import typer
+from msgspec import Struct
+
+from highwater.backends.real.systems.kafka import jars
+from highwater.backends.real.systems.kafka.releases import RELEASES, Release, pins_of, release_named
+from highwater.backends.real.systems.kafka.system import NAME as KAFKA
+from highwater.cli import options
+from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.plans.plan import REFERENCE, parsed_system
+
+Action = Annotated[Literal["list", "get"], typer.Argument(help="list them, or get the jars of WHAT.")]
+What = Annotated[str | None, typer.Argument(metavar="NAME:VERSION", help="A system with its version, such as kafka:3.9.1.")]
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One line of the list: a system, how it is run, what it supports, and what is missing on this machine ("" if nothing)."""
+
+    system: str
+    backends: tuple[str, ...]
+    coordination: str
+    supports: str
+    missing: str = ""
+
+
+def systems(action: Action = "list", what: What = None, *, json: options.AsJson = False) -> int:
+    """List the systems under test with what is missing here, or get the jars of one into the cache folder."""
+    if action == "get":
+        return _get(what, json=json)
+    if what is not None:
+        raise UsageError(f"`highwater systems list` takes no name, not {what!r}")
+    entries = [_reference(), *map(_entry, RELEASES)]
+    if json:
+        say_json({"systems": entries, "cache": str(jars.cache_folder())})
+        return ExitCode.VALID
+    width = max(len(entry.system) for entry in entries)
+    for entry in entries:
+        say(f"{entry.system:<{width}}  {entry.coordination:<9}  {', '.join(entry.backends)}: {entry.supports}")
+        if entry.missing:
+            say(f"{'':<{width}}  missing: {entry.missing}")
+    return ExitCode.VALID
+
+
+def _reference() -> Entry:
+    supports = "every workload, every fault of `highwater faults`, all checkers"
+    return Entry(system=REFERENCE, backends=("sim", "process", "docker"), coordination="zookeeper", supports=supports)
+
+
+def _entry(release: Release) -> Entry:
+    idempotence = "" if release.idempotence else " without idempotent producers"
+    sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
+    return Entry(
+        system=f"{KAFKA}:{release.version}",
+        backends=("process",),
+        coordination=release.mode,
+        supports=f"produce-consume{idempotence}; kill, pause, links, {sessions}directories; judged from the clients",
+        missing=jars.missing(release) or "",
+    )
+
+
+def _get(what: str | None, *, json: bool) -> int:
+    if what is None:
+        raise UsageError("name what to get, for example: highwater systems get kafka:3.9.1")
+    asked = parsed_system(what)
+    if asked.name != KAFKA:
+        raise UsageError(f"there is nothing to get for system {asked.name!r}; known: {KAFKA}")
+    release = release_named(asked.version)
+    if release is None:
+        known = ", ".join(f"{KAFKA}:{one.version}" for one in RELEASES)
+        raise UsageError(f"unknown version {asked.version!r} of kafka; known: {known}")
+    folder, fetched = jars.get(release)
+    count = len(pins_of(release).jars)
+    if json:
+        say_json({"system": what, "folder": str(folder), "jars": count, "fetched": fetched})
+    else:
+        say(f"{'fetched' if fetched else 'already here'}  {count} jars in {folder}")
+    return ExitCode.VALID

@@ -1,0 +1,113 @@
+"""A system that shows little is judged by its clients, and the verdict says who did not judge."""
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.client_log import CHECKER
+from checkers.observing import source_of
+from checkers.registry import ALL
+from checkers.single import judge
+from checkers.sketches import history_of
+from checkers.verdict import Validity
+from history.event import EventKind
+from history.history import History
+from history.manifest import SOURCES, Source, SystemFacts
+
+ENDS = ("fault-begun fault=f", "fault-acted fault=f count=1 node=b1", "healed")
+WRITTEN = "ok produce value=a offset=0 process=1"
+AFTER = "time_ns=100000000000"  # the bound B after healing has passed
+SERVED = (f"invoke produce value=z {AFTER}", f"ok produce value=z offset=1 {AFTER}")
+LATE = "time_ns=3599999500000000"
+
+
+def black_box(*lines: str, observes: tuple[Source, ...] = ()) -> History:
+    history = history_of(*lines)
+    manifest = replace(history.manifest, system=SystemFacts(name="box", version="1", observes=observes))
+    return History(manifest, operations=history.operations, events=history.events)
+
+
+def read_back(*values: str) -> tuple[str, ...]:
+    """The final reader asks for the end of the log and reads all of it."""
+    asked = [("latest", 0, f"offset={len(values)}")]
+    asked += [("poll", at, f"offset={at} value={value}") for at, value in enumerate(values)]
+    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {said} process=2 {LATE}") for f, at, said in asked]
+    return tuple(line for pair in pairs for line in pair)
+
+
+def test_black_box_that_keeps_its_records_is_valid_and_live() -> None:
+    verdict = judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a", "z")))
+
+    assert (verdict.validity, verdict.live, verdict.anomalies) == (Validity.VALID, True, ())
+
+
+def test_verdict_names_the_checkers_without_rows() -> None:
+    said = " ".join(judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a", "z"))).unchecked)
+
+    assert "box 1 gives no notes" in said
+    assert "acked-loss" in said
+    assert "convergence" in said
+
+
+def test_acknowledged_record_that_another_replaced_is_lost() -> None:
+    verdict = judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("b", "z")))
+
+    assert verdict.validity is Validity.INVALID
+    assert "lost-write" in {anomaly.kind for anomaly in verdict.anomalies}
+
+
+def test_acknowledged_record_behind_the_end_of_the_log_is_lost() -> None:
+    verdict = judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a")))
+
+    assert [(anomaly.kind, anomaly.checker) for anomaly in verdict.anomalies] == [("lost-write", "client-log")]
+
+
+def test_record_acknowledged_after_the_read_began_is_not_lost() -> None:
+    """A read that was under way may have been answered before the record was written."""
+    lines = ("invoke poll offset=0 process=2", WRITTEN, "ok poll offset=0 value=b process=2")
+
+    assert "lost-write" not in {anomaly.kind for anomaly in judge(black_box(*lines)).anomalies}
+
+
+def test_partition_that_cannot_be_read_at_the_end_is_not_live() -> None:
+    verdict = judge(black_box(WRITTEN, *ENDS, *SERVED))
+
+    assert verdict.live is False
+    assert verdict.not_live == ("the end of t-0 could not be read after the quiet time",)
+
+
+def test_silence_after_the_bound_is_not_live() -> None:
+    refused = (SERVED[0], f"fail produce value=z error=NOT_ENOUGH_REPLICAS {AFTER}")
+
+    verdict = judge(black_box(WRITTEN, *ENDS, *refused, *read_back("a")))
+
+    assert verdict.not_live == ("no acks=all produce to t-0 was acknowledged from the bound B after healing on",)
+
+
+def test_wounded_partition_is_not_accused() -> None:
+    """Without notes nobody knows whether the destroyed copy was the last one that counted."""
+    verdict = judge(black_box(WRITTEN, "wound node=b1 dir=0 offset=0 detail=swapped", *ENDS, *SERVED, *read_back("z")))
+
+    assert "lost-write" not in {anomaly.kind for anomaly in verdict.anomalies}
+    assert any("was wounded" in why for why in verdict.unchecked)
+
+
+def test_rows_of_an_incomplete_source_accuse_nobody() -> None:
+    """A broker's log shows a truncation, but not the append before it."""
+    lines = ("became-leader node=b1 leo=0 hw=5", "truncate node=b1 offset=0", WRITTEN, *ENDS, *SERVED, *read_back("a", "z"))
+
+    assert judge(black_box(*lines)).validity is Validity.VALID
+
+
+def test_system_that_shows_everything_is_judged_as_the_reference() -> None:
+    lines = ("state-written leader=b1 isr=b1,b2", "ok produce value=a offset=0", "ok poll offset=1 value=b")
+
+    assert judge(black_box(*lines, observes=SOURCES)) == judge(history_of(*lines))
+
+
+def test_reference_is_not_judged_by_its_clients_alone() -> None:
+    assert CHECKER not in ALL
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_every_kind_of_event_has_a_source(kind: EventKind) -> None:
+    assert source_of(kind) in (None, *SOURCES)

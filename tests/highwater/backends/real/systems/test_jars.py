@@ -1,0 +1,100 @@
+"""Fetched jars are used only if each is the pinned one; what is missing is named in one sentence."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from highwater.backends.real.systems.kafka import jars
+from highwater.backends.real.systems.kafka.releases import RELEASES, Pins, Release, pins_of
+from highwater.errors import HarnessError, UsageError
+
+RELEASE = RELEASES[0]
+CONTENT = b"a jar"
+PINS = Pins(artifacts=("g:a:1",), jars={"a.jar": hashlib.sha256(CONTENT).hexdigest()})
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HIGHWATER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jars, "pins_of", lambda release: PINS)
+    monkeypatch.setattr(jars, "java_major", lambda: jars.JAVA_MAJOR)
+    return tmp_path / "cache"
+
+
+def maven(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put an `mvn` on the PATH that does this."""
+    folder.mkdir()
+    program = folder / "mvn"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+FETCHES = 'for a; do case $a in -DoutputDirectory=*) d=${a#*=};; esac; done; mkdir -p "$d"; printf "%s" "$JAR" > "$d/a.jar"'
+
+
+def test_fetched_jars_are_complete_and_not_fetched_again(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven(tmp_path / "bin", monkeypatch, FETCHES)
+    monkeypatch.setenv("JAR", CONTENT.decode())
+
+    found = [jars.get(RELEASE), jars.get(RELEASE)]
+
+    assert found == [(jars.folder_of(RELEASE), True), (jars.folder_of(RELEASE), False)]
+    assert jars.missing(RELEASE) is None
+    assert [path.name for path in (cache / "systems").iterdir()] == [f"kafka-{RELEASE.jars}"]
+
+
+def test_jar_cut_in_half_is_refused_and_leaves_nothing(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven(tmp_path / "bin", monkeypatch, FETCHES)
+    monkeypatch.setenv("JAR", "a j")
+
+    with pytest.raises(HarnessError, match=r"a\.jar is damaged \(3 bytes, not the pinned SHA-256\)$"):
+        jars.get(RELEASE)
+    assert list((cache / "systems").iterdir()) == []
+
+
+def test_jar_damaged_after_the_fetch_is_named_before_a_run(cache: Path) -> None:
+    folder = jars.folder_of(RELEASE)
+    folder.mkdir(parents=True)
+    (folder / "a.jar").write_bytes(CONTENT[:2])
+
+    said = jars.missing(RELEASE)
+
+    assert said is not None
+    assert said.endswith(f"fetch it again: highwater systems get kafka:{RELEASE.version}")
+    assert "a.jar is damaged (2 bytes" in said
+
+
+def test_offline_maven_ends_in_one_sentence(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven(tmp_path / "bin", monkeypatch, 'echo "[ERROR] Cannot access central in offline mode"; echo "[ERROR] more"; exit 1')
+
+    with pytest.raises(HarnessError, match=r"Maven said: \[ERROR\] Cannot access central in offline mode$"):
+        jars.get(RELEASE)
+
+
+def test_missing_maven_is_named(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(UsageError, match=r"no mvn on the PATH"):
+        jars.get(RELEASE)
+
+
+@pytest.mark.parametrize("major", [None, 21])
+def test_other_java_is_named_as_what_is_missing(cache: Path, monkeypatch: pytest.MonkeyPatch, major: int | None) -> None:
+    monkeypatch.setattr(jars, "java_major", lambda: major)
+
+    said = jars.missing(RELEASE)
+
+    assert said is not None
+    assert said.startswith(f"kafka {RELEASE.version} needs Java 17, but ")
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
+def test_release_pins_its_own_broker_and_all_digests(release: Release) -> None:
+    pins = pins_of(release)
+
+    assert any(name.startswith("kafka_2.1") and name.endswith(f"-{release.jars}.jar") for name in pins.jars)
+    assert all(len(digest) == 64 for digest in pins.jars.values())
+    assert [artifact for artifact in pins.artifacts if len(artifact.split(":")) != 3] == []
