@@ -143,10 +143,9 @@ def campaign(
     place = None if junit is None else options.file_of(junit)
     conf = options.conf_of(spark, spark_conf)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
-    again = resume and folder.is_resumable()
     say(_headline(order)) if not json else None
     with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(order.backend):
-        folder.begin() if not again else None
+        folder.begin() if not (resume and folder.is_resumable()) else None
         work = partial(perform, spark=started, jobs=jobs or cores())
         watch, seen = Watch(Limits(invalid_runs=stop_after)), ticker.tick
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
