@@ -6,6 +6,16 @@ The message is one line that names the file, and the line or column where there 
 else for bad input. A wrong call by our own code fails an assertion.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class HistoryError(Exception):
     """A history that cannot be read. The message is one line for the user."""
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> str:
+    """The error message for a name that does not exist, with the name that was probably meant."""
+    names = tuple(known)
+    close = get_close_matches(given, names, n=1, cutoff=0.75)
+    return f"unknown {what} {given!r}; " + (f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}")

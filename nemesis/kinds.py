@@ -6,6 +6,7 @@ Each kind is declared with its draws in `nemesis.<family>_kinds`. Which kinds a 
 
 from collections.abc import Iterable
 
+from history.errors import unknown
 from nemesis import (
     clock_kinds,
     combined_kinds,
@@ -94,8 +95,7 @@ def select(names: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         found = _named(name)
         if found is None:
-            known = f"kinds {', '.join(KIND_NAMES)}; families {', '.join(FAMILIES)}; mixes {', '.join(MIXES)}"
-            raise UnknownKindError(f"unknown fault {name!r}; known are the {known}")
+            raise UnknownKindError(unknown("fault", name, (*MIXES, *FAMILIES, *KIND_NAMES)))
         chosen.update(found)
     return tuple(entry for entry in KIND_NAMES if entry in chosen)
 

@@ -54,13 +54,20 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 _Protocols = Annotated[
-    str, typer.Option(help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.")
+    str,
+    typer.Option(
+        help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.",
+        callback=options.lowered,
+        autocompletion=options.protocols_like,
+    ),
 ]
 _Mixes = Annotated[
     list[str] | None,
     typer.Option(
         help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if empty. "
-        "May be repeated: each seed then runs once with each value."
+        "May be repeated: each seed then runs once with each value.",
+        callback=options.lowered,
+        autocompletion=options.faults_like,
     ),
 ]
 _Resume = Annotated[bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")]

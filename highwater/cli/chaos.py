@@ -25,6 +25,7 @@ from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.plans.derive import DERIVATION
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import Keep
+from history.errors import unknown
 from history.seed import format_seed
 from pipeline.local import cores
 from pipeline.storage import storage_at
@@ -170,9 +171,9 @@ def first_of(build: Build) -> int:
 
 def _phases(text: str, known: Sequence[Phase]) -> tuple[Phase, ...]:
     names = options.names_of(text)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UsageError(f"unknown part {unknown[0]!r}; known: {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise UsageError(unknown("part", name, known))
     return tuple(phase for phase in known if phase in names or not names)
 
 

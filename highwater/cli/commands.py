@@ -1,52 +1,69 @@
-"""The commands of `highwater`, in the order of its help."""
+"""The commands of `highwater` in the order of its help, each with the module of `highwater.cli` that has its function.
+
+A module is imported when its command is asked for: importing all of them takes a second.
+"""
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple
 
-from highwater.cli.campaign import campaign
-from highwater.cli.catalogue import faults, protocol, protocols
-from highwater.cli.chaos import chaos
-from highwater.cli.check import check
-from highwater.cli.clean import clean
-from highwater.cli.describe import describe
-from highwater.cli.diff import diff
-from highwater.cli.explore import explore
-from highwater.cli.export import export
-from highwater.cli.judge import judge
-from highwater.cli.query import query, triage
-from highwater.cli.reassign import reassign
-from highwater.cli.replay import replay
-from highwater.cli.report import report
-from highwater.cli.run import run
-from highwater.cli.shrink import shrink
-from highwater.cli.store import compact, ingest, verify
-from highwater.cli.systems import systems
-from highwater.cli.watch import watch
 
-# In the order of `highwater --help`.
-COMMANDS: tuple[Callable[..., int], ...] = (
-    run,
-    replay,
-    campaign,
-    watch,
-    chaos,
-    shrink,
-    explore,
-    describe,
-    check,
-    export,
-    judge,
-    report,
-    query,
-    diff,
-    triage,
-    protocols,
-    protocol,
-    faults,
-    systems,
-    clean,
+class Command(NamedTuple):
+    """A command: its name, the module that has it, and its line in the list of commands."""
+
+    name: str
+    module: str
+    line: str
+
+    def load(self) -> Callable[..., int]:
+        """Import the function that carries out the command."""
+        found: Callable[..., int] = getattr(import_module(f"highwater.cli.{self.module}"), self.name)
+        return found
+
+
+class Group(NamedTuple):
+    """Commands below one word, as in `highwater admin reassign`."""
+
+    name: str
+    line: str
+    members: tuple[Command, ...]
+
+
+COMMANDS = (
+    Command("run", "run", "Perform one plan or seed and judge it."),
+    Command("replay", "replay", "Perform a stored run again and compare the digests."),
+    Command("campaign", "campaign", "Run many seeds, on all cores or on Spark."),
+    Command("watch", "watch", "Show how far a campaign is."),
+    Command("chaos", "chaos", "Gate a change: corpus, stored plans, seeds, known mistakes."),
+    Command("shrink", "shrink", "Find the smallest plan that fails in the same way."),
+    Command("explore", "explore", "Search all schedules of a small cluster."),
+    Command("describe", "describe", "Show leaders, replicas and ISR of a cluster or run."),
+    Command("check", "check", "Judge one history, also of Jepsen; store nothing."),
+    Command("export", "export", "Write a history as EDN, for Elle, Knossos and Jepsen."),
+    Command("judge", "judge", "Judge stored histories again."),
+    Command("report", "report", "Write the page of a stored run."),
+    Command("query", "query", "Answer a question about many runs."),
+    Command("diff", "diff", "Compare two campaigns."),
+    Command("triage", "query", "Count the causes of failed runs."),
+    Command("protocols", "catalogue", "List the protocols and what each has switched."),
+    Command("protocol", "catalogue", "Show the documents' statements and the promise's rules."),
+    Command("faults", "catalogue", "List the kinds of faults."),
+    Command("systems", "systems", "List or fetch systems under test, as Apache Kafka."),
+    Command("clean", "clean", "Remove what runs on this machine left behind."),
 )
-# Commands below one word, `highwater admin reassign`: the word, its help, the commands.
-GROUPS: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = (
-    ("admin", "Administration of a cluster through ZooKeeper.", (reassign,)),
-    ("store", "A dataset of runs as Parquet, for Spark, Polars and DuckDB.", (ingest, compact, verify)),
+GROUPS = (
+    Group(
+        "admin",
+        "Administer a cluster through ZooKeeper.",
+        (Command("reassign", "reassign", "Move partitions: the admin tool of KIP-236."),),
+    ),
+    Group(
+        "store",
+        "Keep runs as a dataset of Parquet files.",
+        (
+            Command("ingest", "store", "Copy stored runs into a dataset."),
+            Command("compact", "store", "Make few large files of many small ones."),
+            Command("verify", "store", "Compare a dataset with its stored digests."),
+        ),
+    ),
 )

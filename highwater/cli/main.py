@@ -5,51 +5,60 @@ stderr and exit 2; nothing is written before all input has been read. `python -O
 assertions of the system under test, and failed assertions are part of the verdict.
 """
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Annotated
 
 import typer
 
-from highwater.cli.check import check
+from highwater.cli.commands import COMMANDS, GROUPS, Command
 from highwater.cli.output import complain, say
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
 from history.errors import HistoryError
 from pipeline.errors import PipelineError
 
+_COMPLETING = "_HIGHWATER_COMPLETE"  # set by the completion of a shell
 _TYPER_INTERRUPTED = 130  # Typer returns it on KeyboardInterrupt; no command returns it
 
 
-def build(arguments: Sequence[str]) -> typer.Typer:
-    """Make the Typer application with the commands of `highwater` that these arguments may ask for.
-
-    `check` judges a history in less time than all other commands take to be imported, so it does without them.
-    """
-    commands: tuple[Callable[..., int], ...] = (check,)
-    groups: tuple[tuple[str, str, tuple[Callable[..., int], ...]], ...] = ()
-    if list(arguments[:1]) != [check.__name__]:
-        from highwater.cli.commands import COMMANDS, GROUPS
-
-        commands, groups = COMMANDS, GROUPS
+def build(asked: str | None) -> typer.Typer:
+    """Make the Typer application of `highwater`; of the command that is asked for it knows the options, of others the name."""
     app = typer.Typer(
         name="highwater",
         help="Test an ISR-replicated log (Kafka's replication protocol) under faults, and judge the recorded history.",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for command in commands:
-        app.command()(command)
-    for name, words, members in groups:
-        group = typer.Typer(rich_markup_mode=None)
-        for command in members:
-            group.command()(command)
-        app.add_typer(group, name=name, help=words)
+    for command in COMMANDS:
+        _add(app, command, whole=command.name == asked)
+    for group in GROUPS:
+        below = typer.Typer(rich_markup_mode=None)
+        for command in group.members:
+            _add(below, command, whole=group.name == asked)
+        app.add_typer(below, name=group.name, help=group.line)
     return app
+
+
+def _add(app: typer.Typer, command: Command, *, whole: bool) -> None:
+    if whole:
+        app.command(command.name, short_help=command.line)(command.load())
+    else:
+        app.command(command.name, short_help=command.line)(_not_loaded)
+
+
+def _not_loaded() -> int:
+    raise AssertionError("this command was not asked for")
+
+
+def _asked(arguments: Sequence[str]) -> str | None:
+    """The name of the command in these arguments; while a shell completes a line, in that line."""
+    completed = os.environ.get("COMP_WORDS", "").split()[1:] if _COMPLETING in os.environ else []
+    return next(iter([*completed, *arguments]), None)
 
 
 def _show_version(asked: bool) -> None:
@@ -78,7 +87,8 @@ def _exit_code(arguments: Sequence[str]) -> int:
         complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
         return ExitCode.USAGE
     try:
-        result = build(arguments)(args=list(arguments), prog_name="highwater", standalone_mode=False)
+        shown = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])
+        result = build(_asked(arguments))(args=shown, prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
         complain(f"{error.format_message()} (highwater --help)")
         return ExitCode.USAGE

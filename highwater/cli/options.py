@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated
@@ -9,29 +10,79 @@ from typing import Annotated
 import typer
 
 from highwater.errors import UsageError
-from highwater.plans.derive import check_derivation
+from highwater.plans.derive import MIXED, check_derivation
 from highwater.plans.plan import DRAWS_END, REFERENCE, Plan, parsed_system, system_of
 from highwater.runs.run import BackendName
+from nemesis.kinds import FAMILIES, KIND_NAMES, MIXES
 from nemesis.profiles import ProfileName
 from pipeline.session import full_master, parse_conf
+from reference.config import VARIANTS
+from workloads.registry import WORKLOADS
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 Derivation = Annotated[
     int | None,
     typer.Option(min=1, help="Version of the derivation that the seeds are of, as repeat lines name it; another one is refused."),
 ]
-Protocol = Annotated[str, typer.Option(help="Protocol variant, see `highwater protocols`.")]
+
+
+def lowered(given: str | list[str] | None) -> str | list[str] | None:
+    """Names in lower case, as all are: V3 is v3."""
+    return [text.lower() for text in given] if isinstance(given, list) else given and given.lower()
+
+
+def protocols_like(incomplete: str) -> list[str]:
+    """What a shell offers for a protocol."""
+    return _completed(incomplete, VARIANTS)
+
+
+def faults_like(incomplete: str) -> list[str]:
+    """What a shell offers for a fault kind, family or mix."""
+    return _completed(incomplete, (*MIXES, *FAMILIES, *KIND_NAMES))
+
+
+def workloads_like(incomplete: str) -> list[str]:
+    """What a shell offers for a workload."""
+    return _completed(incomplete, (MIXED, *WORKLOADS))
+
+
+def _completed(incomplete: str, names: Iterable[str]) -> list[str]:
+    before, comma, begun = incomplete.rpartition(",")  # several names have commas between them
+    return [before + comma + name for name in names if name.startswith(begun)]
+
+
+Protocol = Annotated[
+    str,
+    typer.Option(help="Protocol variant, see `highwater protocols`.", callback=lowered, autocompletion=protocols_like),
+]
+ProtocolIfAny = Annotated[
+    str | None,
+    typer.Option(
+        help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.",
+        callback=lowered,
+        autocompletion=protocols_like,
+    ),
+]
 Faults = Annotated[
     str,
     typer.Option(
-        help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if empty."
+        help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if empty.",
+        callback=lowered,
+        autocompletion=faults_like,
     ),
 ]
 ProfileOption = Annotated[ProfileName, typer.Option(help="Whether faults stay within what the promise allows or go beyond it.")]
 Seconds = Annotated[
     int | None, typer.Option(min=1, max=86_400, help="Seconds of workload and faults; drawn from the seed if not given.")
 ]
-Workload = Annotated[str, typer.Option(help="Workload of the clients; with `mixed` the seed chooses one (simulator only).")]
+Workload = Annotated[
+    str,
+    typer.Option(
+        help=f"Workload of the clients: {', '.join(WORKLOADS)}; with `{MIXED}` the seed chooses one (simulator only).",
+        callback=lowered,
+        autocompletion=workloads_like,
+    ),
+]
 BackendOption = Annotated[
     BackendName | None,
     typer.Option(help="Backend that performs the plan; `sim` if not given, `process` for another system than the reference."),

@@ -29,9 +29,7 @@ from history.versions import digest_in
 def replay(
     what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")],
     *,
-    protocol: Annotated[
-        str | None, typer.Option(help="Protocol variant for a seed, see `highwater protocols`; `safe` if not given.")
-    ] = None,
+    protocol: options.ProtocolIfAny = None,
     derivation: options.Derivation = None,
     system: options.System = None,
     bisect: options.Bisect = False,  # run_command_line converts the exit code

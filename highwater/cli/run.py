@@ -27,9 +27,7 @@ def run(
     seed: Annotated[str | None, typer.Option(help="Seed: decimal, 0x…, or 16 hex digits.")] = None,
     derivation: options.Derivation = None,
     plan: Annotated[Path | None, typer.Option(help="Plan file (YAML) instead of a seed.")] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.")
-    ] = None,
+    protocol: options.ProtocolIfAny = None,
     faults: options.Faults = "",
     profile: options.ProfileOption = "within",
     seconds: options.Seconds = None,

@@ -27,9 +27,6 @@ from pipeline.local import cores
 from reference.config import VARIANTS
 
 _What = Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")]
-_Protocol = Annotated[
-    str | None, typer.Option(help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.")
-]
 _Against = Annotated[str, typer.Option(help="Protocol that must be VALID and live on each smaller plan.")]
 _Trials = Annotated[int, typer.Option(min=1, help="Plans to try at most.")]
 _Cpu = Annotated[float, typer.Option(min=0.001, help="CPU seconds to spend on trying plans.")]
@@ -43,7 +40,7 @@ _Corpus = Annotated[Path, typer.Option(help="Folder of the corpus, for --keep.")
 def shrink(
     what: _What,
     *,
-    protocol: _Protocol = None,
+    protocol: options.ProtocolIfAny = None,
     derivation: options.Derivation = None,
     faults: options.Faults = "",
     profile: options.ProfileOption = "within",

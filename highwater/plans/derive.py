@@ -27,6 +27,7 @@ from highwater.plans.plan import (
     unknown_protocol,
     unknown_workload,
 )
+from history.errors import unknown
 from history.promise import Flush, Promise, TopicPromise, time_to_replace_ms
 from history.seed import Rng
 from nemesis.generate import FOR_LONG, generate
@@ -88,7 +89,7 @@ def derive(
     if workload != MIXED and workload not in WORKLOADS:
         raise PlanError(unknown_workload(workload))
     if profile not in PROFILES:
-        raise PlanError(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
+        raise PlanError(unknown("profile", profile, PROFILES))
     if seconds is not None and seconds < 1:
         raise PlanError(f"seconds must be at least 1, not {seconds}")
     try:

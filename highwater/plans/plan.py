@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.plans.actions import AnyAction
+from history.errors import unknown
 from history.event import EventKind
 from history.promise import Promise
 from history.store import name_complaint
@@ -201,12 +202,12 @@ def checked(plan: Plan) -> Plan:
 
 def unknown_protocol(name: str) -> str:
     """The error message for an unknown protocol."""
-    return f"unknown protocol {name!r}; known: {', '.join(VARIANTS)}"
+    return unknown("protocol", name, VARIANTS)
 
 
 def unknown_workload(name: str) -> str:
     """The error message for an unknown workload."""
-    return f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}"
+    return unknown("workload", name, WORKLOADS)
 
 
 WITH_SCRATCH = ("create-delete", "everything")  # workloads that create and delete a topic

@@ -23,7 +23,7 @@ from checkers.screening import without_collector
 from checkers.verdict import Validity
 from highwater.errors import UsageError
 from history import store
-from history.errors import HistoryError
+from history.errors import HistoryError, unknown
 from history.foreign import edn, export, ours
 from history.foreign.pairing import Paired
 from history.foreign.read import Form, calls, form_of, steps
@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 def check_asked(asked: Asked) -> None:
     """Check how a history file is to be judged: raise UsageError for an unknown model, consistency or initial value."""
     if asked.model not in MODELS:
-        raise UsageError(f"unknown model {asked.model!r}; known: {', '.join(MODELS)}")
+        raise UsageError(unknown("model", asked.model, MODELS))
     known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
     if any(name not in known for name in asked.consistency):
         raise UsageError(

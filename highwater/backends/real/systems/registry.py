@@ -10,6 +10,7 @@ from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import UsageError
 from highwater.plans.plan import REFERENCE, Plan, is_foreign, system_of
+from history.errors import unknown
 from nemesis.schedule import Window
 
 # Written out, so that the list can be read.
@@ -20,7 +21,7 @@ def system_for(plan: Plan) -> System:
     """The system that a plan names, made for this plan. UsageError for an unknown name or version."""
     name = system_of(plan).name
     if name not in SYSTEMS:
-        raise UsageError(f"unknown system {name!r}; known: {', '.join(SYSTEMS)}")
+        raise UsageError(unknown("system", name, SYSTEMS))
     return SYSTEMS[name](plan)
 
 
