@@ -300,6 +300,7 @@ def test_misspelt_name_is_corrected(arguments: list[str], sentence: str, capsys:
     assert capsys.readouterr().err == f"highwater: {sentence}\n"
 
 
+@pytest.mark.slow
 def test_names_are_read_in_capitals(capsys: pytest.CaptureFixture[str]) -> None:
     """The document is called V3."""
     run_command_line(["run", "--seed", "1", "--protocol", "V3", "--faults", "CALM", "--seconds", "1", "--no-store"])
@@ -307,6 +308,7 @@ def test_names_are_read_in_capitals(capsys: pytest.CaptureFixture[str]) -> None:
     assert "protocol v3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
