@@ -1,6 +1,9 @@
 """The search for the smallest plan: passes over proposals, on all cores, within a budget, with a ledger of what was answered.
 
-    passes ─proposals in order─▶ judges (workers) ─answers─▶ the first that fits is accepted ─▶ its pass goes on from there
+    passes ─proposals in order─▶ judges (workers) ─answers─▶ the first that fits is taken ─▶ its pass goes on from there
+
+A pass chains the proposals that fail in the short run. The plan at its end is judged whole, and on the compared protocol; where
+it is refused, the pass is done again with every proposal judged so. Only plans that were judged whole are accepted and written.
 
 Proposals are tried ahead on all cores, but accepted in their order, and only those up to the accepted one count for the budget.
 So the result does not depend on the number of workers. The answer on each plan is a row of the ledger under the plan's digest:
@@ -20,7 +23,7 @@ from highwater.errors import HarnessError
 from highwater.plans.plan import Plan, plan_digest
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName
-from highwater.shrink.passes import LAST, PASSES, Pass, first_proposals, proposals
+from highwater.shrink.passes import LAST, PASSES, Pass, Reduction, first_proposals, proposals
 from highwater.shrink.trial import Goal, Question, Seen, Trial, answer_encoded
 from pipeline.ledger import Ledger, Row
 from pipeline.local import call_on_processes
@@ -92,14 +95,14 @@ class Judges:
         assert seen is not None
         return seen
 
-    def first_fitting(self, plans: Iterator[Plan], goal: Goal) -> tuple[int, Plan, Seen] | None:
-        """The first of these plans that fits, its number among them, and its run. Raises SpentError."""
+    def first_fitting(self, plans: Iterator[Plan], goal: Goal, *, quick: bool) -> tuple[int, Plan, Seen | None] | None:
+        """The first of these plans that fits, its number among them, and its whole run (None if `quick`). Raises SpentError."""
         ahead: deque[tuple[int, Plan, Item]] = deque()
         numbered = enumerate(plans)
         while True:
             while len(ahead) < self._workers and (after := next(numbered, None)) is not None:
                 number, plan = after
-                item = self._item(plan, goal)
+                item = self._item(plan, goal, quick=quick)
                 ahead.append((number, plan, item))
                 self._ask(item)
             if not ahead:
@@ -109,7 +112,6 @@ class Judges:
             self.check_budget()
             if trial.fits:
                 self._queue.clear()
-                assert trial.seen is not None
                 return number, plan, trial.seen
 
     def check_budget(self) -> None:
@@ -119,9 +121,10 @@ class Judges:
         if self.cpu_seconds > self._budget.cpu_seconds:
             raise SpentError(f"the budget of {self._budget.cpu_seconds:g} s of CPU is spent")
 
-    def _item(self, plan: Plan, goal: Goal | None) -> Item:
-        question = Question(plan=plan, build=self._build, backend=self._backend, goal=goal)
-        return Item(f"{plan_digest(plan)}-{'look' if goal is None else 'fits'}", msgspec.json.encode(question))
+    def _item(self, plan: Plan, goal: Goal | None, *, quick: bool = False) -> Item:
+        question = Question(plan=plan, build=self._build, backend=self._backend, goal=goal, quick=quick)
+        asked = "look" if goal is None else "quick" if quick else "fits"
+        return Item(f"{plan_digest(plan)}-{asked}", msgspec.json.encode(question))
 
     def _ask(self, item: Item) -> None:
         if self._workers == 1 or item.key in self._under_way or self._ledger.holds(item.key):
@@ -211,7 +214,10 @@ class _Search:
 
     def run(self) -> None:
         """Repeat all passes until none of them finds a smaller plan."""
-        self._take(PASSES[0].name, first_proposals(self._best.plan, self._best.seen))
+        first = PASSES[0].name
+        for plan in first_proposals(self._best.plan, self._best.seen):
+            if self._accept(first, plan):
+                break
         for _ in range(ROUNDS_MAX):
             before = self._best.plan
             for one in PASSES:
@@ -231,32 +237,50 @@ class _Search:
         )
 
     def _pass(self, one: Pass) -> None:
-        """Take proposals of each reduction until none is left; after each accepted one from its place on."""
+        """Take proposals of each reduction until none is left; after each one taken from its place on."""
+        if self._goal.backend == "sim":
+            chained = self._chained(one)
+            if chained == self._best.plan or self._accept(one.name, chained):
+                return
         for reduction in one.reductions(self._best.plan, self._best.seen):
             place = 0
-            while True:
-                left = islice(proposals(reduction, self._best.plan, self._best.seen), place, None)
-                found = self._take(one.name, left)
-                if found is None:
-                    break
-                place += found
+            while (found := self._first(reduction, self._best.plan, place, quick=False)) is not None:
+                place, plan, seen = found
+                assert seen is not None
+                self._accepted_by(one.name, plan, seen)
 
-    def _take(self, name: str, plans: Iterator[Plan]) -> int | None:
-        """Accept the first of these plans that fits; its number, or None."""
-        now = self._best.plan
-        numbers: list[int] = []
+    def _chained(self, one: Pass) -> Plan:
+        """The plan after the proposals of a pass that the one checker lets through."""
+        plan = self._best.plan
+        for reduction in one.reductions(plan, self._best.seen):
+            place = 0
+            while (found := self._first(reduction, plan, place, quick=True)) is not None:
+                place, plan, _ = found
+        return plan
+
+    def _first(self, reduction: Reduction, plan: Plan, place: int, *, quick: bool) -> tuple[int, Plan, Seen | None] | None:
+        """The first proposal from a place on that fits: its place, the plan and its run."""
+        places: list[int] = []
 
         def others() -> Iterator[Plan]:
-            for number, plan in enumerate(plans):
-                if plan != now:
-                    numbers.append(number)
-                    yield plan
+            for number, proposal in islice(enumerate(proposals(reduction, plan, self._best.seen)), place, None):
+                if proposal != plan:
+                    places.append(number)
+                    yield proposal
 
-        found = self._judges.first_fitting(others(), self._goal)
+        found = self._judges.first_fitting(others(), self._goal, quick=quick)
+        return None if found is None else (places[found[0]], found[1], found[2])
+
+    def _accept(self, name: str, plan: Plan) -> bool:
+        """Accept a plan if its whole run fits."""
+        found = self._judges.first_fitting(iter([plan]), self._goal, quick=False)
         if found is None:
-            return None
-        number, plan, seen = found
+            return False
+        assert found[2] is not None
+        self._accepted_by(name, plan, found[2])
+        return True
+
+    def _accepted_by(self, name: str, plan: Plan, seen: Seen) -> None:
         self._best = Smallest(plan=plan, seen=seen)
         self._counts[name] = self._counts.get(name, 0) + 1
         self._accepted(self.said())
-        return numbers[number]
