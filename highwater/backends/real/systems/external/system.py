@@ -161,9 +161,10 @@ async def tried(description_file: Path) -> list[tuple[str, bool, str]]:
                     proof = await (await getattr(node, name)())()
                     found.append((f"{node.address} {name}", bool(proof.holds), proof.detail))
         for one, other in ((one, other) for one in site.harness for other in site.harness if one != other):
-            for name in ("cut", "heal") if hooks.has("cut") else ():
-                await asyncio.to_thread(hooks.run, name, one, other)
-                found.append((f"{one} {name} {other}", True, "the hook ended well; its effect is not measured"))
+            links: tuple[Hook, ...] = ("cut", "heal") if hooks.has("cut") else ()
+            for hook in links:
+                await asyncio.to_thread(hooks.run, hook, one, other)
+                found.append((f"{one} {hook} {other}", True, "the hook ended well; its effect is not measured"))
     finally:
         await asyncio.to_thread(site.stop)
     return found
