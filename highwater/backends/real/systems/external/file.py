@@ -13,6 +13,7 @@ In a command, {node} is the id of the node, {peer} that of the other node of a l
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -60,28 +61,28 @@ class Hooks:
         named = {"{node}": node.removeprefix("b"), "{peer}": "" if peer is None else peer.removeprefix("b")}
         command = [_filled(word, named) for word in self._description.hooks[hook]]
         what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise HarnessError(f"{what}: {command[0]}: {error.strerror}") from error
-        try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the hook's own group; a broker that it started has left it or dies with it
-            process.wait()
-            raise HarnessError(f"{what} did not end within {limit_s} s: {' '.join(command)}") from None
-        if code:
-            assert process.stderr is not None
-            said = process.stderr.read().strip().splitlines()
-            raise HarnessError(f"{what} ended with exit code {code}: {said[-1] if said else ' '.join(command)}")
+        with tempfile.TemporaryFile() as output:  # no pipe: a broker that the hook starts may keep it open
+            try:
+                process = subprocess.Popen(
+                    command,
+                    cwd=self._folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise HarnessError(f"{what}: {command[0]}: {error.strerror}") from error
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # a broker that it started has a session of its own, or dies with it
+                process.wait()
+                raise HarnessError(f"{what} did not end within {limit_s} s: {' '.join(command)}") from None
+            if code:
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip().splitlines()
+                raise HarnessError(f"{what} ended with exit code {code}: {said[-1] if said else ' '.join(command)}")
 
 
 def load(path: Path) -> Description:
