@@ -14,7 +14,7 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements mutation clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images bench bench-docker bench-systems bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements mutation clean
 help:
 	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
@@ -64,6 +64,10 @@ bench: $(READY)
 
 bench-process: $(READY)
 	$(BIN)/python -m bench.processes
+
+# KIP-101 on releases of Kafka, on an idle machine: three runs of a minute each. BENCH_ARGS='--runs 10 kafka:0.10.2.2' asks for others.
+bench-systems: $(READY)
+	$(BIN)/python -m bench.systems $(BENCH_ARGS)
 
 bench-docker: images
 	$(BIN)/python -m bench.containers
