@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-shrink bench-spark prove-checkers prove-requirements check-requirements mutation clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-spark prove-checkers prove-requirements check-requirements mutation clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-shrink | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -29,11 +29,11 @@ check: $(READY)
 
 # Before a commit: everything that needs no process, no Java and no browser, and is not slow.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -q -n auto -m 'not (slow or spark or zookeeper or browser or docker)' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n auto -m 'not (slow or spark or zookeeper or browser or docker or systems or systems_all)' $(PYTEST_ARGS)
 
 # Clusters of real processes wait more than they work: more of them than there are cores, and nothing beside them.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -m 'not (docker or zookeeper)' --durations=20 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m 'not (docker or zookeeper or systems or systems_all)' --durations=20 $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n 6 -m 'zookeeper' --durations=20 $(PYTEST_ARGS)
 
 test-chaos: $(READY)
@@ -42,6 +42,16 @@ test-chaos: $(READY)
 # Needs a Docker engine on this machine. Runs mostly wait, so there are more workers than cores.
 test-docker: images
 	$(BIN)/python -m pytest -q -m docker -n 4 tests/docker $(PYTEST_ARGS)
+
+# One plan on releases of Apache Kafka, a cluster by hand, a toy. Fetches the jars first, if they are not here.
+test-systems: $(READY)
+	bash .ci/systems 0.10.2.2 0.11.0.3 1.1.1 2.8.2 3.9.1 4.1.0
+	$(BIN)/python -m pytest -q -m 'systems or systems_all' -n 2 tests/systems $(PYTEST_ARGS)
+
+# The part of it that CI runs.
+test-systems-fast: $(READY)
+	bash .ci/systems 0.10.2.2 3.9.1 4.1.0
+	$(BIN)/python -m pytest -q -m systems -n 2 tests/systems $(PYTEST_ARGS)
 
 soak-docker: images
 	$(BIN)/python -m highwater campaign --backend docker --seeds $(SOAK_SEEDS) --seconds 60 --store store/soak
@@ -54,6 +64,10 @@ bench: $(READY)
 
 bench-process: $(READY)
 	$(BIN)/python -m bench.processes
+
+# KIP-101 on releases of Kafka, on an idle machine: three runs of a minute each. BENCH_ARGS='--runs 10 kafka:0.10.2.2' asks for others.
+bench-systems: $(READY)
+	$(BIN)/python -m bench.systems $(BENCH_ARGS)
 
 bench-docker: images
 	$(BIN)/python -m bench.containers

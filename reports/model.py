@@ -163,7 +163,7 @@ def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
     match verdict.validity:
         case Validity.INVALID:
             listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
-            sentence = f"The protocol broke its promise: {listed}."
+            sentence = f"The {'protocol' if manifest.system is None else 'system'} broke its promise: {listed}."
         case Validity.UNKNOWN:
             sentence = "No anomaly was found, but the run proves too little: " + "; ".join(verdict.unchecked)
         case Validity.VALID:

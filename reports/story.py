@@ -36,6 +36,7 @@ class _Copies:
     """The brokers that hold the record at one offset, and those whose HW covers it, while events are read in order."""
 
     offset: int
+    unseen: bool = False  # appends are not in the history: any truncation at or below the offset may have removed the record
     births: list[int] = field(default_factory=list)  # indices of appends at times when no node held the offset
     holders: set[str] = field(default_factory=set)
     covered: set[str] = field(default_factory=set)
@@ -63,7 +64,7 @@ class _Copies:
                 return False
 
     def _removed(self, node: str, *, kept_to: int) -> bool:
-        if kept_to > self.offset or node not in self.holders:
+        if kept_to > self.offset or not (self.unseen or node in self.holders):
             return False
         self.holders.discard(node)
         self.covered.discard(node)
@@ -77,7 +78,8 @@ def story_of(place: Place, history: History, *, witness: Iterable[int] = ()) -> 
     first append of this generation and ends soon after the last witness.
     """
     pointed = frozenset(witness)
-    copies = _Copies(place.offset)
+    system = history.manifest.system
+    copies = _Copies(place.offset, unseen=system is not None and "notes" not in system.observes)
     # A witness may change the copies too, so `changed_by` is called before the index is tested.
     touching = [e for e in history.events if (_same_partition(e, place) and copies.changed_by(e)) or e.index in pointed]
     calls = [row for row in history.operations if _speaks_of(row, place)]

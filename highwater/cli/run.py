@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Request
@@ -13,7 +14,7 @@ from highwater.cli.output import first_of, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import MIXED
-from highwater.plans.plan import Plan, checked, is_foreign, on_system, parsed_system, system_of, words_of
+from highwater.plans.plan import REFERENCE, Plan, checked, is_foreign, on_system, parsed_system, system_of, words_of
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out
@@ -34,6 +35,7 @@ def run(
     workload: options.Workload = MIXED,
     backend: options.BackendOption = None,
     system: options.System = None,
+    described: options.With = None,
     store: options.Store = Path("store"),
     no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report page.")] = True,
@@ -56,6 +58,9 @@ def run(
         raise UsageError("--derivation needs --seed")
     options.check_seeds(derivation)
     chosen, repeat = _chosen(seed, plan, loaded, protocol, request)
+    if described is not None:
+        chosen = checked(on_system(chosen, options.asked_system(system or REFERENCE, described)))
+        repeat += f" --with {described}"
     keep = Keep(store=None if no_store else options.folder_of(store), report=report)
     if not json:
         say(headline(chosen))
@@ -129,10 +134,13 @@ def show(summary: Summary) -> None:
 
 def _numbers(summary: Summary) -> list[str]:
     how = "simulated" if summary.backend == "sim" else "of run"
+    # Without coordination nobody counts the changes.
+    unseen = summary.system is not UNSET and not summary.leader_changes
+    leaders = [] if unseen else [f"{summary.leader_changes} leader changes"]
     numbers = [
         f"{summary.ops} operations",
         f"{summary.acked} acknowledged",
-        f"{summary.leader_changes} leader changes",
+        *leaders,
         f"{summary.sim_seconds:.0f} s {how} in {summary.wall_seconds:.1f} s",
     ]
     return [*numbers, f"{summary.excused} losses excused"] if summary.excused else numbers

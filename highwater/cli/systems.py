@@ -1,10 +1,14 @@
 """`highwater systems`: the systems that can be put on the stage, what each supports, and what is missing here; fetch one."""
 
+import asyncio
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from msgspec import Struct
 
+from highwater.backends.real.systems.external.system import NAME as EXTERNAL
+from highwater.backends.real.systems.external.system import tried
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import RELEASES, Release, pins_of, release_named
 from highwater.backends.real.systems.kafka.system import NAME as KAFKA
@@ -14,8 +18,10 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import REFERENCE, parsed_system
 
-Action = Annotated[Literal["list", "get"], typer.Argument(help="list them, or get the jars of WHAT.")]
-What = Annotated[str | None, typer.Argument(metavar="NAME:VERSION", help="A system with its version, such as kafka:3.9.1.")]
+Action = Annotated[Literal["list", "get", "check"], typer.Argument(help="list all, get the jars of one, check a user's cluster.")]
+What = Annotated[
+    str | None, typer.Argument(metavar="NAME:VERSION|FILE", help="For get: a system, such as kafka:3.9.1. For check: a file.")
+]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -32,9 +38,11 @@ def systems(action: Action = "list", what: What = None, *, json: options.AsJson 
     """List the systems under test with what is missing here, or get the jars of one into the cache folder."""
     if action == "get":
         return _get(what, json=json)
+    if action == "check":
+        return _check(what, json=json)
     if what is not None:
         raise UsageError(f"`highwater systems list` takes no name, not {what!r}")
-    entries = [_reference(), *map(_entry, RELEASES)]
+    entries = [_reference(), *map(_entry, RELEASES), _external()]
     if json:
         say_json({"systems": entries, "cache": str(jars.cache_folder())})
         return ExitCode.VALID
@@ -61,6 +69,26 @@ def _entry(release: Release) -> Entry:
         supports=f"produce-consume{idempotence}; kill, pause, links, {sessions}directories; judged from the clients",
         missing=jars.missing(release) or "",
     )
+
+
+def _external() -> Entry:
+    supports = "produce-consume on the cluster that --with FILE describes; the faults for which it has hooks"
+    return Entry(system=EXTERNAL, backends=("process",), coordination="its own", supports=supports)
+
+
+def _check(what: str | None, *, json: bool) -> int:
+    """Try each hook of a user's cluster on each of its nodes."""
+    if what is None:
+        raise UsageError("name the file to check, for example: highwater systems check my-system.yaml")
+    found = asyncio.run(tried(Path(what)))
+    failed = sum(not holds for _, holds, _ in found)
+    if json:
+        say_json({"failed": failed, "tried": [{"what": name, "good": holds, "words": words} for name, holds, words in found]})
+    else:
+        for name, holds, words in found:
+            say(f"{'ok    ' if holds else 'FAILED'}  {name}: {words}")
+        say(f"{len(found)} hooks tried, {failed} failed")
+    return ExitCode.LABORATORY_FAILED if failed else ExitCode.VALID
 
 
 def _get(what: str | None, *, json: bool) -> int:

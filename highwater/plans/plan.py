@@ -128,7 +128,8 @@ def on_system(plan: Plan, system: SystemSpec) -> Plan:
     if system.name == REFERENCE:
         return replace(plan, system=UNSET)
     before = system_of(plan)
-    return replace(plan, system=replace(system, settings=before.settings) if before.name == system.name else system)
+    kept = before.settings if before.name == system.name else {}
+    return replace(plan, system=replace(system, settings={**kept, **system.settings}))
 
 
 def is_foreign(plan: Plan) -> bool:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from highwater.backends.real.processes.site import ProcessSite, missing_for
+from highwater.backends.real.site import Site
 from highwater.backends.real.stage import perform, unplayable
+from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.local import missing
@@ -38,4 +40,5 @@ class ProcessBackend:
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Perform the plan with processes. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
         system = self._make(plan)
-        return perform(plan, provenance, ProcessSite(plan, system), system, backend=self.name)
+        site: Site = system.site() if isinstance(system, External) else ProcessSite(plan, system)
+        return perform(plan, provenance, site, system, backend=self.name)

@@ -37,9 +37,10 @@ class _Response(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """A broker's metadata: the brokers that it lists, sorted, and the partitions of topics that are not Kafka's own."""
+    """A broker's metadata: the brokers that it lists, sorted, their addresses, and the partitions of topics of the workload."""
 
     brokers: tuple[int, ...]
+    addresses: tuple[HostPort, ...]
     partitions: tuple[PartitionState, ...]
 
 
@@ -60,6 +61,7 @@ def told_by(where: HostPort, version: int = VERSION_MAX, *, partitions: bool = T
         return None
     return Told(
         brokers=tuple(sorted(broker.node_id for broker in answer.brokers)),
+        addresses=tuple((broker.host, broker.port) for broker in answer.brokers),
         partitions=tuple(
             _state(topic.name, partition)
             for topic in answer.topics

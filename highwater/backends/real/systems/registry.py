@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from highwater.backends.real.systems.external.system import NAME as EXTERNAL
+from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka.system import NAME as KAFKA
 from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.port import System
@@ -14,7 +16,7 @@ from history.errors import unknown
 from nemesis.schedule import Window
 
 # Written out, so that the list can be read.
-SYSTEMS: dict[str, Callable[[Plan], System]] = {REFERENCE: Reference, KAFKA: Kafka}
+SYSTEMS: dict[str, Callable[[Plan], System]] = {REFERENCE: Reference, KAFKA: Kafka, EXTERNAL: External}
 
 
 def system_for(plan: Plan) -> System:

@@ -1,4 +1,4 @@
-"""Rows of the history from the log of a Kafka broker: when it truncated a log, led a partition, and ended itself.
+"""Rows of the history from the log of a Kafka broker: when it truncated a log, led a partition, or lost a log directory.
 
 The words differ between releases; `_PATTERNS` lists them with the first release that was seen to use each. A broker's log is no
 complete record (a line may be lost with a kill), so these rows are evidence for pages and no checker judges by them.
@@ -31,6 +31,7 @@ class _Pattern(NamedTuple):
 
 
 _PATTERNS = (
+    _Pattern(EventKind.DIR_FAILED, "1.1.1", re.compile(r"Stopping serving replicas in dir \S*/data-(?P<dir>\d+)/logs")),
     _Pattern(EventKind.TRUNCATE, "0.10.2.2", re.compile(r"Truncating log (?P<tp>\S+) to offset (?P<offset>\d+)\. ")),
     _Pattern(
         EventKind.TRUNCATE,
@@ -86,16 +87,18 @@ def note_of(message: str) -> Note | None:
     """The note in the message of one log line; None if it has none."""
     for pattern in _PATTERNS:
         match = pattern.line.search(message)
-        if match is not None and not match["tp"].startswith(INTERNAL):
-            said = match.groupdict()
+        said = {} if match is None else match.groupdict()
+        if match is not None and not said.get("tp", "").startswith(INTERNAL):
+            tp = said.get("tp")
             return Note(
                 kind=pattern.kind,
-                tp=TopicPartition(said["tp"]),
+                tp=None if tp is None else TopicPartition(tp),
+                dir=None if said.get("dir") is None else int(said["dir"]),
                 offset=_offset(said.get("offset")),
                 leader_epoch=None if said.get("epoch") is None else LeaderEpoch(int(said["epoch"])),
                 leo=_offset(said.get("leo")),
                 hw=_offset(said.get("hw")),
-                detail="the broker's log" if pattern.kind is EventKind.TRUNCATE else None,
+                detail=None if pattern.kind is EventKind.BECAME_LEADER else "the broker's log",
             )
     return None
 

@@ -69,6 +69,8 @@ class _Quorum(Struct, frozen=True, kw_only=True):
 class QuorumCluster(Uncoordinated):
     """A running cluster with KRaft."""
 
+    exists_is_fine = True  # an answer may have been lost, and the cluster is new
+
     def __init__(self, brokers: Mapping[Address, HostPort]) -> None:
         self._brokers = brokers
         self._seen = MemoryZooKeeper()
@@ -102,7 +104,7 @@ class QuorumCluster(Uncoordinated):
         except (OSError, WireError) as error:
             raise HarnessError(f"creating the topics: {error}") from error
         for result in answer.topics:
-            if result.error_code not in (0, _EXISTS):
+            if result.error_code != 0 and not (self.exists_is_fine and result.error_code == _EXISTS):
                 raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:

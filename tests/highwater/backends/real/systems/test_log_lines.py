@@ -57,3 +57,11 @@ def test_notes_know_the_life_and_order_of_their_lines(tmp_path: Path) -> None:
 
     assert [(line.life, line.note.kind) for line in notes] == [(1, EventKind.TRUNCATE), (2, EventKind.BECAME_LEADER)]
     assert notes[1].wall_ns - notes[0].wall_ns == 1_001_000_000
+
+
+def test_failed_directory_in_a_log_line_is_a_note() -> None:
+    """The broker is restarted once the directory works again, since it does not look a second time (KIP-112)."""
+    note = note_of("[ReplicaManager broker=1] Stopping serving replicas in dir /x/b1/data-1/logs (kafka.server.ReplicaManager)")
+
+    assert note is not None
+    assert (note.kind, note.tp, note.dir) == (EventKind.DIR_FAILED, None, 1)

@@ -13,7 +13,7 @@ from nemesis.faults import Crash
 from nemesis.schedule import Window
 from nemesis.targets import Named
 from reference.config import TopicSpec
-from tests.highwater.backends.real.systems.toy import Toy
+from tests.systems.toy import Toy
 
 BOUND_MS = 10_000 + 2 * 500 + 2 * 500 + 4 * 500
 PLAN = Plan(

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Three Kafka nodes with KRaft on loopback, by hand: cluster.sh up | down | start N | kill N | terminate N | pause N | resume N
+# JARS is the folder of the jars, DATA that of the nodes' files.
+set -eu
+: "${JARS:=$HOME/.cache/highwater/systems/kafka-4.1.0}" "${DATA:=/tmp/highwater-example}" "${BASE:=29090}"
+
+java_with_jars() { java -Xmx320m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$JARS/*" "$@"; }
+pid() { cat "$DATA/$1/pid"; }
+
+start() {
+    cd "$DATA/$1"
+    setsid java -Xmx320m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$JARS/*" kafka.Kafka server.properties >>output.log 2>&1 </dev/null &
+    echo $! >pid
+}
+
+prepare() {
+    mkdir -p "$DATA/$1"
+    cat >"$DATA/$1/server.properties" <<END
+node.id=$1
+process.roles=broker,controller
+controller.quorum.voters=1@127.0.0.1:$((BASE + 11)),2@127.0.0.1:$((BASE + 12)),3@127.0.0.1:$((BASE + 13))
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:$((BASE + $1)),CONTROLLER://127.0.0.1:$((BASE + 10 + $1))
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=$DATA/$1/logs
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+replica.lag.time.max.ms=4000
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+END
+    java_with_jars kafka.tools.StorageTool format -t aGlnaHdhdGVyLWtyYWZ0MQ -c "$DATA/$1/server.properties" >"$DATA/$1/format.log"
+}
+
+case "$1" in
+up) for node in 1 2 3; do prepare $node; start $node; done ;;
+down) for node in 1 2 3; do kill -9 "$(pid $node)" 2>/dev/null || true; done; rm -rf "$DATA" ;;
+start) start "$2" ;;
+kill) kill -9 "$(pid "$2")" ;;
+terminate) kill "$(pid "$2")" ;;
+pause) kill -STOP "$(pid "$2")" ;;
+resume) kill -CONT "$(pid "$2")" ;;
+*) echo "unknown command $1" >&2; exit 2 ;;
+esac

@@ -1,0 +1,137 @@
+"""The file that describes a user's cluster: the addresses of its nodes, and the commands that do something to one of them.
+
+    version: 3.9.1
+    nodes:
+    - {id: 1, address: "127.0.0.1:9092"}
+    hooks:
+      kill: [./cluster, kill, "{node}"]
+      start: [./cluster, start, "{node}"]
+
+In a command, {node} is the id of the node, {peer} that of the other node of a link. Commands run in the folder of the file.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from highwater.backends.real.site import HostPort
+from highwater.errors import HarnessError, UsageError
+from nemesis.text import Document, TextError
+from reference.types import Address, BrokerId, broker_address
+
+Hook = Literal["start", "kill", "terminate", "pause", "resume", "cut", "heal"]
+HOOKS: tuple[Hook, ...] = get_args(Hook)
+_PAIRS: tuple[tuple[Hook, Hook], ...] = (("kill", "start"), ("terminate", "start"), ("pause", "resume"), ("cut", "heal"))
+
+
+class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One node: its id in the cluster and the address ("host:port") at which clients reach it."""
+
+    id: int
+    address: str
+
+
+class Description(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A user's cluster. `version` is for pages only; a hook that takes longer than `hook_timeout_s` has failed."""
+
+    nodes: tuple[Entry, ...]
+    version: str = ""
+    hooks: dict[Hook, tuple[str, ...]] = {}
+    hook_timeout_s: int = 30
+
+
+class Hooks:
+    """The commands of a user's cluster, run in the folder of its file."""
+
+    def __init__(self, description: Description, folder: Path) -> None:
+        self._description = description
+        self._folder = folder
+
+    def has(self, hook: Hook) -> bool:
+        """Whether the file names a command for this."""
+        return hook in self._description.hooks
+
+    def run(self, hook: Hook, node: Address, peer: Address | None = None) -> None:
+        """Run a command and wait for its end. HarnessError if it fails or takes too long."""
+        named = {"{node}": node.removeprefix("b"), "{peer}": "" if peer is None else peer.removeprefix("b")}
+        command = [_filled(word, named) for word in self._description.hooks[hook]]
+        what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s
+        with tempfile.TemporaryFile() as output:  # no pipe: a broker that the hook starts may keep it open
+            try:
+                process = subprocess.Popen(
+                    command,
+                    cwd=self._folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise HarnessError(f"{what}: {command[0]}: {error.strerror}") from error
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # a broker that it started has a session of its own, or dies with it
+                process.wait()
+                raise HarnessError(f"{what} did not end within {limit_s} s: {' '.join(command)}") from None
+            if code:
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip().splitlines()
+                raise HarnessError(f"{what} ended with exit code {code}: {said[-1] if said else ' '.join(command)}")
+
+
+def load(path: Path) -> Description:
+    """Read the description of a cluster. UsageError with file and line for a mistake."""
+    try:
+        document = Document(path.read_text(encoding="utf-8"), str(path))
+        found: Description = document.convert(Description, document.value)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (TextError, UnicodeDecodeError) as error:
+        raise UsageError(str(error)) from error
+    _check(found, path)
+    return found
+
+
+def addresses_of(description: Description) -> dict[Address, HostPort]:
+    """The address of each node, by its name b1, b2 …"""
+    return {broker_address(BrokerId(node.id)): _parsed(node.address) for node in description.nodes}
+
+
+def _check(found: Description, path: Path) -> None:
+    if not found.nodes:
+        raise UsageError(f"{path}: nodes must not be empty")
+    ids = [node.id for node in found.nodes]
+    if sorted(ids) != list(range(1, len(ids) + 1)):
+        raise UsageError(f"{path}: the ids of the nodes must be 1 to {len(ids)}, not {ids}")
+    for node in found.nodes:
+        try:
+            _parsed(node.address)
+        except ValueError:
+            raise UsageError(f'{path}: the address of node {node.id} must be "host:port", not {node.address!r}') from None
+    for hook, command in found.hooks.items():
+        if not command:
+            raise UsageError(f"{path}: the command of hook {hook} must not be empty")
+    for does, undoes in _PAIRS:
+        if does in found.hooks and undoes not in found.hooks:
+            raise UsageError(f"{path}: hook {does} needs hook {undoes}, which undoes it")
+    if found.hook_timeout_s < 1:
+        raise UsageError(f"{path}: hook_timeout_s must be at least 1, not {found.hook_timeout_s}")
+
+
+def _parsed(address: str) -> HostPort:
+    host, _, port = address.rpartition(":")
+    if not host or not 0 < int(port) < 1 << 16:
+        raise ValueError(address)
+    return host, int(port)
+
+
+def _filled(word: str, named: dict[str, str]) -> str:
+    for name, value in named.items():
+        word = word.replace(name, value)
+    return word

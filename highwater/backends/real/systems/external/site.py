@@ -1,0 +1,230 @@
+"""The site of a user's cluster: its nodes are where the file says, and only the file's commands touch them.
+
+Nothing is started or removed by the harness. What a fault did to a node is undone at the end of the run, however it ends.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from highwater.backends.real.site import (
+    CLIENTS,
+    ClockCondition,
+    DirCondition,
+    HostPort,
+    LinkCondition,
+    Pair,
+    Probe,
+    Proof,
+    end_all,
+)
+from highwater.backends.real.systems.external.file import Hook, Hooks
+from highwater.backends.real.systems.metadata import served_version
+from highwater.errors import HarnessError
+from highwater.rig.commits import AnyCommit
+from reference.events import DirImage
+from reference.types import Address, BrokerId, TopicPartition
+from server.lab.notes import NoteLine
+from server.lab.power import Loss, Wound
+from server.wire.clients.apis import ApiKey
+
+SERVES_S_MAX = 60.0
+LOOK_S = 0.2
+CONNECT_S = 1.0
+
+
+class ExternalNode:
+    """A node of a user's cluster, handled by hooks. `life` counts the starts that the harness asked for."""
+
+    def __init__(self, address: Address, where: HostPort, hooks: Hooks) -> None:
+        self.address = address
+        self.life = 0
+        self.dirs = 1
+        self._where = where
+        self._hooks = hooks
+        self._down = self._paused = False
+
+    async def start(self) -> Probe:
+        """Start the node, unless it is there already: the first start of a run finds the user's cluster running."""
+        self.life += 1
+        if self._down:
+            await self._run("start")
+            self._down = False
+        return self._until(self._serves, "serves clients", SERVES_S_MAX)
+
+    async def kill(self) -> Probe:
+        """Kill the node by its hook; a node that is down already is left alone."""
+        return await self._end("kill")
+
+    async def terminate(self) -> Probe:
+        """End the node orderly by its hook."""
+        return await self._end("terminate")
+
+    async def pause(self) -> Probe:
+        """Freeze the node by its hook."""
+        if not self._down and not self._paused:
+            self._paused = True
+            await self._run("pause")
+        return self._until(lambda: not self._serves(), "does not answer", SERVES_S_MAX)
+
+    async def resume(self) -> Probe:
+        """Continue the node by its hook, if it is paused."""
+        if self._paused:
+            await self._run("resume")
+            self._paused = False
+        return self._until(self._serves, "answers", SERVES_S_MAX)
+
+    async def is_running(self) -> bool:
+        """Whether the harness has left the node running; what the user does meanwhile is not known."""
+        return not self._down
+
+    def restore(self) -> None:
+        """Undo what is left of faults; for callers outside of the asyncio loop."""
+        if self._paused:
+            self._hooks.run("resume", self.address)
+            self._paused = False
+        if self._down:
+            self._hooks.run("start", self.address)
+            self._down = False
+
+    async def _end(self, hook: Hook) -> Probe:
+        if not self._down:
+            self._down, self._paused = True, False
+            await self._run(hook)
+        return self._until(lambda: not self._listens(), "does not listen", SERVES_S_MAX)
+
+    async def _run(self, hook: Hook) -> None:
+        await asyncio.to_thread(self._hooks.run, hook, self.address)
+
+    def _until(self, holds: Callable[[], bool], words: str, limit_s: float) -> Probe:
+        async def probe() -> Proof:
+            began_s = time.monotonic()
+            while time.monotonic() - began_s < limit_s:
+                if await asyncio.to_thread(holds):
+                    return Proof(True, f"{self.address} {words} after {time.monotonic() - began_s:.1f} s")
+                await asyncio.sleep(LOOK_S)
+            return Proof(False, f"not so within {limit_s:.0f} s: {self.address} {words}")
+
+        return probe
+
+    def _serves(self) -> bool:
+        return served_version(self._where, ApiKey.METADATA) is not None
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(self._where, CONNECT_S).close()
+        except OSError:
+            return False
+        return True
+
+    # --- what nobody knows of a user's node --------------------------------------------------------------------------------
+
+    async def set_clock(self, condition: ClockCondition) -> Probe:
+        """Raises HarnessError: refused before the run."""
+        raise HarnessError(f"no hook sets the clock of {self.address}")
+
+    async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
+        """Raises HarnessError: refused before the run."""
+        raise HarnessError(f"no hook breaks a directory of {self.address}")
+
+    async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:
+        """Raises HarnessError: refused before the run."""
+        raise HarnessError(f"no hook swaps a directory of {self.address}")
+
+    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
+        """Raises HarnessError: refused before the run."""
+        raise HarnessError(f"what {self.address} flushed is not known")
+
+    def notes(self) -> list[NoteLine]:
+        """Nothing."""
+        return []
+
+    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
+        """Nothing."""
+        return ()
+
+    def disks(self) -> tuple[DirImage, ...]:
+        """Nothing."""
+        return ()
+
+    def stopped_itself(self) -> str | None:
+        """Never known."""
+        return None
+
+    def last_words(self) -> str:
+        """Nothing."""
+        return ""
+
+
+class ExternalLinks:
+    """The network between the nodes of a user's cluster: the hooks `cut` and `heal` for each direction of a link."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._cut: dict[Pair, None] = {}
+
+    async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
+        """Cut and heal links by hooks; whether nothing passes cannot be measured from outside."""
+        for pair, condition in conditions.items():
+            if condition.held and pair not in self._cut:
+                self._cut[pair] = None
+                await asyncio.to_thread(self._hooks.run, "cut", *pair)
+            elif not condition.held and pair in self._cut:
+                await asyncio.to_thread(self._hooks.run, "heal", *pair)
+                del self._cut[pair]
+
+        async def probe() -> Proof:
+            return Proof(None, f"the hooks for {len(conditions)} links ended well; their effect is not measured")
+
+        return probe
+
+    async def reset(self, pairs: Iterable[Pair]) -> int:
+        """No connection is reset: refused before the run."""
+        return 0
+
+    def counts(self) -> Mapping[Pair, int]:
+        """Nothing is counted."""
+        return {}
+
+    def restore(self) -> None:
+        """Heal every link that is still cut."""
+        for pair in list(self._cut):
+            self._hooks.run("heal", *pair)
+            del self._cut[pair]
+
+
+class ExternalSite:
+    """A user's cluster as the site of one run."""
+
+    servers: tuple[()] = ()
+    zookeeper = ""
+
+    def __init__(self, addresses: Mapping[Address, HostPort], hooks: Hooks) -> None:
+        self.harness = dict(addresses)
+        self.clients = {CLIENTS: dict(addresses)}
+        self.links = ExternalLinks(hooks)
+        self.nodes = {
+            BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks) for address, where in addresses.items()
+        }
+
+    async def open(self) -> None:
+        """Ask each node whether it serves. HarnessError if one does not."""
+        for address, where in self.harness.items():
+            if await asyncio.to_thread(served_version, where, ApiKey.METADATA) is None:
+                raise HarnessError(f"{address} does not answer at {where[0]}:{where[1]}: is the cluster running?")
+
+    async def leave(self) -> None:
+        """Nothing of this site lives in the asyncio loop."""
+
+    def stop(self) -> None:
+        """Undo what is left of faults, so that the user's cluster is as it was."""
+        end_all([self.links.restore, *(node.restore for node in self.nodes.values())])
+
+    def commits(self) -> Iterable[AnyCommit]:
+        """Nothing: the coordination of a user's cluster is its own."""
+        return ()
+
+    def close(self) -> None:
+        """Undo what is left of faults; may be called again."""
+        self.stop()

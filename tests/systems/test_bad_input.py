@@ -1,0 +1,139 @@
+"""Bad input about systems is one line and exit 2; a system that does not come up is exit 13 and leaves nothing."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from highwater.backends.real.systems.external.file import Hooks, load
+from highwater.backends.real.systems.external.system import External
+from highwater.cli.main import run_command_line
+from highwater.errors import HarnessError, UsageError
+from highwater.plans.plan import Plan, SystemSpec, on_system
+from highwater.plans.text import load_plan
+from nemesis.faults import Clog, Crash, DiskSwap, ExpireSession, Partition
+from reference.types import Address
+from tests.tidy.sources import ROOT
+
+KIP101 = str(ROOT / "corpus" / "real" / "kip101.yaml")
+FILE = """\
+nodes:
+- {id: 1, address: "127.0.0.1:1"}
+hooks:
+  kill: ["false"]
+  start: [sh, -c, "sleep 60"]
+hook_timeout_s: 1
+"""
+
+
+def described(folder: Path, text: str = FILE) -> Path:
+    path = folder / "my-system.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--system", "kafak:3.9.1"), "unknown system 'kafak'; known: reference, kafka, external"),
+        (("--system", "kafka:3.9.99"), "unknown version '3.9.99' of kafka; known: kafka:0.10.2.2"),
+        (("--system", "kafka"), "unknown version '' of kafka"),
+        (("--system", "kafka:3.9.1", "--backend", "sim"), "the simulator runs the reference only, not kafka:3.9.1"),
+        (("--system", "kafka:3.9.1", "--backend", "docker"), "the docker backend runs the reference only, not kafka:3.9.1"),
+        (("--system", "external"), "system external needs the file that describes the cluster: --with FILE"),
+        (("--system", "kafka:3.9.1", "--with", "x.yaml"), "--with describes the system external, not kafka"),
+        (("--system", "external", "--with", "no.yaml"), "cannot read no.yaml: No such file or directory"),
+    ],
+)
+def test_wrong_system_is_refused_in_one_line(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run_command_line(["run", "--plan", KIP101, *arguments, "--store", str(tmp_path / "store")])
+
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (2, 1)
+    assert said in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("get",), "name what to get"),
+        (("get", "kafka:9"), "unknown version '9' of kafka"),
+        (("get", "reference"), "there is nothing to get for system 'reference'"),
+        (("check",), "name the file to check"),
+        (("list", "kafka:3.9.1"), "takes no name"),
+    ],
+)
+def test_wrong_use_of_systems_is_refused(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_command_line(["systems", *arguments])
+
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run_command_line(["systems", "check", str(described(tmp_path))])
+
+    assert code == 13
+    assert "b1 does not answer at 127.0.0.1:1: is the cluster running?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("nodes:", "node:"), "unknown key 'node'"),
+        (("id: 1", "id: 2"), r"the ids of the nodes must be 1 to 1, not \[2\]"),
+        (("127.0.0.1:1", "here"), 'the address of node 1 must be "host:port"'),
+        (("start:", "heal:"), "hook kill needs hook start"),
+        (('["false"]', "[]"), "the command of hook kill must not be empty"),
+        (("hook_timeout_s: 1", "hook_timeout_s: 0"), "hook_timeout_s must be at least 1, not 0"),
+    ],
+)
+def test_mistake_in_the_description_is_named(change: tuple[str, str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        load(described(tmp_path, FILE.replace(*change)))
+
+
+def test_hook_that_fails_or_hangs_is_named(tmp_path: Path) -> None:
+    hooks = Hooks(load(described(tmp_path)), tmp_path)
+
+    with pytest.raises(HarnessError, match="hook kill of b1 ended with exit code 1"):
+        hooks.run("kill", Address("b1"))
+    with pytest.raises(HarnessError, match="hook start of b1 did not end within 1 s"):
+        hooks.run("start", Address("b1"))
+
+
+def test_fault_without_a_hook_is_refused(tmp_path: Path) -> None:
+    system = External(_plan(tmp_path))
+
+    assert system.lacks(Crash()) is None
+    assert str(system.lacks(Partition(links=("peers",)))).endswith("names no hook cut")
+    for fault in (Partition(), Clog(kinds=("fetch",)), DiskSwap(), ExpireSession()):
+        assert system.lacks(fault) == "no hook can inject it"
+
+
+def test_plan_with_another_number_of_brokers_is_refused(tmp_path: Path) -> None:
+    assert str(External(_plan(tmp_path)).refuse()).endswith("has 1 nodes, the plan 3 brokers")
+
+
+def _plan(folder: Path) -> Plan:
+    return on_system(load_plan(Path(KIP101)), SystemSpec(name="external", settings={"with": str(described(folder))}))
+
+
+def test_proxy_port_that_is_taken_is_named() -> None:
+    """Two runs may draw the same loopback network."""
+    import asyncio
+    import random
+
+    from highwater.backends.real.processes.links import ProxyLinks
+
+    async def scene() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            links = ProxyLinks("127.0.0.1", random.Random(1))
+            await links.wire(Address("b1"), Address("b2"), ("127.0.0.1", 1), at=taken.getsockname())
+
+    with pytest.raises(HarnessError, match="the proxy from b1 to b2 cannot listen at 127"):
+        asyncio.run(scene())

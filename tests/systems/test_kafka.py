@@ -1,0 +1,96 @@
+"""One plan on several releases of Apache Kafka: what history lost is lost, and what was fixed is kept."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.systems.conftest import need
+from tests.tidy.sources import ROOT
+
+KIP101 = ROOT / "corpus" / "real" / "kip101.yaml"
+FAILOVER = ROOT / "corpus" / "real" / "failover.yaml"
+EXAMPLES = ROOT / "docs" / "examples"
+RUN_S = 300
+UP_S = 90
+TRIES = 3  # on a busy machine the hazard may not be met
+
+pytestmark = pytest.mark.slow
+
+
+def highwater(*arguments: str, folder: Path) -> tuple[int, dict[str, Any]]:
+    """The exit code and the summary of `highwater run` with these arguments, and that its folder has no more than the record."""
+    done = subprocess.run(
+        [sys.executable, "-m", "highwater", "run", *arguments, "--store", str(folder), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_S,
+        cwd=ROOT,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def performed(plan: Path, version: str, folder: Path) -> tuple[int, dict[str, Any]]:
+    need(version)
+    return highwater("--plan", str(plan), "--system", f"kafka:{version}", folder=folder)
+
+
+@pytest.mark.systems
+def test_release_that_truncates_to_the_hw_loses_records(tmp_path: Path) -> None:
+    """KIP-101: 0.10.2.2 is the last release line without leader epochs in its log."""
+    for _ in range(TRIES):
+        code, summary = performed(KIP101, "0.10.2.2", tmp_path)
+        if code == 10:
+            break
+
+    assert (code, summary["verdict"]) == (10, "INVALID")
+    assert "lost-write" in {anomaly["kind"] for anomaly in summary["anomalies"]}
+
+
+@pytest.mark.systems
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) -> None:
+    code, summary = performed(KIP101, version, tmp_path)
+
+    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+
+
+@pytest.mark.systems_all
+@pytest.mark.parametrize("version", ["0.11.0.3", "1.1.1", "2.8.2", "3.9.1-kraft"])
+def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: str) -> None:
+    code, summary = performed(KIP101, version, tmp_path)
+
+    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The cluster of docs/your-own-system.md."""
+    need("4.1.0")
+    monkeypatch.setenv("DATA", str(tmp_path / "cluster"))
+    subprocess.run([EXAMPLES / "cluster.sh", "up"], check=True, timeout=UP_S)
+    try:
+        yield
+    finally:
+        subprocess.run([EXAMPLES / "cluster.sh", "down"], check=True, timeout=UP_S)
+
+
+@pytest.mark.systems_all
+def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) -> None:
+    given = ("--system", "external", "--with", str(EXAMPLES / "my-system.yaml"))
+    checked = [sys.executable, "-m", "highwater", "systems", "check", str(EXAMPLES / "my-system.yaml")]
+    deadline = time.monotonic() + UP_S
+    while subprocess.run(checked, capture_output=True, check=False, timeout=RUN_S).returncode and time.monotonic() < deadline:
+        time.sleep(1)
+
+    code, summary = highwater("--plan", str(FAILOVER), *given, folder=tmp_path / "store")
+
+    assert (code, summary["verdict"], summary["live"]) == (0, "VALID", True)
+    assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"crash-leader": 1, "pause-long": 1}
