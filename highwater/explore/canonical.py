@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from highwater.explore.machines import ANY_VERSION, STALE, Machines, Waiting, renamed_message
 from highwater.explore.parts import Numbers, Parts
 from highwater.explore.state import Flight, Host
-from highwater.explore.steps import Brokers, address
+from highwater.explore.steps import Brokers, HostFacts, address
 from highwater.plans.actions import Deliver
 from reference.events import Received, ZkReplied
 from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, LeaderAndIsr, LogInfo, StopReplica
 
+NETWORKS_MAX = 100_000  # remembered at a time
 _IGNORED = -1  # stands for a reply that its receiver ignores
 
 
@@ -41,8 +42,9 @@ class Canonical:
         self._parts = parts
         self._brokers = brokers
         self._epoch_end_recheck = epoch_end_recheck
-        self._waiting: Numbers[tuple[Waiting, ...]] = Numbers()
-        self._hosts: dict[tuple[int, int, int], int] = {}
+        self._renamings: Numbers[tuple[tuple[Waiting, ...], int]] = Numbers()
+        self._networks: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._hosts: dict[tuple[int | Waiting, ...], int] = {}
         self._flights: dict[tuple[int, Waiting, int], int] = {}
 
     def facts_of(self, flight: Flight) -> FlightFacts:
@@ -62,35 +64,47 @@ class Canonical:
             control=awaited and isinstance(message, LeaderAndIsr | StopReplica | LogInfo),
         )
 
-    def hosts(self, hosts: list[int], waiting: tuple[Waiting, ...], version: int) -> list[int]:
-        """The canonical forms of all hosts. `waiting`: for each broker, the correlations of its pending requests."""
+    def hosts(self, hosts: list[int], facts: list[HostFacts], version: int) -> tuple[int, ...]:
+        """The canonical forms of all hosts. A form depends on what its broker and those whose fetches it has parked wait for."""
         known = self._hosts
-        number = self._waiting.of(waiting)
         found = []
         for index, host in enumerate(hosts):
-            key = (host, number, version)
+            key = (host, version, *[facts[source].waiting for source in facts[index].parked])
             form = known.get(key)
             if form is None:
+                waiting = tuple([fact.waiting for fact in facts])
                 form = known[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, version))
             found.append(form)
+        return tuple(found)
+
+    def renaming(self, facts: list[HostFacts], version: int) -> int:
+        """The number of the renaming of messages: what all brokers wait for, and the version of the state znode."""
+        return self._renamings.of((tuple([fact.waiting for fact in facts]), version))
+
+    def network(self, flights: tuple[int, ...], facts: dict[int, FlightFacts], renaming: int) -> tuple[int, ...]:
+        """The canonical forms of the messages in flight, sorted, without those that their receiver ignores."""
+        key = (renaming, *flights)
+        found = self._networks.get(key)
+        if found is None:
+            if len(self._networks) >= NETWORKS_MAX:
+                self._networks.clear()
+            found = self._networks[key] = self._network(flights, facts, *self._renamings.values[renaming])
         return found
 
-    def flights(self, flights: list[int], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], version: int) -> list[int]:
-        """The canonical forms of the messages in flight, sorted, without those that their receiver ignores."""
-        known = self._flights
+    def _network(
+        self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], version: int
+    ) -> tuple[int, ...]:
         found = []
         for flight in flights:
             fact = facts[flight]
             awaited = waiting[fact.to if fact.reply else fact.source]
             key = (flight, awaited, version)
-            form = known.get(key)
+            form = self._flights.get(key)
             if form is None:
-                form = known[key] = self._flight(flight, awaited, version)
+                form = self._flights[key] = self._flight(flight, awaited, version)
             if form != _IGNORED:
                 found.append(form)
-        if len(found) > 1:
-            found.sort(key=lambda flight: facts[flight].order)
-        return found
+        return tuple(sorted(found, key=lambda flight: facts[flight].order))
 
     def _flight(self, number: int, waiting: Waiting, version: int) -> int:
         flight = self._parts.values[number]

@@ -81,7 +81,7 @@ class Machines:
         if found is None:
             node = Node.boot(self._configs[index], image, life)
             effects = tuple(node.handle(Booted(), now=Now(Millis(0), Millis(0))))
-            found = self._booted[key] = (_encoded(node), effects)
+            found = self._booted[key] = (self._encoded(core_of(node)), effects)
         return found
 
     def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
@@ -101,8 +101,15 @@ class Machines:
             )
             node = Node(state)
             effects = tuple(node.handle(event, now=self._now(index, event)))
-            found = self._handled[key] = (_encoded(node), effects)
+            found = self._handled[key] = (self._encoded(core_of(node)), effects)
         return found
+
+    def _encoded(self, core: Core) -> bytes:
+        # The view costs nothing here and a decoding later.
+        encoded = _encode(core)
+        if encoded not in self._views:
+            self._views[encoded] = _view(core)
+        return encoded
 
     def _now(self, index: int, event: AnyEvent) -> Now:
         at = 0
@@ -136,7 +143,7 @@ class Machines:
             if version != ANY_VERSION:
                 _rename_versions(state, version)
             _disarm(state)
-            found = self._renamed[key] = _encode(state)
+            found = self._renamed[key] = self._encoded(state)
         return found
 
 
@@ -148,9 +155,10 @@ def renamed_message(message: AnyMessage, waiting: Waiting, version: int) -> AnyM
     return message
 
 
-def _encoded(node: Node) -> bytes:
+def core_of(node: Node) -> Core:
+    """The state of a node without its configuration and disk."""
     state = node.state
-    return _encode(Core(state.life, state.session, state.ids, state.broker, state.controller))
+    return Core(state.life, state.session, state.ids, state.broker, state.controller)
 
 
 def _view(core: Core) -> View:

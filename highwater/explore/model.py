@@ -169,7 +169,7 @@ class Model:
                 self._performers[kind](draft, index)
                 yield self._action(kind, index), transitions.done(draft)
         for index in range(self._size):
-            for timer in self._hosts[key[index]].timers:
+            for timer in transitions.brokers.busy_timers(index, key[index]):
                 after = self._fired(key, index, timer)
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
@@ -224,7 +224,7 @@ class Model:
     def _fired(self, key: Key, index: int, timer: str) -> Key | None:
         """The state after a timer fires; None if it may not fire or would change nothing."""
         transitions = self._transitions
-        if transitions.brokers.idles(index, key[index], timer) or not self._may_fire(key, index, timer):
+        if not self._may_fire(key, index, timer):
             return None
         draft = transitions.draft(key)
         transitions.fire(draft, index, timer)

@@ -86,7 +86,7 @@ class HostFacts(Struct, frozen=True):
     timers: tuple[str, ...]
     session: int
     view: View
-    parked: frozenset[int]  # positions of the brokers whose fetches are parked
+    parked: tuple[int, ...]  # positions of the brokers whose fetches are parked
     waiting: Waiting
     resting: int
     values: tuple[str, ...]
@@ -106,7 +106,7 @@ class Brokers:
         self._resting: Numbers[Host] = Numbers()
         self._steps: dict[tuple[int, int, int], Step] = {}
         self._edited: dict[tuple[str, int, int | str], int] = {}
-        self._idle: dict[tuple[int, int, str], bool] = {}
+        self._busy: dict[tuple[int, int], tuple[str, ...]] = {}
 
     def host(self, number: int) -> Host:
         """The host with this number."""
@@ -122,7 +122,7 @@ class Brokers:
             timers=host.timers if host.up else (),
             session=host.session,
             view=view,
-            parked=frozenset(int(source[1:]) - 1 for source, _ in view.parked),
+            parked=tuple(int(source[1:]) - 1 for source, _ in view.parked),
             waiting=view.waiting,
             resting=self._resting.of(replace(host, timers=())),
             values=values_of(host),
@@ -204,12 +204,13 @@ class Brokers:
             case _:
                 return Op("send", at, to=to, number=self._parts.of(Flight(index, to, message)))
 
-    def idles(self, index: int, host: int, timer: str) -> bool:
-        """Whether the machine only arms its timer again when it fires; a cheap check that decides most cases."""
-        key = (index, host, timer)
-        found = self._idle.get(key)
+    def busy_timers(self, index: int, host: int) -> tuple[str, ...]:
+        """The armed timers of a host, without those on which the machine only arms them again; a check that decides most cases."""
+        key = (index, host)
+        found = self._busy.get(key)
         if found is None:
-            found = self._idle[key] = self._idles(index, self.host(host), timer)
+            was = self.host(host)
+            found = self._busy[key] = tuple(timer for timer in was.timers if not self._idles(index, was, timer))
         return found
 
     def _idles(self, index: int, host: Host, timer: str) -> bool:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.explore import ghost as promises
@@ -33,6 +34,7 @@ from reference.types import Address, Millis
 Key = tuple[int, ...]  # numbers of a state's hosts, its ZooKeeper tree, its ghost, its spent faults, its messages in flight
 
 STEP_EVENTS_MAX = 10_000  # in one action; more means an endless loop between the machines
+OUTCOMES_MAX = 100_000  # remembered at a time: about 50 MB
 _PATIENCE_MS = Millis(10**12)
 
 PartKind = TypeVar("PartKind", Host, bytes, Ghost, Spent, Flight)
@@ -79,9 +81,12 @@ class Facts(dict[int, Fact], Generic[PartKind, Fact]):
 
 
 class Draft:
-    """A state while an action is performed on it. `todo`: events (broker, number) to handle before the action is over."""
+    """A state while an action is performed on it.
 
-    __slots__ = ("flights", "ghost", "hosts", "spent", "todo", "witness", "zk")
+    `todo`: events (broker, number) to handle before the action is over; `ended`: brokers whose process ended.
+    """
+
+    __slots__ = ("ended", "flights", "ghost", "hosts", "spent", "todo", "witness", "zk")
 
     def __init__(self, hosts: Key, zk: int, ghost: int, spent: int, flights: Key, witness: Witness | None) -> None:
         self.hosts = list(hosts)
@@ -90,7 +95,22 @@ class Draft:
         self.spent = spent
         self.flights = list(flights)
         self.todo: deque[tuple[int, int]] = deque()
+        self.ended: tuple[int, ...] = ()
         self.witness = witness
+
+
+class Outcome(Struct, frozen=True):
+    """What the brokers and ZooKeeper make of the events of an action; it depends on neither messages in flight nor spent faults.
+
+    `hosts` are canonical, `sent` are new messages that are not, `ended` are brokers whose process ended.
+    """
+
+    hosts: Key
+    zk: int
+    ghost: int
+    sent: Key
+    ended: tuple[int, ...]
+    renaming: int  # number of the renaming of messages
 
 
 class Transitions:
@@ -110,6 +130,7 @@ class Transitions:
         self.standings = Facts(self.parts, bytes, standing)
         self.ghosts = Facts(self.parts, Ghost, lambda ghost: ghost)
         self.spent = Facts(self.parts, Spent, lambda spent: spent)
+        self._outcomes: dict[tuple[int | tuple[int, int], ...], Outcome] = {}
         self._seen: dict[tuple[int, int], int] = {}  # (ghost, sighting) -> ghost
         self._produced: dict[int, tuple[int, int]] = {}  # ghost -> (ghost, event)
         self._counted: dict[tuple[int, str], int] = {}  # (spent, fault) -> spent
@@ -121,15 +142,36 @@ class Transitions:
 
     def done(self, draft: Draft) -> Key:
         """Let the brokers handle all events of the action; the state after it, in canonical form."""
-        self.settle(draft)
-        zk = draft.zk
+        outcome = self._remembered(draft) if draft.witness is None else self._outcome(draft)
+        flights = draft.flights
+        if outcome.ended:
+            flights = [flight for flight in flights if self.flights[flight].to not in outcome.ended]
+        if outcome.sent:
+            flights = [*flights, *outcome.sent]
+        network = self._canonical.network(tuple(flights), self.flights, outcome.renaming) if flights else ()
+        return (*outcome.hosts, outcome.zk, outcome.ghost, draft.spent, *network)
+
+    def _remembered(self, draft: Draft) -> Outcome:
+        key = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
+        found = self._outcomes.get(key)
+        if found is None:
+            if len(self._outcomes) >= OUTCOMES_MAX:
+                self._outcomes.clear()
+            found = self._outcomes[key] = self._outcome(draft)
+        return found
+
+    def _outcome(self, draft: Draft) -> Outcome:
+        work = Draft(tuple(draft.hosts), draft.zk, draft.ghost, draft.spent, (), draft.witness)
+        work.todo = draft.todo
+        self.settle(work)
+        zk = work.zk
         version = ANY_VERSION if self._keep_versions else self.standings[zk].version
-        facts = self.hosts
-        waiting = tuple([facts[host].waiting for host in draft.hosts])
         if version not in (ANY_VERSION, 1):
             zk = self._zookeepers.renumbered(zk)
-        flights = self._canonical.flights(draft.flights, self.flights, waiting, version) if draft.flights else []
-        return (*self._canonical.hosts(draft.hosts, waiting, version), zk, draft.ghost, draft.spent, *flights)
+        facts = [self.hosts[host] for host in work.hosts]
+        hosts = self._canonical.hosts(work.hosts, facts, version)
+        renaming = self._canonical.renaming(facts, version)
+        return Outcome(hosts, zk, work.ghost, tuple(work.flights), work.ended, renaming)
 
     # --- actions --------------------------------------------------------------------------------------------------------------
 
@@ -288,6 +330,7 @@ class Transitions:
     def _end(self, draft: Draft, index: int, why: str) -> None:
         # A process ended: messages to it are dropped.
         facts = self.flights
+        draft.ended += (index,)
         draft.flights = [flight for flight in draft.flights if facts[flight].to != index]
         if draft.witness is not None:
             draft.witness.stopped(index, self.brokers.host(draft.hosts[index]).life, why)
