@@ -8,7 +8,7 @@ the version of the state znode, so it is remembered for these.
 import msgspec
 from msgspec.structs import replace
 
-from highwater.explore.machines import ANY_VERSION, STALE, Machines, Waiting, renamed_message
+from highwater.explore.machines import STALE, Machines, Waiting, renamed_message
 from highwater.explore.parts import Numbers, Parts
 from highwater.explore.state import Flight, Host
 from highwater.explore.steps import Brokers, HostFacts, address
@@ -69,7 +69,7 @@ class Canonical:
         known = self._hosts
         found = []
         for index, host in enumerate(hosts):
-            key = (host, version, *[facts[source].waiting for source in facts[index].parked])
+            key: tuple[int | Waiting, ...] = (host, version, *[facts[source].waiting for source in facts[index].parked])
             form = known.get(key)
             if form is None:
                 waiting = tuple([fact.waiting for fact in facts])

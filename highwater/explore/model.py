@@ -14,6 +14,7 @@ from typing import assert_never
 
 from highwater.explore.canonical import delivery
 from highwater.explore.machines import Machines
+from highwater.explore.properties import goals_of, properties_of
 from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
 from highwater.explore.steps import HostFacts
 from highwater.explore.transition import Draft, Key, Transitions, Witness
@@ -86,6 +87,8 @@ class Model:
             ZkPerform: self._transitions.perform_oldest,
         }
         self._actions: dict[tuple[type[OfBroker], int], OfBroker] = {}
+        self.properties = properties_of(self)
+        self.goals = goals_of(self)
 
     # --- states ---------------------------------------------------------------------------------------------------------------
 
@@ -213,6 +216,24 @@ class Model:
             kinds.append(ZkPerform)
         return kinds
 
+    def kind(self, action: AnyAction) -> str:
+        """The kind of an action, as plans name it."""
+        return str(type(action).__struct_config__.tag)
+
+    def actor(self, action: AnyAction) -> str:
+        """A broker, a link, a client or the faults of a broker: who is slow when an action is delayed."""
+        match action:
+            case Deliver(source=source, to=to) | Lose(source=source, to=to):
+                return f"{source} {to}"
+            case Fire(node=node) | ZkHear(node=node) | ZkPerform(node=node) | Notice(node=node):
+                return node
+            case Produce():
+                return "client"
+            case Crash(node=node) | Restart(node=node) | Expire(node=node):
+                return f"faults {node}"
+            case _:
+                assert_never(action)
+
     def _action(self, kind: type[OfBroker], index: int) -> OfBroker:
         found = self._actions.get((kind, index))
         if found is None:
@@ -299,23 +320,19 @@ class Model:
 
     def _check(self, key: Key, action: OfBroker, index: int) -> None:
         """Raise Impossible unless a broker's action is possible."""
-        facts, node = self._hosts[key[index]], action.node
+        facts, node, kind = self._hosts[key[index]], action.node, type(action)
         has_session = facts.session in self.standing(key).sessions
-        match action:
-            case Restart() if facts.up:
-                raise Impossible(f"{node} is up")
-            case Produce() | Crash() | Notice() | ZkHear() if not facts.up:
-                raise Impossible(f"{node} is down")
-            case Expire() if not has_session:
-                raise Impossible(f"{node} has no session")
-            case Notice() if has_session:
-                raise Impossible(f"the session of {node} has not expired")
-            case ZkHear() if not facts.hears:
-                raise Impossible(f"no event from ZooKeeper to {node} is in flight")
-            case ZkPerform() if not facts.asks:
-                raise Impossible(f"no request from {node} to ZooKeeper is in flight")
-            case _:
-                pass
+        refusals = (
+            (kind is Restart and facts.up, f"{node} is up"),
+            (kind in (Produce, Crash, Notice, ZkHear) and not facts.up, f"{node} is down"),
+            (kind is Expire and not has_session, f"{node} has no session"),
+            (kind is Notice and has_session, f"the session of {node} has not expired"),
+            (kind is ZkHear and not facts.hears, f"no event from ZooKeeper to {node} is in flight"),
+            (kind is ZkPerform and not facts.asks, f"no request from {node} to ZooKeeper is in flight"),
+        )
+        for refused, why in refusals:
+            if refused:
+                raise Impossible(why)
 
     def _position(self, key: Key, action: Deliver | Lose) -> int:
         """The position of a message in the network."""

@@ -5,14 +5,32 @@ formal models (docs/oracles.md §7.1): the records below a leader's HW are in th
 in ZooKeeper. They compare the logs on disk, so they are violated before a record is lost.
 """
 
-from highwater.explore.model import Model
+from typing import Protocol
+
+from highwater.explore.state import Bounds, Ghost
 from highwater.explore.steps import HostFacts
 from highwater.explore.transition import Key
 from highwater.explore.world import Goal, Property
+from highwater.explore.zookeeper import Standing
 from reference.types import BrokerId
 
 
-def properties_of(model: Model) -> tuple[Property[Key], ...]:
+class Readable(Protocol):
+    """The world of the machines as properties and goals read it."""
+
+    bounds: Bounds
+
+    def hosts(self, key: Key) -> list[HostFacts]:
+        """What each broker knows of the partition in a state, and the records on its disk."""
+
+    def standing(self, key: Key) -> Standing:
+        """What ZooKeeper holds of the partition in a state."""
+
+    def ghost(self, key: Key) -> Ghost:
+        """The promised records in a state."""
+
+
+def properties_of(model: Readable) -> tuple[Property[Key], ...]:
     """The invariants of the world of the machines."""
     return (
         Property("committed", lambda key: model.ghost(key).wrong),
@@ -21,7 +39,7 @@ def properties_of(model: Model) -> tuple[Property[Key], ...]:
     )
 
 
-def goals_of(model: Model) -> tuple[Goal[Key], ...]:
+def goals_of(model: Readable) -> tuple[Goal[Key], ...]:
     """What a search of the world of the machines should reach."""
     return (
         Goal("a record was committed", lambda key: bool(model.ghost(key).committed)),
@@ -32,7 +50,7 @@ def goals_of(model: Model) -> tuple[Goal[Key], ...]:
     )
 
 
-def _weak_isr(model: Model, key: Key) -> str:
+def _weak_isr(model: Readable, key: Key) -> str:
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
         if host.view.leads and host.view.hw:
@@ -42,7 +60,7 @@ def _weak_isr(model: Model, key: Key) -> str:
     return ""
 
 
-def _strong_isr(model: Model, key: Key) -> str:
+def _strong_isr(model: Readable, key: Key) -> str:
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
         if host.view.leads and host.view.hw:
@@ -61,6 +79,6 @@ def _lacking(hosts: list[HostFacts], leader: int, isr: tuple[BrokerId, ...]) -> 
     return ""
 
 
-def _logs_part(model: Model, key: Key) -> bool:
+def _logs_part(model: Readable, key: Key) -> bool:
     logs = [host.values for host in model.hosts(key)]
     return any(one[: len(other)] != other[: len(one)] for one in logs for other in logs)

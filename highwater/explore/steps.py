@@ -185,8 +185,12 @@ class Brokers:
                 return Op("ask", at, number=self.requests.of(effect))
             case Halt(reason=reason):
                 return Op("halt", at, words=reason)
-            case _:
+            case Note() | SetTimer() | CancelTimer() | Append() | Truncate() | CreateReplica() | DeleteReplica():
                 return None
+            case WriteCheckpoint() | MarkDir() | MarkClean() | Disconnect():
+                return None
+            case _:
+                assert_never(effect)
 
     def _sent(self, index: int, host: Host, at: int, effect: Send) -> Op | None:
         message = effect.message
@@ -205,7 +209,7 @@ class Brokers:
                 return Op("send", at, to=to, number=self._parts.of(Flight(index, to, message)))
 
     def busy_timers(self, index: int, host: int) -> tuple[str, ...]:
-        """The armed timers of a host, without those on which the machine only arms them again; a check that decides most cases."""
+        """The armed timers of a host, without those on which the machine only arms them again: this decides most cases."""
         key = (index, host)
         found = self._busy.get(key)
         if found is None:
@@ -221,7 +225,7 @@ class Brokers:
         idle = (isinstance(e, SetTimer) or (isinstance(e, WriteCheckpoint) and e.entries == host.checkpoint) for e in effects)
         return core == host.core and all(idle)
 
-    # --- changes of a host from outside ------------------------------------------------------------------------------------------
+    # --- changes of a host from outside ----------------------------------------------------------------------------------------
 
     def stopped(self, host: int) -> int:
         """The host after its process ended. Requests in flight to ZooKeeper (outbox) may still arrive."""

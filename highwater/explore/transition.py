@@ -71,12 +71,15 @@ class Facts(dict[int, Fact], Generic[PartKind, Fact]):
 
     def __init__(self, parts: Parts, kind: type[PartKind], of: Callable[[PartKind], Fact]) -> None:
         super().__init__()
-        self._parts, self._kind, self._of = parts, kind, of
+        self._parts = parts
+        self._kind: type[PartKind] = kind
+        self._of: Callable[[PartKind], Fact] = of
 
     def __missing__(self, number: int) -> Fact:
         part = self._parts.values[number]
         assert isinstance(part, self._kind)
-        found = self[number] = self._of(part)
+        found: Fact = self._of(part)
+        self[number] = found
         return found
 
 
@@ -88,12 +91,10 @@ class Draft:
 
     __slots__ = ("ended", "flights", "ghost", "hosts", "spent", "todo", "witness", "zk")
 
-    def __init__(self, hosts: Key, zk: int, ghost: int, spent: int, flights: Key, witness: Witness | None) -> None:
-        self.hosts = list(hosts)
-        self.zk = zk
-        self.ghost = ghost
-        self.spent = spent
-        self.flights = list(flights)
+    def __init__(self, key: Key, size: int, witness: Witness | None) -> None:
+        self.hosts = list(key[:size])
+        self.zk, self.ghost, self.spent = key[size : size + 3]
+        self.flights = list(key[size + 3 :])
         self.todo: deque[tuple[int, int]] = deque()
         self.ended: tuple[int, ...] = ()
         self.witness = witness
@@ -117,7 +118,7 @@ class Transitions:
     """Performs actions on drafts of states. Every method for an action assumes that the action is possible."""
 
     def __init__(self, machines: Machines, size: int, *, epoch_end_recheck: bool, zk_async: bool, keep_versions: bool) -> None:
-        """`keep_versions`: do not renumber the versions of the state znode. The switches are those of the variant and `Bounds`."""
+        """`keep_versions`: do not renumber the versions of the state znode. The others are as in variant and `Bounds`."""
         self.parts = Parts()
         self.brokers = Brokers(machines, self.parts)
         self._zookeepers = ZooKeepers(self.parts, self.brokers.events, self.brokers.requests)
@@ -137,8 +138,7 @@ class Transitions:
 
     def draft(self, key: Key, witness: Witness | None = None) -> Draft:
         """A draft of a state, on which one action can be performed."""
-        size = self._size
-        return Draft(key[:size], key[size], key[size + 1], key[size + 2], key[size + 3 :], witness)
+        return Draft(key, self._size, witness)
 
     def done(self, draft: Draft) -> Key:
         """Let the brokers handle all events of the action; the state after it, in canonical form."""
@@ -152,7 +152,7 @@ class Transitions:
         return (*outcome.hosts, outcome.zk, outcome.ghost, draft.spent, *network)
 
     def _remembered(self, draft: Draft) -> Outcome:
-        key = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
+        key: tuple[int | tuple[int, int], ...] = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
         found = self._outcomes.get(key)
         if found is None:
             if len(self._outcomes) >= OUTCOMES_MAX:
@@ -161,7 +161,7 @@ class Transitions:
         return found
 
     def _outcome(self, draft: Draft) -> Outcome:
-        work = Draft(tuple(draft.hosts), draft.zk, draft.ghost, draft.spent, (), draft.witness)
+        work = Draft((*draft.hosts, draft.zk, draft.ghost, draft.spent), self._size, draft.witness)
         work.todo = draft.todo
         self.settle(work)
         zk = work.zk
