@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements mutation clean
+.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-explore bench-spark prove-checkers prove-requirements check-requirements mutation clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-explore | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -61,6 +61,10 @@ bench-docker: images
 bench-checkers: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.checkers
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.reading
+
+# On an idle machine: three minutes on one core.
+bench-explore: $(READY)
+	$(BIN)/python -m bench.explore $(BENCH_ARGS)
 
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
 bench-spark: $(READY)

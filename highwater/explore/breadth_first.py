@@ -76,7 +76,7 @@ class BreadthFirst(Generic[State, Action]):
         self._clock = clock
         self._workers = workers
         self._name = name
-        self._crew: _Crew = _Alone(searched, folder, self._world) if workers == 1 else _Processes(searched, folder, workers)
+        self._crew: _Crew = _Alone(searched, folder) if workers == 1 else _Processes(searched, folder, workers)
         self._reports: list[Report] = []
         self._depth = 0
         self._found: list[Found] = []
@@ -236,8 +236,8 @@ class _Crew(Protocol):
 class _Alone:
     # One shard in this process.
 
-    def __init__(self, searched: Searched[State, Action], folder: Path, world: World[State, Action]) -> None:
-        self._shard = _shard(searched, world, folder, place=0, shards=1)
+    def __init__(self, searched: Searched[State, Action], folder: Path) -> None:
+        self._shard = _shard(searched, folder, place=0, shards=1)
 
     def begin(self) -> list[Report]:
         return [self._shard.begin()]
@@ -326,7 +326,7 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
     """The loop of a worker: perform methods of its shard until the pipe is closed."""
     signal(SIGINT, SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the first one decides
     with few_collections():
-        shard = _shard(searched, searched.world(), folder, place=place, shards=shards)
+        shard = _shard(searched, folder, place=place, shards=shards)
         while True:
             try:
                 method, arguments = pipe.recv()
@@ -339,11 +339,8 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
         shard.close()
 
 
-def _shard(
-    searched: Searched[State, Action], world: World[State, Action], folder: Path, *, place: int, shards: int
-) -> Shard[State, Action]:
-    properties = tuple(property_ for property_ in world.properties if property_.name in searched.properties)
-    return Shard(world, properties, world.goals, folder / str(place), place=place, shards=shards, stop=searched.stop)
+def _shard(searched: Searched[State, Action], folder: Path, *, place: int, shards: int) -> Shard[State, Action]:
+    return Shard(searched.world, searched.properties, folder / str(place), place=place, shards=shards, stop=searched.stop)
 
 
 def _names(checkpoint: Checkpoint) -> tuple[str, ...]:

@@ -104,6 +104,12 @@ class Judge(Generic[State]):
         self._goals = [goal for goal in self._goals if goal.name not in reached]
         self._properties = [property_ for property_ in self._properties if property_.name not in broken]
 
+    def move(self, properties: tuple[Property[State], ...], goals: tuple[Goal[State], ...]) -> None:
+        """Judge the states of another copy of the world, by the properties and goals of these that are still looked for."""
+        names = [property_.name for property_ in self._properties] + [goal.name for goal in self._goals]
+        self._properties = [property_ for property_ in properties if property_.name in names]
+        self._goals = [goal for goal in goals if goal.name in names]
+
     def _reach(self, state: State) -> None:
         for goal in list(self._goals):
             if goal.holds(state):

@@ -10,6 +10,7 @@ of its level in their order; successors that belong to another shard are collect
 """
 
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from struct import Struct as Layout
 from typing import BinaryIO, Generic
@@ -19,11 +20,13 @@ import msgspec
 from msgspec import Struct
 
 from highwater.explore.search import Judge, resident_mib
-from highwater.explore.world import Action, Goal, Parts, Property, State, World
+from highwater.explore.world import Action, Parts, State, World
 
 ROOT = (1 << 64) - 1  # in place of the number of the state before the initial state
 _PLACE_BITS = 8  # of the number of a state in the whole search: place of its shard, then number in the shard
 SHARDS_MAX = 1 << _PLACE_BITS
+PARTS_MAX = 150_000  # with all that is remembered about them about 0.9 GB; then those that no stored state needs are forgotten
+_FORGOTTEN = -1
 _ORIGIN = Layout("=16sQI")
 _LENGTH = Layout("=I")
 _BUFFER = 1 << 20
@@ -81,8 +84,8 @@ class Translation:
         except KeyError:
             fresh = [number for number in dict.fromkeys(numbers) if number not in outward]
             for number in fresh:
-                outward[number] = len(outward)
-            self._inward += fresh
+                outward[number] = len(self._inward)
+                self._inward.append(number)
             return array("I", [outward[number] for number in numbers]).tobytes(), self._parts.exported(fresh)
 
     def admit(self, exported: bytes) -> None:
@@ -97,6 +100,15 @@ class Translation:
         inward = self._inward
         return array("I", [inward[number] for number in array("I", packed)]).tobytes()
 
+    def numbers(self) -> list[int]:
+        """The numbers of this process that stand for the others' numbers, in their order."""
+        return self._inward
+
+    def renumber(self, new: dict[int, int]) -> None:
+        """Follow a renumbering in this process; parts that are not in it are forgotten, and their numbers not used again."""
+        self._inward = [new.get(number, _FORGOTTEN) for number in self._inward]
+        self._outward = {new[own]: number for own, number in self._outward.items() if own in new}
+
     def both_ways(self) -> None:
         """Use the numbering of the admitted parts outwards too, as when a file is continued."""
         self._outward = {own: number for number, own in enumerate(self._inward)}
@@ -107,22 +119,23 @@ class Shard(Generic[State, Action]):
 
     def __init__(
         self,
-        world: World[State, Action],
-        properties: tuple[Property[State], ...],
-        goals: tuple[Goal[State], ...],
+        build: Callable[[], World[State, Action]],
+        properties: tuple[str, ...],
         folder: Path,
         *,
         place: int = 0,
         shards: int = 1,
         stop: bool = True,
     ) -> None:
-        """`stop`: work ends as soon as a property is broken."""
-        self._world = world
-        self._judge = Judge(properties, goals)
+        """`properties`: names. `stop`: work ends as soon as a property is broken."""
+        self._build = build
+        self._world = world = build()
+        self._judge = Judge(tuple(p for p in world.properties if p.name in properties), world.goals)
         self._folder = folder
         self._place = place
         self._shards = shards
         self._stop = stop
+        self._parts_max = PARTS_MAX
         self._seen: set[bytes] = set()
         self._mark = Mark()
         self._found: list[Found] = []
@@ -156,6 +169,9 @@ class Shard(Generic[State, Action]):
         for sender, inbox in enumerate(inboxes):
             self._receive(sender, inbox)
         mark = self._mark
+        parts = self._world.parts
+        if parts is not None and len(parts) > self._parts_max:
+            self._forget()
         for _ in range(min(count, mark.level_end - mark.expanded)):
             if self._found and self._stop:
                 break
@@ -234,6 +250,19 @@ class Shard(Generic[State, Action]):
             reached=list(self._judge.reached),
             outboxes=outboxes,
         )
+
+    def _forget(self) -> None:
+        """Continue in a new world that knows only the parts of stored states, so that memory does not grow with all others."""
+        old, self._world = self._world.parts, self._build()
+        fresh = self._world.parts
+        assert old is not None
+        assert fresh is not None
+        kept = list(dict.fromkeys(number for one in (self._disk, *self._in) for number in one.numbers()))
+        new = dict(zip(kept, fresh.admitted(old.exported(kept)), strict=True))
+        for translation in (self._disk, *self._in, *self._out):
+            translation.renumber(new)
+        self._judge.move(self._world.properties, self._world.goals)
+        self._parts_max = max(PARTS_MAX, 2 * len(fresh))
 
     # --- other shards -----------------------------------------------------------------------------------------------------------
 
