@@ -5,6 +5,8 @@ are armed equally, and the messages in flight are sorted. The form of a host dep
 the version of the state znode, so it is remembered for these.
 """
 
+from functools import cache
+
 import msgspec
 from msgspec.structs import replace
 
@@ -130,9 +132,10 @@ class Canonical:
         )
 
 
-def delivery(facts: FlightFacts, nth: int) -> Deliver:
-    """The action that delivers this message, the nth of its kind on its link."""
-    source, to, kind = facts.link
+@cache
+def delivery(link: tuple[int, int, str], nth: int) -> Deliver:
+    """The action that delivers the nth message of this kind on this link."""
+    source, to, kind = link
     return Deliver(message=kind, source=address(source), to=address(to), nth=nth)
 
 

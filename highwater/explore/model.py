@@ -181,7 +181,7 @@ class Model:
         # Flights are sorted: alike ones and equal ones are neighbours.
         flights = self._transitions.flights
         lossy = self.spent(key).losses < self.bounds.losses
-        last, link, nth = -1, None, 0
+        last, nth, link = -1, 0, (-1, -1, "")
         for position, number in enumerate(key[self._size + 3 :]):
             facts = flights[number]
             nth = nth + 1 if facts.link == link else 0
@@ -189,7 +189,7 @@ class Model:
             if number == last:
                 continue
             last = number
-            action = delivery(facts, nth)
+            action = delivery(link, nth)
             yield action, position
             if lossy:
                 yield Lose(message=action.message, source=action.source, to=action.to, nth=nth), position

@@ -104,8 +104,9 @@ class Translation:
         """The numbers of this process that stand for the others' numbers, in their order."""
         return self._inward
 
-    def renumber(self, new: dict[int, int]) -> None:
-        """Follow a renumbering in this process; parts that are not in it are forgotten, and their numbers not used again."""
+    def renumber(self, parts: Parts, new: dict[int, int]) -> None:
+        """Follow a new numbering in this process; parts that are not in it are forgotten, and their numbers not used again."""
+        self._parts = parts
         self._inward = [new.get(number, _FORGOTTEN) for number in self._inward]
         self._outward = {new[own]: number for own, number in self._outward.items() if own in new}
 
@@ -260,7 +261,7 @@ class Shard(Generic[State, Action]):
         kept = list(dict.fromkeys(number for one in (self._disk, *self._in) for number in one.numbers()))
         new = dict(zip(kept, fresh.admitted(old.exported(kept)), strict=True))
         for translation in (self._disk, *self._in, *self._out):
-            translation.renumber(new)
+            translation.renumber(fresh, new)
         self._judge.move(self._world.properties, self._world.goals)
         self._parts_max = max(PARTS_MAX, 2 * len(fresh))
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.errors import HarnessError
+from highwater.explore import shard
 from highwater.explore.breadth_first import BreadthFirst, Searched, read_checkpoint
 from highwater.explore.depth_first import DepthFirst
 from highwater.explore.model import Model
@@ -226,6 +227,17 @@ def test_search_resumed_again_and_again_counts_as_one(workers: int, tmp_path: Pa
     assert read_checkpoint(tmp_path).searched == "a search"
     assert replace(result, memory_mib=0, goals=()) == replace(search("safe", ONE_EXPIRY), goals=())
     assert "a record was committed" in result.goals
+
+
+@pytest.mark.slow
+def test_search_that_forgets_parts_has_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that only the remembered steps of brokers need are dropped; states, paths and goals stay."""
+    bounds, properties = Bounds(expiries=0), (COMMITTED, STRONG_ISR)
+    whole = [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)]
+
+    monkeypatch.setattr(shard, "PARTS_MAX", 50)
+
+    assert [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)] == whole
 
 
 def test_search_in_a_damaged_folder_is_not_resumed(tmp_path: Path) -> None:
