@@ -1,7 +1,7 @@
 """`make bench-explore`: states a second and bytes a state of the explorer on worlds of the machines.
 
 Every round is a search in a new process with one worker. Seconds are processor seconds; the median of the rounds counts. Bytes a
-state are those that the process grew by during the search, divided by the states. They contain everything that is remembered about
+state are those that the process grew by during the search, divided by the states. They contain all that is remembered about
 brokers, so they fall as a world grows.
 """
 

@@ -75,6 +75,9 @@ def explore(
     holds: Annotated[
         PropertyName, typer.Option(help="Property to check, besides that no committed record is lost.")
     ] = "committed",
+    kip343: Annotated[
+        bool, typer.Option("--kip343", help="Brokers send heartbeats, and leaders ask the controller for ISR changes.")
+    ] = False,
     unclean: Annotated[bool, typer.Option(help="Allow the protocol's unclean election; by default it is switched off.")] = False,
     budget_seconds: Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")] = 120,
     max_depth: Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")] = None,
@@ -113,6 +116,7 @@ def explore(
             expiries=expiries,
             losses=losses,
             zk_async=zk == "async",
+            kip343=kip343,
         ),
         holds=holds,
         unclean=unclean,
@@ -157,7 +161,7 @@ def _headline(question: Question) -> str:
         f"explore {question.protocol}{clean}: {_count(bounds.brokers, 'broker')}, {_count(bounds.records, 'record')}, "
         f"{_count(bounds.max_epochs, 'leader epoch')}; at most {_count(bounds.crashes, 'crash')}, "
         f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}; "
-        f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}"
+        f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}{'; KIP-343' if bounds.kip343 else ''}"
     )
 
 
@@ -171,9 +175,10 @@ def _repeat(question: Question) -> str:
     bounds = question.bounds
     parts = [f"highwater explore --protocol {question.protocol}"]
     for name, number in msgspec.structs.asdict(bounds).items():
-        if name != "zk_async" and number != getattr(_DEFAULTS, name):
+        if not isinstance(number, bool) and number != getattr(_DEFAULTS, name):
             parts.append(f"--{name.replace('_', '-')} {number}")
     parts += ["--zk async"] if bounds.zk_async else []
+    parts += ["--kip343"] if bounds.kip343 else []
     parts += [f"--holds {question.holds}"] if question.holds != "committed" else []
     parts += ["--unclean"] if question.unclean else []
     return " ".join(parts)
@@ -185,7 +190,7 @@ def _plan(result: Result[AnyAction], story: tuple[str, ...], question: Question)
         story=story,
         protocol=question.protocol,
         variant=question.variant,
-        brokers=question.bounds.brokers,
+        bounds=question.bounds,
         path=result.path,
     )
 
@@ -243,7 +248,8 @@ def _show(explored: Explored, plan: Path | None) -> None:
     if explored.verdict == "VALID":
         say(f"VALID: {explored.holds} holds in the whole space")
     elif explored.stopped_by:
-        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {explored.frontier} states not expanded: no proof")
+        left = f"{explored.frontier} states not expanded: " if explored.frontier else ""
+        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {left}no proof")
     else:
         say("UNKNOWN: no violation in the whole space, but no record was ever committed in it")
     say(numbers)

@@ -73,12 +73,13 @@ def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -
     if manner.strategy == "breadth-first":
         folder = _made(manner.folder or _unused(question.protocol))
         return _ended(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
-    model = world()
-    properties = tuple(p for p in model.properties if p.name in ("committed", question.holds))
+    names = ("committed", question.holds)
     with _progress(quiet=quiet) as progress:
         if manner.strategy == "depth-first":
+            model = world()
+            properties = tuple(property_ for property_ in model.properties if property_.name in names)
             return DepthFirst(model, properties, monotonic).run(budget, progress)
-        return Walks(model, properties, monotonic, scheduler=manner.scheduler, seed=manner.seed).run(budget, progress)
+        return Walks(world, names, monotonic, scheduler=manner.scheduler, seed=manner.seed).run(budget, progress)
 
 
 def stopped(folder: Path) -> tuple[Question, Checkpoint]:

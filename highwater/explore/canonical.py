@@ -16,9 +16,28 @@ from highwater.explore.state import Flight, Host
 from highwater.explore.steps import Brokers, HostFacts, address
 from highwater.plans.actions import Deliver
 from reference.events import Received, ZkReplied
-from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, LeaderAndIsr, LogInfo, StopReplica
+from reference.messages import (
+    AnyMessage,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    IsrChange,
+    IsrChangeReply,
+    LeaderAndIsr,
+    LogInfo,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
+    StopReplica,
+)
 
 NETWORKS_MAX = 100_000  # remembered at a time
+_REPLIES = (FetchReply, EpochEndReply, MetadataHeartbeatReply, IsrChangeReply)
+_TIMERS: tuple[tuple[str, tuple[type[AnyMessage], ...]], ...] = (
+    ("fetch", (Fetch, EpochEnd, FetchReply, EpochEndReply)),
+    ("heartbeat", (MetadataHeartbeat, MetadataHeartbeatReply)),
+    ("ask-isr", (IsrChange, IsrChangeReply)),
+)
 _IGNORED = -1  # stands for a reply that its receiver ignores
 
 
@@ -31,7 +50,7 @@ class FlightFacts(msgspec.Struct, frozen=True):
     link: tuple[int, int, str]
     event: int  # of its arrival
     reply: bool
-    fetcher: int  # position of the broker that waits for it or for its answer; -1 if it is no fetch
+    wait: tuple[str, int] | None  # the kind of timer, and the broker, that waits for its reply, or for it if it is a reply
     control: bool  # a request of the controller that it waits for
 
 
@@ -54,24 +73,25 @@ class Canonical:
         message = flight.message
         link = (flight.source, flight.to, type(message).__name__)
         awaited = message.correlation != STALE
-        asks, answers = isinstance(message, Fetch | EpochEnd), isinstance(message, FetchReply | EpochEndReply)
+        reply = isinstance(message, _REPLIES)
+        timer = next((timer for timer, kinds in _TIMERS if isinstance(message, kinds)), "")
         return FlightFacts(
             source=flight.source,
             to=flight.to,
             order=(*link, msgspec.msgpack.encode(message)),
             link=link,
             event=self._brokers.events.of(Received(address(flight.source), message)),
-            reply=answers,
-            fetcher=(flight.source if asks else flight.to if answers else -1) if awaited else -1,
+            reply=reply,
+            wait=(timer, flight.to if reply else flight.source) if awaited and timer else None,
             control=awaited and isinstance(message, LeaderAndIsr | StopReplica | LogInfo),
         )
 
     def hosts(self, hosts: list[int], facts: list[HostFacts], version: int) -> tuple[int, ...]:
-        """The canonical forms of all hosts. A form depends on what its broker and those whose fetches it has parked wait for."""
+        """The canonical forms of all hosts. A form depends on what its broker and those whose requests it holds wait for."""
         known = self._hosts
         found = []
         for index, host in enumerate(hosts):
-            key: tuple[int | Waiting, ...] = (host, version, *[facts[source].waiting for source in facts[index].parked])
+            key: tuple[int | Waiting, ...] = (host, version, *[facts[source].waiting for source in facts[index].holds])
             form = known.get(key)
             if form is None:
                 waiting = tuple([fact.waiting for fact in facts])
@@ -112,7 +132,7 @@ class Canonical:
         flight = self._parts.values[number]
         assert isinstance(flight, Flight)
         message = renamed_message(flight.message, waiting, version)
-        reply = isinstance(message, FetchReply | EpochEndReply)
+        reply = isinstance(message, _REPLIES)
         if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not self._epoch_end_recheck):
             return _IGNORED
         return self._parts.of(Flight(flight.source, flight.to, message))

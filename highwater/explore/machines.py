@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from highwater.explore.state import TP
 from reference.broker.broker import Broker
-from reference.config import BrokerConfig
+from reference.config import BrokerConfig, asks_controller
 from reference.controller.context import Controller
 from reference.effects import AnyEffect
 from reference.events import AnyEvent, Booted, DirImage, TimerFired
@@ -54,6 +54,7 @@ class View(Struct, frozen=True):
     waiting: Waiting = ()
     backing_off: bool = False  # a follower without a pending request
     parked: tuple[tuple[str, int], ...] = ()  # (source, correlation) of parked fetches
+    proposers: tuple[str, ...] = ()  # of ISR changes that the controller has not answered
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -139,6 +140,7 @@ class Machines:
             state = _decode(core)
             state.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
             _rename_correlations(state, waiting[index], waiting, self._names)
+            _rename_isr_changes(state, None if asks_controller(self._configs[index]) else asked, waiting[index])
             _rename_requests(state, asked)
             if version != ANY_VERSION:
                 _rename_versions(state, version)
@@ -166,7 +168,11 @@ def _view(core: Core) -> View:
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Follower) and partition.role.outstanding:
             waiting.append(partition.role.outstanding)
-    view = View(waiting=tuple(sorted(waiting)))
+    if core.broker.membership.outstanding:
+        waiting.append(core.broker.membership.outstanding)
+    waiting += [asked.correlation for asked in core.broker.asked]
+    proposers = tuple(request.source for request in core.controller.isr_requests)
+    view = View(waiting=tuple(sorted(waiting)), proposers=proposers)
     found = core.broker.partitions.get(TP)
     if found is None:
         return view
@@ -194,6 +200,13 @@ def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...],
         if isinstance(partition.role, Follower) and partition.role.outstanding:
             partition.role.outstanding = _new(partition.role.outstanding, own)
         partition.fetches = [f for fetch in partition.fetches if (f := _renamed_fetch(fetch, waiting, names)) is not None]
+    if core.broker.membership.outstanding:
+        core.broker.membership.outstanding = _new(core.broker.membership.outstanding, own)
+    for asked in core.broker.asked:
+        asked.correlation = _new(asked.correlation, own)
+    for request in core.controller.isr_requests:
+        number = _new(request.asked.correlation, waiting[names[request.source]])
+        request.asked = replace(request.asked, correlation=number)
 
 
 def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
@@ -208,9 +221,16 @@ def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
     core.broker.registration_request = new(core.broker.registration_request)
     outstanding = core.controller.outstanding
     core.controller.outstanding = [replace(sent, request=new(sent.request)) for sent in outstanding if sent.request in asked]
+
+
+def _rename_isr_changes(core: Core, asked: tuple[int, ...] | None, own: Waiting) -> None:
+    # Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by their correlation (`asked` is None).
     for partition in core.broker.partitions.values():
-        if isinstance(partition.role, Leader) and partition.role.change is not None:
-            partition.role.change.request = new(partition.role.change.request)
+        if isinstance(partition.role, Leader) and (change := partition.role.change) is not None:
+            if asked is not None:
+                change.request = asked.index(change.request) + 1 if change.request in asked else 0
+            elif change.request:
+                change.request = _new(change.request, own)
 
 
 def _rename_versions(core: Core, version: int) -> None:

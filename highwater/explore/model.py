@@ -10,7 +10,7 @@ without news is never delivered late; results for the whole space hold under thi
 
 from array import array
 from collections.abc import Callable, Iterator
-from typing import assert_never
+from typing import Literal, assert_never
 
 from highwater.explore.canonical import delivery
 from highwater.explore.machines import Machines
@@ -59,11 +59,12 @@ class Model:
         self._size = bounds.brokers
         self._ids = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
         topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=bounds.brokers, min_insync_replicas=1, flush="none")
-        # Heartbeats and ISR changes through the controller (KIP-343) would multiply the schedules. The search is about leaders
-        # and followers, so brokers use the inter-broker protocol before KIP-343 (R-205).
+        # Heartbeats and ISR changes through the controller (KIP-343) multiply the schedules. A search about leaders and followers
+        # alone does without, by the inter-broker protocol before KIP-343 (R-205).
+        version: Literal["legacy", "kip343"] = "kip343" if bounds.kip343 else "legacy"
         machines = Machines(
             tuple(
-                BrokerConfig(broker=broker, variant=variant, topics=(topic,), inter_broker_protocol="legacy")
+                BrokerConfig(broker=broker, variant=variant, topics=(topic,), inter_broker_protocol=version)
                 for broker in self._ids
             )
         )
@@ -72,8 +73,8 @@ class Model:
             self._size,
             epoch_end_recheck=variant.epoch_end_recheck,
             zk_async=bounds.zk_async,
-            # A reply in flight may have an old version, and the order of two old versions must be kept.
-            keep_versions=keep_versions or bounds.zk_async,
+            # A reply or a proposal in flight may have an old version, and the order of two old versions must be kept.
+            keep_versions=keep_versions or bounds.zk_async or bounds.kip343,
         )
         self.parts = self._transitions.parts
         self._hosts = self._transitions.hosts
@@ -101,14 +102,21 @@ class Model:
         for index in range(self._size):
             transitions.start(draft, index)
             transitions.settle(draft)
+        if draft.flights:
+            draft = transitions.draft(self._quiet(draft, witness), witness)  # the controller has heard of every broker
         transitions.create_topic(draft, new_topic(self._ids))
+        key = self._quiet(draft, witness)
+        transitions.zk_async = self.bounds.zk_async
+        return key
+
+    def _quiet(self, draft: Draft, witness: Witness | None) -> Key:
+        """Deliver all messages, one after another."""
         for _ in range(_WARM_STEPS_MAX):
-            key = transitions.done(draft)
+            key = self._transitions.done(draft)
             if len(key) == self._size + 3:
-                transitions.zk_async = self.bounds.zk_async
                 return key
-            draft = transitions.draft(key, witness)
-            transitions.deliver(draft, 0)
+            draft = self._transitions.draft(key, witness)
+            self._transitions.deliver(draft, 0)
         raise AssertionError(f"the start-up did not end within {_WARM_STEPS_MAX} steps")
 
     def state(self, key: Key) -> State:
@@ -258,15 +266,21 @@ class Model:
             case "checkpoint":
                 return self.spent(key).crashes < self.bounds.crashes  # it is read only after a crash
             case "fetch":
-                flights = self._transitions.flights
-                under_way = any(flights[number].fetcher == index for number in key[self._size + 3 :])
-                return not under_way and not any(index in self._hosts[host].parked for host in key[: self._size])
+                parked = any(index in self._hosts[host].parked for host in key[: self._size])
+                return not parked and not self._under_way(key, (kind, index))
+            case "heartbeat" | "ask-isr":
+                return not self._under_way(key, (kind, index))
             case "channel":
                 flights, to = self._transitions.flights, int(what) - 1
                 facts = [flights[number] for number in key[self._size + 3 :]]
                 return not any(fact.control and fact.source == index and fact.to == to for fact in facts)
             case _:
                 return True
+
+    def _under_way(self, key: Key, wait: tuple[str, int]) -> bool:
+        """Whether the request or the reply that a timer waits for is in flight."""
+        flights = self._transitions.flights
+        return any(flights[number].wait == wait for number in key[self._size + 3 :])
 
     def _changes(self, key: Key, after: Key) -> bool:
         # Whether the state differs after the messages of the timer have arrived.

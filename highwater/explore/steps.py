@@ -87,6 +87,7 @@ class HostFacts(Struct, frozen=True):
     session: int
     view: View
     parked: tuple[int, ...]  # positions of the brokers whose fetches are parked
+    holds: tuple[int, ...]  # positions of the brokers whose requests it has not answered
     waiting: Waiting
     resting: int
     values: tuple[str, ...]
@@ -123,6 +124,7 @@ class Brokers:
             session=host.session,
             view=view,
             parked=tuple(int(source[1:]) - 1 for source, _ in view.parked),
+            holds=tuple(int(source[1:]) - 1 for source in (*(source for source, _ in view.parked), *view.proposers)),
             waiting=view.waiting,
             resting=self._resting.of(replace(host, timers=())),
             values=values_of(host),

@@ -27,7 +27,8 @@ from highwater.explore.search import (
     resident_mib,
     spent,
 )
-from highwater.explore.world import Action, Property, State, World
+from highwater.explore.shard import PARTS_MAX
+from highwater.explore.world import Action, State, World
 from history.seed import Rng
 
 Scheduler = Literal["uniform", "swarm", "pct", "delay", "mixed"]
@@ -50,15 +51,17 @@ class Walks(Generic[State, Action]):
 
     def __init__(
         self,
-        world: World[State, Action],
-        properties: tuple[Property[State], ...],
+        build: Callable[[], World[State, Action]],
+        properties: tuple[str, ...],
         clock: Callable[[], float],
         *,
         scheduler: Scheduler,
         seed: int,
     ) -> None:
-        self._world = world
-        self._judge = Judge(properties, world.goals)
+        """`properties`: names."""
+        self._build = build
+        self._world = world = build()
+        self._judge = Judge(tuple(p for p in world.properties if p.name in properties), world.goals)
         self._clock = clock
         self._scheduler = scheduler
         self._rng = Rng(seed)
@@ -77,6 +80,7 @@ class Walks(Generic[State, Action]):
                     stop = self._spent(budget, number)
                     if stop:
                         return self._result("budget", stop)
+                    self._forget()
                     self._walk(number, budget.depth or STEPS_MAX)
                     number += 1
                     progress(len(self._seen), self._deepest)
@@ -96,6 +100,13 @@ class Walks(Generic[State, Action]):
             action, state = successors[chooser.choose([action for action, _ in successors])]
             path.append(action)
             self._deepest = max(self._deepest, len(path))
+
+    def _forget(self) -> None:
+        """Walk on in a new world when this one knows too many parts of states."""
+        parts = self._world.parts
+        if parts is not None and len(parts) > PARTS_MAX:
+            self._world = self._build()
+            self._judge.move(self._world.properties, self._world.goals)
 
     def _within(self, state: State) -> list[tuple[Action, State]]:
         successors = list(self._world.successors(state))

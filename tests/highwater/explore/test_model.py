@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from highwater.explore.model import Impossible, Model
 from highwater.explore.state import Bounds
 from highwater.explore.transition import Key
-from highwater.plans.actions import AnyAction, Crash, Deliver, Notice, Produce, Restart, ZkHear, ZkPerform
+from highwater.plans.actions import AnyAction, Crash, Deliver, Fire, Notice, Produce, Restart, ZkHear, ZkPerform
 from reference.config import VARIANTS
 
 BOUNDS = Bounds(records=2, max_epochs=9, crashes=1, expiries=1, losses=1)
@@ -83,6 +83,18 @@ def test_async_zk_writes_and_answers_are_separate_actions() -> None:
 
     assert [model.standing(s).isr for s in (asked, performed, heard)] == [(1, 2), (1,), (1,)]
     assert [model.hosts(s)[0].view.isr for s in (asked, performed, heard)] == [(1, 2), (1, 2), (1,)]
+
+
+def test_explored_heartbeats_and_isr_changes_reach_the_controller() -> None:
+    """KIP-343: a broker that the controller has not heard of leaves the ISR; its next heartbeat is not late for ever."""
+    model = Model(VARIANTS["safe"], Bounds(kip343=True))
+    initial = model.initial()
+    silent = take(model, initial, Fire(node="b1", timer="silent:2"))
+    beat = take(model, silent, Fire(node="b2", timer="heartbeat"))
+
+    assert [model.standing(state).isr for state in (initial, silent)] == [(1, 2), (1,)]
+    assert "MetadataHeartbeat" in [type(flight.message).__name__ for flight in model.state(beat).network]
+    assert Fire(node="b2", timer="heartbeat") not in [action for action, _ in model.successors(beat)]
 
 
 @pytest.mark.parametrize(

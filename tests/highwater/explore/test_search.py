@@ -240,6 +240,15 @@ def test_search_that_forgets_parts_has_the_same_result(monkeypatch: pytest.Monke
     assert [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)] == whole
 
 
+@pytest.mark.slow
+def test_protocol_safe_holds_with_kip343_and_one_epoch() -> None:
+    """Heartbeats may be late at any time, and the leader changes the ISR through the controller."""
+    result = search("safe", Bounds(crashes=0, expiries=0, max_epochs=1, kip343=True), properties=(COMMITTED, STRONG_ISR))
+
+    assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 7036, 37_966, 24)
+    assert result.goals == ("the ISR shrank", "a record was committed")
+
+
 def test_search_in_a_damaged_folder_is_not_resumed(tmp_path: Path) -> None:
     searched = Searched(world=world("safe", ONE_EXPIRY), properties=(COMMITTED,))
     BreadthFirst(searched, tmp_path, clock).run(Budget(depth=4))
@@ -249,6 +258,7 @@ def test_search_in_a_damaged_folder_is_not_resumed(tmp_path: Path) -> None:
         BreadthFirst(searched, tmp_path, clock).resume(read_checkpoint(tmp_path), NO_BUDGET)
 
 
+@pytest.mark.slow
 def test_search_without_stop_has_each_first_violation() -> None:
     result = search("truncate-to-hw", ONE_EXPIRY, properties=(COMMITTED, WEAK_ISR, STRONG_ISR), stop=False)
 
@@ -277,12 +287,12 @@ def test_depth_first_search_visits_all_within_a_depth() -> None:
     assert deep.states == search("safe", ONE_EXPIRY, budget=Budget(depth=7)).states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["uniform", "swarm", "pct", "delay", "mixed"])
 def test_walks_find_what_truncation_to_the_hw_breaks(scheduler: Scheduler) -> None:
-    model = world("truncate-to-hw", ONE_EXPIRY)()
-    properties = tuple(p for p in model.properties if p.name == STRONG_ISR)
+    build = world("truncate-to-hw", ONE_EXPIRY)
 
-    one, two = (Walks(model, properties, clock, scheduler=scheduler, seed=7).run(Budget(walks=300)) for _ in range(2))
+    one, two = (Walks(build, (STRONG_ISR,), clock, scheduler=scheduler, seed=7).run(Budget(walks=300)) for _ in range(2))
 
     assert replace(one, memory_mib=0) == replace(two, memory_mib=0)
     assert one.end == "violated"
@@ -290,12 +300,12 @@ def test_walks_find_what_truncation_to_the_hw_breaks(scheduler: Scheduler) -> No
 
 
 def test_walks_report_the_goals_that_they_never_reached() -> None:
-    model = world("safe", Bounds(crashes=0, expiries=0))()
+    build = world("safe", Bounds(crashes=0, expiries=0))
 
-    result = Walks(model, model.properties, clock, scheduler="uniform", seed=7).run(Budget(walks=20))
+    result = Walks(build, (COMMITTED,), clock, scheduler="uniform", seed=7).run(Budget(walks=20))
 
     assert (result.end, result.stopped_by) == ("budget", "20 walks")
-    assert {goal.name for goal in model.goals} - set(result.goals) == {
+    assert {goal.name for goal in build().goals} - set(result.goals) == {
         "another leader was elected",
         "two brokers took themselves for the leader",
         "two logs held different records at one offset",
