@@ -330,13 +330,17 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
         while True:
             try:
                 method, arguments = pipe.recv()
-            except EOFError:
+                pipe.send(_performed(shard, method, arguments))
+            except (EOFError, BrokenPipeError):
                 break
-            try:
-                pipe.send(getattr(shard, method)(*arguments))
-            except Exception as error:  # noqa: BLE001 - raised again in the first process
-                pipe.send(error)
         shard.close()
+
+
+def _performed(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
+    try:
+        return getattr(shard, method)(*arguments)
+    except Exception as error:  # noqa: BLE001 - raised again in the first process
+        return error
 
 
 def _shard(searched: Searched[State, Action], folder: Path, *, place: int, shards: int) -> Shard[State, Action]:

@@ -5,7 +5,8 @@ brokers, and every follower's fetch is parked. Faults are bounded (`state.Bounds
 
 A timer fires only if it can change the state. A timer that waits for a reply fires only if neither request nor reply is in
 flight. A timer does not fire at all if firing it and delivering its messages leads back to the same state. So a repeated fetch
-without news is never delivered late; results for the whole space hold under this restriction.
+without news is never delivered late; results for the whole space hold under this restriction. With KIP-343 (`Bounds.kip343`) a
+heartbeat may be late at any time: the timers of silence and of the fence are not counted as faults.
 """
 
 from array import array
