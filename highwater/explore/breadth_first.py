@@ -98,12 +98,12 @@ class BreadthFirst(Generic[State, Action]):
             with few_collections(), _interrupts() as interrupts:
                 self._take(begin())
                 return self._search(budget, progress, interrupts)
+        except (EOFError, ConnectionError):
+            raise HarnessError(f"a worker of the search ended; the last checkpoint is in {self._folder}") from None
         except OSError as error:
             raise HarnessError(f"cannot search in {self._folder}: {error.strerror or error}") from error
         except ValueError as error:  # from `Shard.resume`
             raise HarnessError(f"cannot resume the search in {self._folder}: {error}") from error
-        except EOFError:
-            raise HarnessError(f"a worker of the search ended; the last checkpoint is in {self._folder}") from None
         finally:
             self._crew.close()
 
@@ -331,7 +331,7 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
             try:
                 method, arguments = pipe.recv()
                 pipe.send(_performed(shard, method, arguments))
-            except (EOFError, BrokenPipeError):
+            except (EOFError, ConnectionError):
                 break
         shard.close()
 

@@ -4,10 +4,10 @@ A core is the state of a node without its configuration, which never changes. Ha
 clock stands still: every event happens at 0, except the `isr` timer, which fires after all lag times (`LATE_MS`), and the `park`
 timer, which fires when a parked fetch has waited long enough. So a follower may lag in any schedule, and clients never time out.
 
-Canonical form: correlation and request ids are renumbered in their order; an id without a pending request becomes -1 (peers) or 0
-(ZooKeeper). The version of the state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous ZooKeeper and
-with KIP-343 versions are kept. Ids are only compared for equality and versions only with the present one, so the renumbered state
-has the same future.
+Canonical form: correlation and request ids are renumbered in their order; an id without a pending request becomes -1 (peers) or
+0 (ZooKeeper). The version of the state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous
+ZooKeeper and with KIP-343 versions are kept. Ids are only compared for equality and versions only with the present one, so the
+renumbered state has the same future.
 """
 
 import msgspec
