@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-spark prove-checkers prove-requirements check-requirements mutation clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark prove-checkers prove-requirements check-requirements mutation clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -78,6 +78,10 @@ bench-checkers: $(READY)
 
 bench-shrink: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.shrink
+
+# On an idle machine: three minutes on one core.
+bench-explore: $(READY)
+	$(BIN)/python -m bench.explore $(BENCH_ARGS)
 
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
 bench-spark: $(READY)

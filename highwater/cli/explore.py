@@ -1,35 +1,36 @@
 """`highwater explore`: search all schedules of a small cluster up to a bound on epochs and faults.
 
-Exit 10: a counterexample was found, the shortest one. Exit 0: the whole space was searched and the property holds. Exit 11: the
-budget or Ctrl-C ended the search early; unexplored states are unproven.
+Exit 10: a counterexample was found, by breadth-first search the shortest one. Exit 0: the whole space was searched and the
+property holds. Exit 11: the budget, the memory or Ctrl-C ended the search early; unexplored states are unproven, and the last
+line says how to go on.
 """
 
 from pathlib import Path
-from time import monotonic
 from typing import Annotated, Literal
 
 import msgspec
 import typer
 from msgspec import Struct
-from msgspec.structs import replace
-from rich.console import Console
 
 from highwater.cli import options
 from highwater.cli.output import say, say_json
+from highwater.cli.searching import Manner, PropertyName, Question, StrategyName, check, memory_limit_mib, resume, search, stopped
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.model import Model
 from highwater.explore.path import plan_of
-from highwater.explore.properties import GOALS, PROPERTIES
-from highwater.explore.search import Budget, Result, Search
+from highwater.explore.search import Budget, Result
 from highwater.explore.state import Bounds
 from highwater.explore.story import tell
+from highwater.explore.walks import Scheduler
+from highwater.plans.actions import AnyAction
 from highwater.plans.plan import Plan, unknown_protocol
 from highwater.plans.text import plan_to_yaml
-from reference.config import VARIANTS, Variant
+from reference.config import VARIANTS
 
 _DEFAULTS = Bounds()
-PropertyName = Literal["committed", "weak-isr", "strong-isr"]
+_MANNER = Manner()
+_VACUOUS = "a record was committed"  # the goal without which no property means anything
 
 
 class Explored(Struct, frozen=True, kw_only=True):
@@ -51,8 +52,11 @@ class Explored(Struct, frozen=True, kw_only=True):
     beyond_max_epochs: int
     states_per_second: int
     wall_seconds: float
+    memory_mib: int
+    collision_odds: float
     goals: tuple[str, ...]
     goals_missed: tuple[str, ...]
+    resume: str = ""  # the command that goes on
 
 
 def explore(
@@ -71,9 +75,29 @@ def explore(
     holds: Annotated[
         PropertyName, typer.Option(help="Property to check, besides that no committed record is lost.")
     ] = "committed",
+    kip343: Annotated[
+        bool, typer.Option("--kip343", help="Brokers send heartbeats, and leaders ask the controller for ISR changes.")
+    ] = False,
     unclean: Annotated[bool, typer.Option(help="Allow the protocol's unclean election; by default it is switched off.")] = False,
     budget_seconds: Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")] = 120,
     max_depth: Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")] = None,
+    strategy: Annotated[
+        StrategyName, typer.Option(help="Order of the search; only breadth-first can be resumed.")
+    ] = _MANNER.strategy,
+    scheduler: Annotated[Scheduler, typer.Option(help="What random walks make likely (strategy walk).")] = _MANNER.scheduler,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random walks.")] = _MANNER.seed,
+    walks: Annotated[int | None, typer.Option(min=1, help="Maximum of random walks.")] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that search (breadth-first).")] = 1,
+    memory_mib: Annotated[
+        int | None, typer.Option(min=1, help="Maximum of memory; by default four fifths of what is available.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="New folder for the search's files; it stays if the search is stopped.")
+    ] = None,
+    resume_from: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="FOLDER", help="Go on with a stopped search; what it searches is in FOLDER."),
+    ] = None,
     plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
     json: options.AsJson = False,
 ) -> int:
@@ -82,26 +106,43 @@ def explore(
         raise UsageError(unknown_protocol(protocol))
     if plan is not None and not options.file_of(plan).parent.is_dir():
         raise UsageError(f"{plan}: folder {plan.parent} does not exist")
-    variant = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
-    bounds = Bounds(
-        brokers=brokers,
-        records=records,
-        max_epochs=max_epochs,
-        crashes=crashes,
-        expiries=expiries,
-        losses=losses,
-        zk_async=zk == "async",
+    question = Question(
+        protocol=protocol,
+        bounds=Bounds(
+            brokers=brokers,
+            records=records,
+            max_epochs=max_epochs,
+            crashes=crashes,
+            expiries=expiries,
+            losses=losses,
+            zk_async=zk == "async",
+            kip343=kip343,
+        ),
+        holds=holds,
+        unclean=unclean,
+        workers=workers,
     )
+    budget = Budget(seconds=budget_seconds, depth=max_depth, walks=walks, memory_mib=memory_mib or memory_limit_mib())
+    manner = Manner(strategy=strategy, scheduler=scheduler, seed=seed, folder=folder)
+    check(question, manner)
+    return _answer(question, manner, budget, resume_from=resume_from, plan=plan, json=json)
+
+
+def _answer(
+    question: Question, manner: Manner, budget: Budget, *, resume_from: Path | None, plan: Path | None, json: bool
+) -> int:
+    """Search, print what was found, and write the plan of a counterexample."""
+    checkpoint = None
+    if resume_from is not None:
+        question, checkpoint = stopped(resume_from)
     if not json:
-        say(_headline(protocol, variant, bounds))
-    model = Model(variant, bounds)
-    properties = tuple(p for p in PROPERTIES if p.name in ("committed", holds))
-    result = _search(Search(model, properties, GOALS, monotonic), Budget(seconds=budget_seconds, depth=max_depth), quiet=json)
-    story = tell(model, result.path)
-    found = _plan(result, story, protocol, variant, bounds) if result.wrong else None
-    repeat = _repeat(protocol, bounds, holds=holds, unclean=unclean)
-    explored = replace(_explored(result, found, story, protocol=protocol, bounds=bounds), holds=holds, repeat=repeat)
-    if plan is not None and found is not None:
+        say(_headline(question))
+    if resume_from is not None and checkpoint is not None:
+        result = resume(question, checkpoint, resume_from, budget, quiet=json)
+    else:
+        result = search(question, manner, budget, quiet=json)
+    explored = _explored(result, question)
+    if plan is not None and explored.plan:
         try:
             plan.write_text(explored.plan, encoding="utf-8")
         except OSError as error:
@@ -113,13 +154,14 @@ def explore(
     return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
 
 
-def _headline(protocol: str, variant: Variant, bounds: Bounds) -> str:
-    clean = " without its unclean election" if VARIANTS[protocol].unclean_election and not variant.unclean_election else ""
+def _headline(question: Question) -> str:
+    bounds = question.bounds
+    clean = " without its unclean election" if VARIANTS[question.protocol] != question.variant else ""
     return (
-        f"explore {protocol}{clean}: {_count(bounds.brokers, 'broker')}, {_count(bounds.records, 'record')}, "
+        f"explore {question.protocol}{clean}: {_count(bounds.brokers, 'broker')}, {_count(bounds.records, 'record')}, "
         f"{_count(bounds.max_epochs, 'leader epoch')}; at most {_count(bounds.crashes, 'crash')}, "
         f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}; "
-        f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}"
+        f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}{'; KIP-343' if bounds.kip343 else ''}"
     )
 
 
@@ -128,48 +170,49 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
-def _repeat(protocol: str, bounds: Bounds, *, holds: str, unclean: bool) -> str:
+def _repeat(question: Question) -> str:
     """The command that repeats the search, without options at their default."""
-    parts = [f"highwater explore --protocol {protocol}"]
+    bounds = question.bounds
+    parts = [f"highwater explore --protocol {question.protocol}"]
     for name, number in msgspec.structs.asdict(bounds).items():
-        if name != "zk_async" and number != getattr(_DEFAULTS, name):
+        if not isinstance(number, bool) and number != getattr(_DEFAULTS, name):
             parts.append(f"--{name.replace('_', '-')} {number}")
     parts += ["--zk async"] if bounds.zk_async else []
-    parts += [f"--holds {holds}"] if holds != "committed" else []
-    parts += ["--unclean"] if unclean else []
+    parts += ["--kip343"] if bounds.kip343 else []
+    parts += [f"--holds {question.holds}"] if question.holds != "committed" else []
+    parts += ["--unclean"] if question.unclean else []
     return " ".join(parts)
 
 
-def _search(search: Search, budget: Budget, *, quiet: bool) -> Result:
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        return search.run(budget)
-    with console.status("searching") as status:
-        return search.run(budget, lambda states, depth: status.update(f"{states} states, depth {depth}"))
-
-
-def _plan(result: Result, story: tuple[str, ...], protocol: str, variant: Variant, bounds: Bounds) -> Plan:
+def _plan(result: Result[AnyAction], story: tuple[str, ...], question: Question) -> Plan:
     return plan_of(
-        name=f"explored-{protocol}-{bounds.brokers}-{len(result.path)}",
+        name=f"explored-{question.protocol}-{question.bounds.brokers}-{len(result.path)}",
         story=story,
-        protocol=protocol,
-        variant=variant,
-        brokers=bounds.brokers,
+        protocol=question.protocol,
+        variant=question.variant,
+        bounds=question.bounds,
         path=result.path,
     )
 
 
-def _explored(result: Result, plan: Plan | None, story: tuple[str, ...], *, protocol: str, bounds: Bounds) -> Explored:
-    missed = tuple(goal.name for goal in GOALS if goal.name not in result.goals)
-    vacuous = GOALS[0].name in missed
-    verdict: Literal["VALID", "UNKNOWN", "INVALID"] = "VALID" if result.end == "exhausted" and not vacuous else "UNKNOWN"
+def _explored(result: Result[AnyAction], question: Question) -> Explored:
+    model = Model(question.variant, question.bounds)
+    story = tell(model, result.path)
+    missed = tuple(goal.name for goal in model.goals if goal.name not in result.goals)
+    verdict: Literal["VALID", "UNKNOWN", "INVALID"] = "UNKNOWN"
+    if result.violations:
+        verdict = "INVALID"
+    elif result.end == "exhausted" and _VACUOUS not in missed:
+        verdict = "VALID"
     return Explored(
-        protocol=protocol,
-        bounds=bounds,
-        verdict="INVALID" if result.end == "violated" else verdict,
+        protocol=question.protocol,
+        bounds=question.bounds,
+        holds=question.holds,
+        verdict=verdict,
         wrong=result.wrong,
         story=story,
-        plan="" if plan is None else plan_to_yaml(plan),
+        plan=plan_to_yaml(_plan(result, story, question)) if result.violations else "",
+        repeat=_repeat(question),
         stopped_by=result.stopped_by,
         states=result.states,
         transitions=result.transitions,
@@ -178,8 +221,11 @@ def _explored(result: Result, plan: Plan | None, story: tuple[str, ...], *, prot
         beyond_max_epochs=result.beyond,
         states_per_second=int(result.states / max(result.seconds, 1e-3)),
         wall_seconds=round(result.seconds, 1),
+        memory_mib=result.memory_mib,
+        collision_odds=result.collision_odds,
         goals=result.goals,
         goals_missed=missed,
+        resume=f"highwater explore --resume {result.folder}" if result.folder else "",
     )
 
 
@@ -188,6 +234,7 @@ def _show(explored: Explored, plan: Path | None) -> None:
         f"{explored.states} states, {explored.transitions} transitions, depth {explored.depth}, "
         f"{explored.states_per_second} states a second, {explored.beyond_max_epochs} not expanded (leader epoch beyond the bound)"
     )
+    odds = f"{explored.memory_mib} MiB; odds that two states had one fingerprint: {explored.collision_odds:.0e}"
     if explored.verdict == "INVALID":
         say(f"INVALID in {len(explored.story)} steps: {explored.wrong}")
         for number, sentence in enumerate(explored.story, 1):
@@ -201,10 +248,14 @@ def _show(explored: Explored, plan: Path | None) -> None:
     if explored.verdict == "VALID":
         say(f"VALID: {explored.holds} holds in the whole space")
     elif explored.stopped_by:
-        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {explored.frontier} states not expanded: no proof")
+        left = f"{explored.frontier} states not expanded: " if explored.frontier else ""
+        say(f"UNKNOWN: nothing found, stopped at {explored.stopped_by}; {left}no proof")
     else:
         say("UNKNOWN: no violation in the whole space, but no record was ever committed in it")
     say(numbers)
+    say(odds)
     say(f"seen: {', '.join(explored.goals) or 'nothing'}")
     if explored.goals_missed:
         say(f"never: {', '.join(explored.goals_missed)}")
+    if explored.resume:
+        say(f"go on  {explored.resume}")

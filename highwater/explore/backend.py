@@ -8,10 +8,9 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from highwater.explore.model import Model
+from highwater.explore.model import Impossible, Model
 from highwater.explore.path import bounds_of, refusal
 from highwater.explore.state import CLIENT, TOPIC, Spent
-from highwater.explore.transition import Impossible
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit, SessionEnded
@@ -60,7 +59,7 @@ class ExploreBackend:
         scribe.close()
         recorder = scribe.recorder
         found = replace(
-            manifest(plan, provenance, backend=self.name, outcome=outcome, faults=_faults(state.spent)),
+            manifest(plan, provenance, backend=self.name, outcome=outcome, faults=_faults(model.spent(state))),
             end_ns=scribe.now_ns,
             digest=digest(recorder.operations, recorder.events),
             sim_seconds=scribe.now_ns / 1e9,

@@ -1,83 +1,166 @@
 """The canonical form of a state: states with the same future become equal where that is cheap to decide.
 
 Ids and versions are renumbered (see `machines`), messages that their receiver would ignore are dropped, timers for the same wait
-are armed equally, and the messages in flight are sorted.
+are armed equally, and the messages in flight are sorted. The form of a host depends on which requests all brokers wait for and on
+the version of the state znode, so it is remembered for these.
 """
 
-from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
 
-from highwater.explore.machines import ANY_VERSION, STALE, Machines, Waiting, renamed_message
-from highwater.explore.state import Flight, Host, State
-from highwater.explore.zookeeper import ZooKeepers
-from reference.events import ZkReplied
-from reference.messages import EpochEndReply, FetchReply
+from highwater.explore.machines import STALE, Machines, Waiting, renamed_message
+from highwater.explore.parts import Numbers, Parts
+from highwater.explore.state import Flight, Host
+from highwater.explore.steps import Brokers, HostFacts, address
+from highwater.plans.actions import Deliver
+from reference.events import Received, ZkReplied
+from reference.messages import (
+    AnyMessage,
+    EpochEnd,
+    EpochEndReply,
+    Fetch,
+    FetchReply,
+    IsrChange,
+    IsrChangeReply,
+    LeaderAndIsr,
+    LogInfo,
+    MetadataHeartbeat,
+    MetadataHeartbeatReply,
+    StopReplica,
+)
+
+NETWORKS_MAX = 100_000  # remembered at a time
+_REPLIES = (FetchReply, EpochEndReply, MetadataHeartbeatReply, IsrChangeReply)
+_TIMERS: tuple[tuple[str, tuple[type[AnyMessage], ...]], ...] = (
+    ("fetch", (Fetch, EpochEnd, FetchReply, EpochEndReply)),
+    ("heartbeat", (MetadataHeartbeat, MetadataHeartbeatReply)),
+    ("ask-isr", (IsrChange, IsrChangeReply)),
+)
+_IGNORED = -1  # stands for a reply that its receiver ignores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What the canonical form of all states in one search depends on: cached machines and settings."""
+class FlightFacts(msgspec.Struct, frozen=True):
+    """What the search needs to know about a message in flight. `order` sorts the network; `link` is equal for alike messages."""
 
-    machines: Machines
-    zookeepers: ZooKeepers
-    zk_async: bool  # requests to ZooKeeper and its replies are actions of their own
-    keep_versions: bool  # do not renumber versions of the state znode
-    epoch_end_recheck: bool  # a follower ignores replies about an earlier epoch (the variant's switch)
-
-
-def canonical(rules: Rules, state: State) -> State:
-    """Convert a state to its canonical form, so that the search recognizes states with the same future."""
-    waiting = tuple(rules.machines.view(host.core).waiting if host.up else () for host in state.hosts)
-    version = ANY_VERSION if rules.keep_versions else rules.zookeepers.standing(state.zk).version
-    hosts = tuple(_host(rules, index, host, waiting, version) for index, host in enumerate(state.hosts))
-    network = [f for flight in state.network if (f := _flight(rules, flight, waiting, version)) is not None]
-    if len(network) > 1:
-        network.sort(key=_order)
-    zk = state.zk if version in (ANY_VERSION, 1) else rules.zookeepers.renumbered(state.zk)
-    return State(hosts, zk, tuple(network), state.ghost, state.spent)
+    source: int
+    to: int
+    order: tuple[int, int, str, bytes]
+    link: tuple[int, int, str]
+    event: int  # of its arrival
+    reply: bool
+    wait: tuple[str, int] | None  # the kind of timer, and the broker, that waits for its reply, or for it if it is a reply
+    control: bool  # a request of the controller that it waits for
 
 
-def bytes_of(flight: Flight) -> bytes:
-    """The encoded message: the sort key among messages of one kind from one broker to another."""
-    return msgspec.msgpack.encode(flight.message)
+class Canonical:
+    """Converts hosts and flights to canonical form, on their numbers; results are remembered."""
+
+    def __init__(self, machines: Machines, parts: Parts, brokers: Brokers, *, epoch_end_recheck: bool) -> None:
+        """`epoch_end_recheck`: a follower ignores replies about an earlier epoch (the variant's switch)."""
+        self._machines = machines
+        self._parts = parts
+        self._brokers = brokers
+        self._epoch_end_recheck = epoch_end_recheck
+        self._renamings: Numbers[tuple[tuple[Waiting, ...], int]] = Numbers()
+        self._networks: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._hosts: dict[tuple[int | Waiting, ...], int] = {}
+        self._flights: dict[tuple[int, Waiting, int], int] = {}
+
+    def facts_of(self, flight: Flight) -> FlightFacts:
+        """Decode what the search needs to know about a message in flight."""
+        message = flight.message
+        link = (flight.source, flight.to, type(message).__name__)
+        awaited = message.correlation != STALE
+        reply = isinstance(message, _REPLIES)
+        timer = next((timer for timer, kinds in _TIMERS if isinstance(message, kinds)), "")
+        return FlightFacts(
+            source=flight.source,
+            to=flight.to,
+            order=(*link, msgspec.msgpack.encode(message)),
+            link=link,
+            event=self._brokers.events.of(Received(address(flight.source), message)),
+            reply=reply,
+            wait=(timer, flight.to if reply else flight.source) if awaited and timer else None,
+            control=awaited and isinstance(message, LeaderAndIsr | StopReplica | LogInfo),
+        )
+
+    def hosts(self, hosts: list[int], facts: list[HostFacts], version: int) -> tuple[int, ...]:
+        """The canonical forms of all hosts. A form depends on what its broker and those whose requests it holds wait for."""
+        known = self._hosts
+        found = []
+        for index, host in enumerate(hosts):
+            key: tuple[int | Waiting, ...] = (host, version, *[facts[source].waiting for source in facts[index].holds])
+            form = known.get(key)
+            if form is None:
+                waiting = tuple([fact.waiting for fact in facts])
+                form = known[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, version))
+            found.append(form)
+        return tuple(found)
+
+    def renaming(self, facts: list[HostFacts], version: int) -> int:
+        """The number of the renaming of messages: what all brokers wait for, and the version of the state znode."""
+        return self._renamings.of((tuple([fact.waiting for fact in facts]), version))
+
+    def network(self, flights: tuple[int, ...], facts: dict[int, FlightFacts], renaming: int) -> tuple[int, ...]:
+        """The canonical forms of the messages in flight, sorted, without those that their receiver ignores."""
+        key = (renaming, *flights)
+        found = self._networks.get(key)
+        if found is None:
+            if len(self._networks) >= NETWORKS_MAX:
+                self._networks.clear()
+            found = self._networks[key] = self._network(flights, facts, *self._renamings.values[renaming])
+        return found
+
+    def _network(
+        self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], version: int
+    ) -> tuple[int, ...]:
+        found = []
+        for flight in flights:
+            fact = facts[flight]
+            awaited = waiting[fact.to if fact.reply else fact.source]
+            key = (flight, awaited, version)
+            form = self._flights.get(key)
+            if form is None:
+                form = self._flights[key] = self._flight(flight, awaited, version)
+            if form != _IGNORED:
+                found.append(form)
+        return tuple(sorted(found, key=lambda flight: facts[flight].order))
+
+    def _flight(self, number: int, waiting: Waiting, version: int) -> int:
+        flight = self._parts.values[number]
+        assert isinstance(flight, Flight)
+        message = renamed_message(flight.message, waiting, version)
+        reply = isinstance(message, _REPLIES)
+        if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not self._epoch_end_recheck):
+            return _IGNORED
+        return self._parts.of(Flight(flight.source, flight.to, message))
+
+    def _host(self, index: int, host: Host, waiting: tuple[Waiting, ...], version: int) -> Host:
+        if not host.up:
+            return host
+        asked = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
+        core = self._machines.renamed(index, host.core, waiting, version, asked)
+        numbers = {request: number for number, request in enumerate(asked, 1)}
+        return replace(
+            host,
+            core=core,
+            timers=_with_park(host.timers, parked=bool(self._machines.view(core).parked)),
+            outbox=tuple(replace(request, id=numbers[request.id]) for request in host.outbox),
+            inbox=tuple(replace(event, id=numbers[event.id]) if isinstance(event, ZkReplied) else event for event in host.inbox),
+        )
 
 
-def _order(flight: Flight) -> tuple[int, int, str, bytes]:
-    return flight.source, flight.to, type(flight.message).__name__, bytes_of(flight)
+@cache
+def delivery(link: tuple[int, int, str], nth: int) -> Deliver:
+    """The action that delivers the nth message of this kind on this link."""
+    source, to, kind = link
+    return Deliver(message=kind, source=address(source), to=address(to), nth=nth)
 
 
-def _flight(rules: Rules, flight: Flight, waiting: tuple[Waiting, ...], version: int) -> Flight | None:
-    """A message in flight, in canonical form; None for a reply that its receiver ignores."""
-    reply = isinstance(flight.message, FetchReply | EpochEndReply)
-    message = renamed_message(flight.message, waiting[flight.to if reply else flight.source], version)
-    if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not rules.epoch_end_recheck):
-        return None
-    return Flight(flight.source, flight.to, message)
-
-
-def _host(rules: Rules, index: int, host: Host, waiting: tuple[Waiting, ...], version: int) -> Host:
-    if not host.up:
-        return host
-    asked = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
-    core = rules.machines.renamed(index, host.core, waiting, version, asked)
-    timers = host.timers
-    parked = bool(rules.machines.view(core).parked)
-    if parked != ("park" in timers):
-        timers = tuple(sorted((*timers, "park"))) if parked else tuple(name for name in timers if name != "park")
-    if core is host.core and timers is host.timers and not asked:
-        return host
-    numbers = {request: number for number, request in enumerate(asked, 1)}
-    return Host(
-        host.up,
-        host.life,
-        core,
-        host.logs,
-        host.checkpoint,
-        host.born,
-        timers,
-        host.session,
-        tuple(replace(request, id=numbers[request.id]) for request in host.outbox),
-        tuple(replace(event, id=numbers[event.id]) if isinstance(event, ZkReplied) else event for event in host.inbox),
-    )
+def _with_park(timers: tuple[str, ...], *, parked: bool) -> tuple[str, ...]:
+    """The armed timers, with `park` armed if and only if a fetch is parked."""
+    if parked == ("park" in timers):
+        return timers
+    return tuple(sorted((*timers, "park"))) if parked else tuple(name for name in timers if name != "park")

@@ -7,26 +7,26 @@ wounds, so no loss is excused.
 
 from msgspec.structs import replace
 
-from highwater.explore.state import Ghost, Host, values_of
+from highwater.explore.state import Ghost
 from reference.effects import Note
 from reference.errors import ErrorCode
 from reference.messages import ProduceReply
 
 
-def see(ghost: Ghost, host: Host, index: int, note: Note) -> Ghost:
-    """Update the promised records after a broker reported something; `host` has its disk at that moment."""
+def see(ghost: Ghost, values: tuple[str, ...], index: int, note: Note) -> Ghost:
+    """Update the promised records after a broker reported something; `values` is its log at that moment."""
     if note.kind == "hw" and note.detail == "leader" and note.hw is not None and note.leader_epoch is not None:
-        return _promise(ghost, values_of(host)[: note.hw], note.leader_epoch)
+        return _promise(ghost, values[: note.hw], note.leader_epoch)
     if note.kind == "became-leader" and note.leader_epoch is not None:
-        return _lead(ghost, values_of(host), f"b{index + 1}", note.leader_epoch)
+        return _lead(ghost, values, f"b{index + 1}", note.leader_epoch)
     return ghost
 
 
-def answered(ghost: Ghost, host: Host, reply: ProduceReply) -> Ghost:
+def answered(ghost: Ghost, values: tuple[str, ...], reply: ProduceReply) -> Ghost:
     """Update the promised records after the reply to a produce with acks=all."""
     if reply.error is not ErrorCode.NONE or reply.offset is None or reply.leader_epoch is None:
         return ghost
-    return _promise(ghost, values_of(host)[: reply.offset + 1], reply.leader_epoch)
+    return _promise(ghost, values[: reply.offset + 1], reply.leader_epoch)
 
 
 def _promise(ghost: Ghost, values: tuple[str, ...], epoch: int) -> Ghost:

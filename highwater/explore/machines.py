@@ -4,10 +4,10 @@ A core is the state of a node without its configuration, which never changes. Ha
 clock stands still: every event happens at 0, except the `isr` timer, which fires after all lag times (`LATE_MS`), and the `park`
 timer, which fires when a parked fetch has waited long enough. So a follower may lag in any schedule, and clients never time out.
 
-Canonical form: correlation and request ids are renumbered in their order; an id without a pending request becomes -1 (peers) or 0
-(ZooKeeper). The version of the state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous ZooKeeper
-versions are kept. Ids are only compared for equality and versions only with the present one, so the renumbered state has the same
-future.
+Canonical form: correlation and request ids are renumbered in their order; an id without a pending request becomes -1 (peers) or
+0 (ZooKeeper). The version of the state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous
+ZooKeeper and with KIP-343 versions are kept. Ids are only compared for equality and versions only with the present one, so the
+renumbered state has the same future.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from highwater.explore.state import TP
 from reference.broker.broker import Broker
-from reference.config import BrokerConfig
+from reference.config import BrokerConfig, asks_controller
 from reference.controller.context import Controller
 from reference.effects import AnyEffect
 from reference.events import AnyEvent, Booted, DirImage, TimerFired
@@ -54,6 +54,7 @@ class View(Struct, frozen=True):
     waiting: Waiting = ()
     backing_off: bool = False  # a follower without a pending request
     parked: tuple[tuple[str, int], ...] = ()  # (source, correlation) of parked fetches
+    proposers: tuple[str, ...] = ()  # of ISR changes that the controller has not answered
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -81,7 +82,7 @@ class Machines:
         if found is None:
             node = Node.boot(self._configs[index], image, life)
             effects = tuple(node.handle(Booted(), now=Now(Millis(0), Millis(0))))
-            found = self._booted[key] = (_encoded(node), effects)
+            found = self._booted[key] = (self._encoded(core_of(node)), effects)
         return found
 
     def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
@@ -101,8 +102,15 @@ class Machines:
             )
             node = Node(state)
             effects = tuple(node.handle(event, now=self._now(index, event)))
-            found = self._handled[key] = (_encoded(node), effects)
+            found = self._handled[key] = (self._encoded(core_of(node)), effects)
         return found
+
+    def _encoded(self, core: Core) -> bytes:
+        # The view costs nothing here and a decoding later.
+        encoded = _encode(core)
+        if encoded not in self._views:
+            self._views[encoded] = _view(core)
+        return encoded
 
     def _now(self, index: int, event: AnyEvent) -> Now:
         at = 0
@@ -132,11 +140,12 @@ class Machines:
             state = _decode(core)
             state.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
             _rename_correlations(state, waiting[index], waiting, self._names)
+            _rename_isr_changes(state, None if asks_controller(self._configs[index]) else asked, waiting[index])
             _rename_requests(state, asked)
             if version != ANY_VERSION:
                 _rename_versions(state, version)
             _disarm(state)
-            found = self._renamed[key] = _encode(state)
+            found = self._renamed[key] = self._encoded(state)
         return found
 
 
@@ -148,9 +157,10 @@ def renamed_message(message: AnyMessage, waiting: Waiting, version: int) -> AnyM
     return message
 
 
-def _encoded(node: Node) -> bytes:
+def core_of(node: Node) -> Core:
+    """The state of a node without its configuration and disk."""
     state = node.state
-    return _encode(Core(state.life, state.session, state.ids, state.broker, state.controller))
+    return Core(state.life, state.session, state.ids, state.broker, state.controller)
 
 
 def _view(core: Core) -> View:
@@ -158,7 +168,11 @@ def _view(core: Core) -> View:
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Follower) and partition.role.outstanding:
             waiting.append(partition.role.outstanding)
-    view = View(waiting=tuple(sorted(waiting)))
+    if core.broker.membership.outstanding:
+        waiting.append(core.broker.membership.outstanding)
+    waiting += [asked.correlation for asked in core.broker.asked]
+    proposers = tuple(request.source for request in core.controller.isr_requests)
+    view = View(waiting=tuple(sorted(waiting)), proposers=proposers)
     found = core.broker.partitions.get(TP)
     if found is None:
         return view
@@ -186,6 +200,13 @@ def _rename_correlations(core: Core, own: Waiting, waiting: tuple[Waiting, ...],
         if isinstance(partition.role, Follower) and partition.role.outstanding:
             partition.role.outstanding = _new(partition.role.outstanding, own)
         partition.fetches = [f for fetch in partition.fetches if (f := _renamed_fetch(fetch, waiting, names)) is not None]
+    if core.broker.membership.outstanding:
+        core.broker.membership.outstanding = _new(core.broker.membership.outstanding, own)
+    for asked in core.broker.asked:
+        asked.correlation = _new(asked.correlation, own)
+    for request in core.controller.isr_requests:
+        number = _new(request.asked.correlation, waiting[names[request.source]])
+        request.asked = replace(request.asked, correlation=number)
 
 
 def _renamed_fetch(fetch: ParkedFetch, waiting: tuple[Waiting, ...], names: dict[str, int]) -> ParkedFetch | None:
@@ -200,9 +221,16 @@ def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
     core.broker.registration_request = new(core.broker.registration_request)
     outstanding = core.controller.outstanding
     core.controller.outstanding = [replace(sent, request=new(sent.request)) for sent in outstanding if sent.request in asked]
+
+
+def _rename_isr_changes(core: Core, asked: tuple[int, ...] | None, own: Waiting) -> None:
+    # Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by their correlation (`asked` is None).
     for partition in core.broker.partitions.values():
-        if isinstance(partition.role, Leader) and partition.role.change is not None:
-            partition.role.change.request = new(partition.role.change.request)
+        if isinstance(partition.role, Leader) and (change := partition.role.change) is not None:
+            if asked is not None:
+                change.request = asked.index(change.request) + 1 if change.request in asked else 0
+            elif change.request:
+                change.request = _new(change.request, own)
 
 
 def _rename_versions(core: Core, version: int) -> None:

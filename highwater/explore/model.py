@@ -1,23 +1,25 @@
-"""The transition system that the explorer searches: initial state, possible actions and successor states.
+"""The world of the machines: its initial state, possible actions and their successor states.
 
 In the initial state every broker is registered, the first one is controller and leader, one topic has one partition on all
 brokers, and every follower's fetch is parked. Faults are bounded (`state.Bounds`), healing is not.
 
 A timer fires only if it can change the state. A timer that waits for a reply fires only if neither request nor reply is in
 flight. A timer does not fire at all if firing it and delivering its messages leads back to the same state. So a repeated fetch
-without news is never delivered late; results for the whole space hold under this restriction.
+without news is never delivered late; results for the whole space hold under this restriction. With KIP-343 (`Bounds.kip343`) a
+heartbeat may be late at any time: the timers of silence and of the fence are not counted as faults.
 """
 
-import dataclasses
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Literal, assert_never
 
-from msgspec.structs import replace
-
-from highwater.explore.canonical import Rules, bytes_of
-from highwater.explore.machines import STALE, Machines, View
+from highwater.explore.canonical import delivery
+from highwater.explore.machines import Machines
+from highwater.explore.properties import goals_of, properties_of
 from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
-from highwater.explore.transition import Transition, Witness
-from highwater.explore.zookeeper import Standing, ZooKeepers, empty, new_topic
+from highwater.explore.steps import HostFacts
+from highwater.explore.transition import Draft, Key, Transitions, Witness
+from highwater.explore.zookeeper import Standing, empty, new_topic
 from highwater.plans.actions import (
     AnyAction,
     Crash,
@@ -32,206 +34,332 @@ from highwater.plans.actions import (
     ZkPerform,
 )
 from reference.config import BrokerConfig, TopicSpec, Variant
-from reference.effects import SetTimer, WriteCheckpoint
-from reference.events import TimerFired
-from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, LeaderAndIsr, LogInfo, StopReplica
 from reference.types import BrokerId
 
 _ROUND_TRIPS_MAX = 3  # after which a timer counts as changing the state
 _WARM_STEPS_MAX = 1000
-_NOTHING = View()
+
+OfBroker = Produce | Crash | Restart | Expire | Notice | ZkHear | ZkPerform
+
+
+class Impossible(Exception):  # noqa: N818 - not an error of the program
+    """The explorer's action is not possible in this state; the message says why."""
 
 
 class Model:
-    """The transition system of one protocol variant within bounds on epochs and faults.
+    """The world of the machines for one protocol variant within bounds on epochs and faults.
 
     Deterministic: equal states have equal successors in equal order.
     """
 
+    exact = False
+
     def __init__(self, variant: Variant, bounds: Bounds, *, keep_versions: bool = False) -> None:
         """`keep_versions`: do not renumber the versions of the state znode, as when one schedule is performed again."""
         self.bounds = bounds
-        brokers = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
+        self._size = bounds.brokers
+        self._ids = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
         topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=bounds.brokers, min_insync_replicas=1, flush="none")
-        self._brokers = brokers
-        # Heartbeats and ISR changes through the controller (KIP-343) would multiply the schedules. The search is about leaders
-        # and followers, so brokers use the inter-broker protocol before KIP-343 (R-205).
-        self._machines = Machines(
+        # Heartbeats and ISR changes through the controller (KIP-343) multiply the schedules. A search about leaders and followers
+        # alone does without, by the inter-broker protocol before KIP-343 (R-205).
+        version: Literal["legacy", "kip343"] = "kip343" if bounds.kip343 else "legacy"
+        machines = Machines(
             tuple(
-                BrokerConfig(broker=broker, variant=variant, topics=(topic,), inter_broker_protocol="legacy")
-                for broker in brokers
+                BrokerConfig(broker=broker, variant=variant, topics=(topic,), inter_broker_protocol=version)
+                for broker in self._ids
             )
         )
-        self._zookeepers = ZooKeepers()
-        self._rules = Rules(
-            machines=self._machines,
-            zookeepers=self._zookeepers,
-            zk_async=bounds.zk_async,
-            # A reply in flight may have an old version, and the order of two old versions must be kept.
-            keep_versions=keep_versions or bounds.zk_async,
+        self._transitions = Transitions(
+            machines,
+            self._size,
             epoch_end_recheck=variant.epoch_end_recheck,
+            zk_async=bounds.zk_async,
+            # A reply or a proposal in flight may have an old version, and the order of two old versions must be kept.
+            keep_versions=keep_versions or bounds.zk_async or bounds.kip343,
         )
+        self.parts = self._transitions.parts
+        self._hosts = self._transitions.hosts
+        self._performers: dict[type[OfBroker], Callable[[Draft, int], None]] = {
+            Produce: self._transitions.produce,
+            Crash: self._transitions.crash,
+            Restart: self._transitions.start,
+            Expire: self._transitions.expire,
+            Notice: self._transitions.notice,
+            ZkHear: self._transitions.hear_oldest,
+            ZkPerform: self._transitions.perform_oldest,
+        }
+        self._actions: dict[tuple[type[OfBroker], int], OfBroker] = {}
+        self.properties = properties_of(self)
+        self.goals = goals_of(self)
 
-    # --- the initial state ---------------------------------------------------------------------------------------------------
+    # --- states ---------------------------------------------------------------------------------------------------------------
 
-    def initial(self, witness: Witness | None = None) -> State:
+    def initial(self, witness: Witness | None = None) -> Key:
         """The state after the cluster has started; `witness` is told of every step of the start."""
-        cold = State(tuple(Host(False, 0, b"") for _ in self._brokers), empty(), (), Ghost(), Spent())
-        transition = Transition(dataclasses.replace(self._rules, zk_async=False), cold, witness)
-        for broker in self._brokers:
-            transition.perform(Restart(node=f"b{broker}"))
-        transition.create_topic(new_topic(self._brokers))
+        transitions, number = self._transitions, self.parts.of
+        transitions.zk_async = False  # the start is one schedule
+        cold = (*(number(Host(False, 0, b"")) for _ in self._ids), number(empty()), number(Ghost()), number(Spent()))
+        draft = transitions.draft(cold, witness)
+        for index in range(self._size):
+            transitions.start(draft, index)
+            transitions.settle(draft)
+        if draft.flights:
+            draft = transitions.draft(self._quiet(draft, witness), witness)  # the controller has heard of every broker
+        transitions.create_topic(draft, new_topic(self._ids))
+        key = self._quiet(draft, witness)
+        transitions.zk_async = self.bounds.zk_async
+        return key
+
+    def _quiet(self, draft: Draft, witness: Witness | None) -> Key:
+        """Deliver all messages, one after another."""
         for _ in range(_WARM_STEPS_MAX):
-            if not transition.network:
-                return transition.state()
-            transition.perform(_deliver(transition.network, 0))
+            key = self._transitions.done(draft)
+            if len(key) == self._size + 3:
+                return key
+            draft = self._transitions.draft(key, witness)
+            self._transitions.deliver(draft, 0)
         raise AssertionError(f"the start-up did not end within {_WARM_STEPS_MAX} steps")
 
-    # --- actions ---------------------------------------------------------------------------------------------------------------
+    def state(self, key: Key) -> State:
+        """The parts of a state."""
+        tree = self.parts.values[key[self._size]]
+        assert isinstance(tree, bytes)
+        hosts = tuple(self._transitions.brokers.host(number) for number in key[: self._size])
+        return State(hosts, tree, self._network(key), self.ghost(key), self.spent(key))
 
-    def successors(self, state: State) -> Iterator[tuple[AnyAction, State]]:
+    def _network(self, key: Key) -> tuple[Flight, ...]:
+        flights = (self.parts.values[number] for number in key[self._size + 3 :])
+        return tuple(flight for flight in flights if isinstance(flight, Flight))
+
+    def hosts(self, key: Key) -> list[HostFacts]:
+        """What each broker knows of the partition in a state, and the records on its disk."""
+        return [self._hosts[number] for number in key[: self._size]]
+
+    def standing(self, key: Key) -> Standing:
+        """What ZooKeeper holds of the partition in a state."""
+        return self._transitions.standings[key[self._size]]
+
+    def ghost(self, key: Key) -> Ghost:
+        """The promised records in a state."""
+        return self._transitions.ghosts[key[self._size + 1]]
+
+    def spent(self, key: Key) -> Spent:
+        """The faults so far in a state."""
+        return self._transitions.spent[key[self._size + 2]]
+
+    def within(self, key: Key) -> bool:
+        """Whether the leader epoch of a state is within the bound; the search does not count states beyond."""
+        return self.standing(key).leader_epoch < self.bounds.max_epochs
+
+    def fingerprint(self, key: Key) -> bytes:
+        """A hash of a state's parts."""
+        return self.parts.fingerprint(key)
+
+    def pack(self, key: Key) -> bytes:
+        """Encode a state as the numbers of its parts."""
+        return array("I", key).tobytes()
+
+    def unpack(self, packed: bytes) -> Key:
+        """Decode a state that this process packed."""
+        return tuple(array("I", packed))
+
+    # --- actions ----------------------------------------------------------------------------------------------------------------
+
+    def successors(self, key: Key) -> Iterator[tuple[AnyAction, Key]]:
         """All possible actions that may change the state, each with the state after it."""
-        for action in self._actions(state):
-            yield action, self.after(state, action)
-        for number, host in enumerate(state.hosts, 1):
-            for timer in host.timers if host.up else ():
-                fire = Fire(node=f"b{number}", timer=timer)
-                after = self._fired(state, number - 1, fire)
-                if after is not None:
-                    yield fire, after
-
-    def _actions(self, state: State) -> Iterator[AnyAction]:
-        """All possible actions but the firing of timers."""
-        bounds, spent = self.bounds, state.spent
-        seen: list[Flight] = []
-        for position, flight in enumerate(state.network):
-            if flight in seen:
-                continue
-            seen.append(flight)
-            action = _deliver(state.network, position)
-            yield action
-            if spent.losses < bounds.losses:
-                yield Lose(message=action.message, source=action.source, to=action.to, nth=action.nth)
-        sessions = self._zookeepers.standing(state.zk).sessions
-        for number, host in enumerate(state.hosts, 1):
-            node = f"b{number}"
-            has_session = host.session in sessions
-            if not host.up:
-                yield Restart(node=node)
-                if has_session:
-                    yield Expire(node=node)
+        transitions = self._transitions
+        for action, position in self._arrivals(key):
+            draft = transitions.draft(key)
+            if isinstance(action, Deliver):
+                transitions.deliver(draft, position)
             else:
-                yield from self._of_living(state, node, host, has_session)
-            if host.outbox:
-                yield ZkPerform(node=node)
+                transitions.lose(draft, position)
+            yield action, transitions.done(draft)
+        for index in range(self._size):
+            for kind in self._kinds(key, index):
+                draft = transitions.draft(key)
+                self._performers[kind](draft, index)
+                yield self._action(kind, index), transitions.done(draft)
+        for index in range(self._size):
+            for timer in transitions.brokers.busy_timers(index, key[index]):
+                after = self._fired(key, index, timer)
+                if after is not None:
+                    yield Fire(node=f"b{index + 1}", timer=timer), after
 
-    def _of_living(self, state: State, node: str, host: Host, has_session: bool) -> Iterator[AnyAction]:
-        bounds, spent = self.bounds, state.spent
-        if state.ghost.produced < bounds.records and self._machines.view(host.core).leads:
-            yield Produce(node=node)
-        if spent.crashes < bounds.crashes:
-            yield Crash(node=node)
-        if has_session and spent.expiries < bounds.expiries:
-            yield Expire(node=node)
-        if host.inbox:
-            yield ZkHear(node=node)
-        elif not has_session:
-            yield Notice(node=node)
+    def _arrivals(self, key: Key) -> Iterator[tuple[Deliver | Lose, int]]:
+        # Flights are sorted: alike ones and equal ones are neighbours.
+        flights = self._transitions.flights
+        lossy = self.spent(key).losses < self.bounds.losses
+        last, nth, link = -1, 0, (-1, -1, "")
+        for position, number in enumerate(key[self._size + 3 :]):
+            facts = flights[number]
+            nth = nth + 1 if facts.link == link else 0
+            link = facts.link
+            if number == last:
+                continue
+            last = number
+            action = delivery(link, nth)
+            yield action, position
+            if lossy:
+                yield Lose(message=action.message, source=action.source, to=action.to, nth=nth), position
+
+    def _kinds(self, key: Key, index: int) -> list[type[OfBroker]]:
+        # The possible actions of one broker, its session and its link to ZooKeeper.
+        bounds, spent, facts = self.bounds, self.spent(key), self._hosts[key[index]]
+        has_session = facts.session in self.standing(key).sessions
+        if not facts.up:
+            kinds: list[type[OfBroker]] = [Restart, Expire] if has_session else [Restart]
+        else:
+            kinds = []
+            if facts.view.leads and self.ghost(key).produced < bounds.records:
+                kinds.append(Produce)
+            if spent.crashes < bounds.crashes:
+                kinds.append(Crash)
+            if has_session and spent.expiries < bounds.expiries:
+                kinds.append(Expire)
+            if facts.hears:
+                kinds.append(ZkHear)
+            elif not has_session:
+                kinds.append(Notice)
+        if facts.asks:
+            kinds.append(ZkPerform)
+        return kinds
+
+    def kind(self, action: AnyAction) -> str:
+        """The kind of an action, as plans name it."""
+        return str(type(action).__struct_config__.tag)
+
+    def actor(self, action: AnyAction) -> str:
+        """A broker, a link, a client or the faults of a broker: who is slow when an action is delayed."""
+        match action:
+            case Deliver(source=source, to=to) | Lose(source=source, to=to):
+                return f"{source} {to}"
+            case Fire(node=node) | ZkHear(node=node) | ZkPerform(node=node) | Notice(node=node):
+                return node
+            case Produce():
+                return "client"
+            case Crash(node=node) | Restart(node=node) | Expire(node=node):
+                return f"faults {node}"
+            case _:
+                assert_never(action)
+
+    def _action(self, kind: type[OfBroker], index: int) -> OfBroker:
+        found = self._actions.get((kind, index))
+        if found is None:
+            found = self._actions[kind, index] = kind(node=f"b{index + 1}")
+        return found
 
     # --- timers -----------------------------------------------------------------------------------------------------------------
 
-    def _fired(self, state: State, index: int, fire: Fire) -> State | None:
+    def _fired(self, key: Key, index: int, timer: str) -> Key | None:
         """The state after a timer fires; None if it may not fire or would change nothing."""
-        if not self._may_fire(state, index, fire.timer) or self._machine_stays(state.hosts[index], index, fire.timer):
+        transitions = self._transitions
+        if not self._may_fire(key, index, timer):
             return None
-        after = self.after(state, fire)
-        return after if self._changes(state, after) else None
+        draft = transitions.draft(key)
+        transitions.fire(draft, index, timer)
+        after = transitions.done(draft)
+        return after if self._changes(key, after) else None
 
-    def _machine_stays(self, host: Host, index: int, timer: str) -> bool:
-        # Whether the machine only arms its timer again; a cheap check that decides most cases.
-        try:
-            core, effects = self._machines.handle(index, host.core, TimerFired(timer))
-        except AssertionError:
-            return False
-        idle = (isinstance(e, SetTimer) or (isinstance(e, WriteCheckpoint) and e.entries == host.checkpoint) for e in effects)
-        return core == host.core and all(idle)
-
-    def _may_fire(self, state: State, index: int, timer: str) -> bool:
+    def _may_fire(self, key: Key, index: int, timer: str) -> bool:
         kind, _, what = timer.partition(":")
         match kind:
             case "checkpoint":
-                return state.spent.crashes < self.bounds.crashes  # it is read only after a crash
+                return self.spent(key).crashes < self.bounds.crashes  # it is read only after a crash
             case "fetch":
-                return not self._answer_on_its_way(state, index)
+                parked = any(index in self._hosts[host].parked for host in key[: self._size])
+                return not parked and not self._under_way(key, (kind, index))
+            case "heartbeat" | "ask-isr":
+                return not self._under_way(key, (kind, index))
             case "channel":
-                to = int(what) - 1
-                return not any(
-                    f.source == index and f.to == to and isinstance(f.message, LeaderAndIsr | StopReplica | LogInfo)
-                    for f in state.network
-                    if f.message.correlation != STALE
-                )
+                flights, to = self._transitions.flights, int(what) - 1
+                facts = [flights[number] for number in key[self._size + 3 :]]
+                return not any(fact.control and fact.source == index and fact.to == to for fact in facts)
             case _:
                 return True
 
-    def _answer_on_its_way(self, state: State, index: int) -> bool:
-        for flight in state.network:
-            if flight.message.correlation != STALE and (
-                (flight.source == index and isinstance(flight.message, Fetch | EpochEnd))
-                or (flight.to == index and isinstance(flight.message, FetchReply | EpochEndReply))
-            ):
-                return True
-        parked = (source for host in state.hosts if host.up for source, _ in self._machines.view(host.core).parked)
-        return f"b{index + 1}" in parked
+    def _under_way(self, key: Key, wait: tuple[str, int]) -> bool:
+        """Whether the request or the reply that a timer waits for is in flight."""
+        flights = self._transitions.flights
+        return any(flights[number].wait == wait for number in key[self._size + 3 :])
 
-    def _changes(self, state: State, after: State) -> bool:
+    def _changes(self, key: Key, after: Key) -> bool:
         # Whether the state differs after the messages of the timer have arrived.
+        before = key[self._size + 3 :]
         for _ in range(_ROUND_TRIPS_MAX):
-            if _same(after, state):
+            if self._same(after, key):
                 return False
-            fresh = list(after.network)
-            for flight in state.network:
+            fresh = list(after[self._size + 3 :])
+            for flight in before:
                 if flight in fresh:
                     fresh.remove(flight)
             if not fresh:
                 return True
-            after = self.after(after, _deliver(after.network, after.network.index(fresh[0])))
-        return not _same(after, state)
+            draft = self._transitions.draft(after)
+            self._transitions.deliver(draft, draft.flights.index(fresh[0]))
+            after = self._transitions.done(draft)
+        return not self._same(after, key)
 
-    # --- successors ------------------------------------------------------------------------------------------------------------
+    def _same(self, one: Key, other: Key) -> bool:
+        """Whether two states are equal except for armed timers and spent faults."""
+        size, hosts = self._size, self._hosts
+        return (
+            one[size : size + 2] == other[size : size + 2]
+            and one[size + 3 :] == other[size + 3 :]
+            and all(hosts[a].resting == hosts[b].resting for a, b in zip(one[:size], other[:size], strict=True))
+        )
 
-    def after(self, state: State, action: AnyAction, witness: Witness | None = None) -> State:
-        """The state after an action of the explorer, in canonical form. Raises transition.Impossible."""
-        transition = Transition(self._rules, state, witness)
-        transition.perform(action)
-        return transition.state()
+    # --- named actions ----------------------------------------------------------------------------------------------------------
 
-    def within(self, state: State) -> bool:
-        """Whether the search looks at the successors of this state: its leader epoch is within the bound."""
-        return self._zookeepers.standing(state.zk).leader_epoch < self.bounds.max_epochs
+    def after(self, key: Key, action: AnyAction, witness: Witness | None = None) -> Key:
+        """The state after an action of the explorer. Raises Impossible."""
+        transitions = self._transitions
+        draft = transitions.draft(key, witness)
+        match action:
+            case Deliver():
+                transitions.deliver(draft, self._position(key, action))
+            case Lose():
+                transitions.lose(draft, self._position(key, action))
+            case Fire(node=node, timer=timer):
+                index = self._index(node)
+                if timer not in self._hosts[key[index]].timers:
+                    raise Impossible(f"{node} has no timer {timer}")
+                transitions.fire(draft, index, timer)
+            case Produce() | Crash() | Restart() | Expire() | Notice() | ZkHear() | ZkPerform():
+                index = self._index(action.node)
+                self._check(key, action, index)
+                self._performers[type(action)](draft, index)
+            case _:
+                assert_never(action)
+        return transitions.done(draft)
 
-    def view(self, host: Host) -> View:
-        """What one broker knows of the partition in this state; defaults if the broker is down."""
-        return self._machines.view(host.core) if host.up else _NOTHING
+    def _check(self, key: Key, action: OfBroker, index: int) -> None:
+        """Raise Impossible unless a broker's action is possible."""
+        facts, node, kind = self._hosts[key[index]], action.node, type(action)
+        has_session = facts.session in self.standing(key).sessions
+        refusals = (
+            (kind is Restart and facts.up, f"{node} is up"),
+            (kind in (Produce, Crash, Notice, ZkHear) and not facts.up, f"{node} is down"),
+            (kind is Expire and not has_session, f"{node} has no session"),
+            (kind is Notice and has_session, f"the session of {node} has not expired"),
+            (kind is ZkHear and not facts.hears, f"no event from ZooKeeper to {node} is in flight"),
+            (kind is ZkPerform and not facts.asks, f"no request from {node} to ZooKeeper is in flight"),
+        )
+        for refused, why in refusals:
+            if refused:
+                raise Impossible(why)
 
-    def standing(self, state: State) -> Standing:
-        """What ZooKeeper holds of the partition in this state."""
-        return self._zookeepers.standing(state.zk)
+    def _position(self, key: Key, action: Deliver | Lose) -> int:
+        """The position of a message in the network."""
+        link = (self._index(action.source), self._index(action.to), action.message)
+        flights = self._transitions.flights
+        alike = [at for at, number in enumerate(key[self._size + 3 :]) if flights[number].link == link]
+        if action.nth >= len(alike):
+            raise Impossible(f"no {action.message} number {action.nth} from {action.source} to {action.to} is in flight")
+        return alike[action.nth]
 
-
-def _deliver(network: tuple[Flight, ...] | list[Flight], position: int) -> Deliver:
-    """The action that delivers the message at this position in the network."""
-    flight = network[position]
-    kind = type(flight.message).__name__
-    alike = [f for f in network if f.source == flight.source and f.to == flight.to and type(f.message).__name__ == kind]
-    nth = 0 if len(alike) == 1 else sorted(alike, key=bytes_of).index(flight)
-    return Deliver(message=kind, source=f"b{flight.source + 1}", to=f"b{flight.to + 1}", nth=nth)
-
-
-def _same(one: State, other: State) -> bool:
-    """Whether two states are equal except for armed timers."""
-    return (
-        one.zk == other.zk
-        and one.network == other.network
-        and one.ghost == other.ghost
-        and [replace(host, timers=()) for host in one.hosts] == [replace(host, timers=()) for host in other.hosts]
-    )
+    def _index(self, node: str) -> int:
+        digits = node.removeprefix("b")
+        if not digits.isdecimal() or not 1 <= int(digits) <= self._size:
+            raise Impossible(f"unknown broker {node}; brokers are b1 to b{self._size}")
+        return int(digits) - 1

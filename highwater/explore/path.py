@@ -11,10 +11,11 @@ from reference.config import VARIANTS, TopicSpec, Variant
 _MIN_ISR = 1
 
 
-def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Variant, brokers: int, path: Path) -> Plan:
-    """Make the plan that performs this list of actions on a cluster with this number of brokers."""
+def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Variant, bounds: Bounds, path: Path) -> Plan:
+    """Make the plan that performs this list of actions on the explored cluster."""
+    brokers = bounds.brokers
     topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=brokers, min_insync_replicas=_MIN_ISR, flush="none")
-    cluster = ClusterShape(brokers=brokers, topics=(topic,))
+    cluster = ClusterShape(brokers=brokers, topics=(topic,), legacy_brokers=() if bounds.kip343 else _all(brokers))
     promise = Promise(
         topics=(TopicPromise(topic=TOPIC, min_insync_replicas=_MIN_ISR, flush="none"),),
         session_timeout_ms=cluster.session_timeout_ms,
@@ -42,14 +43,17 @@ def bounds_of(plan: Plan) -> Bounds:
     ZooKeeper is asynchronous if the path has an action of ZooKeeper.
     """
     zk_async = any(isinstance(action, ZkPerform | ZkHear) for action in plan.path)
-    return Bounds(brokers=plan.cluster.brokers, zk_async=zk_async)
+    return Bounds(brokers=plan.cluster.brokers, zk_async=zk_async, kip343=not plan.cluster.legacy_brokers)
 
 
 def refusal(plan: Plan) -> str | None:
     """Why the explorer cannot perform this plan; None if it can."""
     if not plan.path:
         return "backend explore performs only plans with a path"
-    expected = replace(ClusterShape(topics=plan.cluster.topics), brokers=plan.cluster.brokers)
+    legacy = plan.cluster.legacy_brokers
+    if legacy not in ((), _all(plan.cluster.brokers)):
+        return "in a plan with a path all brokers must have one inter-broker protocol: legacy_brokers lists all of them or none"
+    expected = replace(ClusterShape(topics=plan.cluster.topics), brokers=plan.cluster.brokers, legacy_brokers=legacy)
     topics = plan.cluster.topics
     whole = len(topics) == 1 and topics[0].name == TOPIC and topics[0].partitions == 1
     if plan.cluster != expected or not whole or topics[0].replication_factor != plan.cluster.brokers:
@@ -57,3 +61,7 @@ def refusal(plan: Plan) -> str | None:
     if plan.schedule:
         return "a plan with a path must have no schedule"
     return None
+
+
+def _all(brokers: int) -> tuple[int, ...]:
+    return tuple(range(1, brokers + 1))

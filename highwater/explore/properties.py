@@ -5,91 +5,80 @@ formal models (docs/oracles.md §7.1): the records below a leader's HW are in th
 in ZooKeeper. They compare the logs on disk, so they are violated before a record is lost.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
-from msgspec import Struct
-
-from highwater.explore.model import Model
-from highwater.explore.state import State, values_of
+from highwater.explore.state import Bounds, Ghost
+from highwater.explore.steps import HostFacts
+from highwater.explore.transition import Key
+from highwater.explore.world import Goal, Property
+from highwater.explore.zookeeper import Standing
 from reference.types import BrokerId
 
 
-class Property(Struct, frozen=True):
-    """An invariant of the explorer. `broken` describes the violation in a state; empty if the invariant holds."""
+class Readable(Protocol):
+    """The world of the machines as properties and goals read it."""
 
-    name: str
-    broken: Callable[[Model, State], str]
+    bounds: Bounds
 
+    def hosts(self, key: Key) -> list[HostFacts]:
+        """What each broker knows of the partition in a state, and the records on its disk."""
 
-class Goal(Struct, frozen=True):
-    """A situation that some explored state should reach, so that the search is not vacuous."""
+    def standing(self, key: Key) -> Standing:
+        """What ZooKeeper holds of the partition in a state."""
 
-    name: str
-    holds: Callable[[Model, State], bool]
-
-
-def _promise_broken(model: Model, state: State) -> str:
-    return state.ghost.wrong
+    def ghost(self, key: Key) -> Ghost:
+        """The promised records in a state."""
 
 
-def _weak_isr(model: Model, state: State) -> str:
-    for index, host in enumerate(state.hosts):
-        view = model.view(host)
-        if view.leads:
-            words = _lacking(state, index, view.hw, view.isr)
+def properties_of(model: Readable) -> tuple[Property[Key], ...]:
+    """The invariants of the world of the machines."""
+    return (
+        Property("committed", lambda key: model.ghost(key).wrong),
+        Property("weak-isr", lambda key: _weak_isr(model, key)),
+        Property("strong-isr", lambda key: _strong_isr(model, key)),
+    )
+
+
+def goals_of(model: Readable) -> tuple[Goal[Key], ...]:
+    """What a search of the world of the machines should reach."""
+    return (
+        Goal("a record was committed", lambda key: bool(model.ghost(key).committed)),
+        Goal("another leader was elected", lambda key: model.ghost(key).top_epoch > 0),
+        Goal("the ISR shrank", lambda key: len(model.standing(key).isr) < model.bounds.brokers),
+        Goal("two brokers took themselves for the leader", lambda key: sum(h.view.leads for h in model.hosts(key)) > 1),
+        Goal("two logs held different records at one offset", lambda key: _logs_part(model, key)),
+    )
+
+
+def _weak_isr(model: Readable, key: Key) -> str:
+    hosts = model.hosts(key)
+    for index, host in enumerate(hosts):
+        if host.view.leads and host.view.hw:
+            words = _lacking(hosts, index, host.view.isr)
             if words:
                 return f"{words}, of its ISR"
     return ""
 
 
-def _strong_isr(model: Model, state: State) -> str:
-    isr = model.standing(state).isr
-    for index, host in enumerate(state.hosts):
-        view = model.view(host)
-        if view.leads:
-            words = _lacking(state, index, view.hw, isr)
+def _strong_isr(model: Readable, key: Key) -> str:
+    hosts = model.hosts(key)
+    for index, host in enumerate(hosts):
+        if host.view.leads and host.view.hw:
+            words = _lacking(hosts, index, model.standing(key).isr)
             if words:
                 return f"{words}, of the ISR in ZooKeeper"
     return ""
 
 
-def _lacking(state: State, leader: int, hw: int, isr: tuple[BrokerId, ...]) -> str:
-    committed = values_of(state.hosts[leader])[:hw]
+def _lacking(hosts: list[HostFacts], leader: int, isr: tuple[BrokerId, ...]) -> str:
+    hw = hosts[leader].view.hw
+    committed = hosts[leader].values[:hw]
     for broker in isr:
-        if values_of(state.hosts[broker - 1])[: len(committed)] != committed:
+        if hosts[broker - 1].values[: len(committed)] != committed:
             return f"what leader b{leader + 1} holds below its HW {hw} is not in the log of b{broker}"
     return ""
 
 
-COMMITTED = Property("committed", _promise_broken)
-PROPERTIES = (COMMITTED, Property("weak-isr", _weak_isr), Property("strong-isr", _strong_isr))
-
-
-def _committed(model: Model, state: State) -> bool:
-    return bool(state.ghost.committed)
-
-
-def _leader_changed(model: Model, state: State) -> bool:
-    return state.ghost.top_epoch > 0
-
-
-def _isr_shrunk(model: Model, state: State) -> bool:
-    return len(model.standing(state).isr) < len(state.hosts)
-
-
-def _two_leaders(model: Model, state: State) -> bool:
-    return sum(model.view(host).leads for host in state.hosts) > 1
-
-
-def _logs_part(model: Model, state: State) -> bool:
-    logs = [values_of(host) for host in state.hosts]
+def _logs_part(model: Readable, key: Key) -> bool:
+    logs = [host.values for host in model.hosts(key)]
     return any(one[: len(other)] != other[: len(one)] for one in logs for other in logs)
-
-
-GOALS = (
-    Goal("a record was committed", _committed),
-    Goal("another leader was elected", _leader_changed),
-    Goal("the ISR shrank", _isr_shrunk),
-    Goal("two brokers took themselves for the leader", _two_leaders),
-    Goal("two logs held different records at one offset", _logs_part),
-)

@@ -1,37 +1,45 @@
-"""Breadth-first search over all states within the bounds; the first violation found has the fewest actions.
+"""What all strategies of the search have in common: their budget, their result, and the judgement of a new state."""
 
-A state is stored completely, as a tuple with a number for each of its parts (six numbers for two brokers), so equality of states
-does not rely on hashes. The search is deterministic, except for where a budget of seconds ends it.
-"""
-
-from collections.abc import Callable
-from typing import Literal
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path as File
+from typing import Generic, Literal, Protocol
 
 from msgspec import Struct
 
-from highwater.explore.model import Model
-from highwater.explore.properties import Goal, Property
-from highwater.explore.state import State
-from highwater.plans.actions import AnyAction, Path
+from highwater.explore.world import Action, Goal, Property, State, World
 
 End = Literal["violated", "exhausted", "budget", "interrupted"]
-Key = tuple[int, ...]
-_PROGRESS_EVERY = 256  # states between two progress reports
+Progress = Callable[[int, int], None]  # is told of states and depth
+FINGERPRINT_BITS = 128
+_STATM = File("/proc/self/statm")
+_PAGES_PER_MIB = 256
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """Limits at which the explorer's search gives up; None means no limit."""
+    """Limits at which a search gives up; None means no limit. `walks` limits random walks only."""
 
     depth: int | None = None
-    states: int = 5_000_000
+    states: int | None = None
     seconds: float | None = None
+    memory_mib: int | None = None  # of all its processes
+    walks: int | None = None
 
 
-class Result(Struct, frozen=True, kw_only=True):
-    """How a search of the explorer ended.
+class Violation(Struct, Generic[Action], frozen=True):
+    """The first state in which a property is broken: why, and the actions that lead to it."""
 
-    `violated`: `path` leads to the violation `wrong`. After `budget` and `interrupted` (Ctrl-C) unexplored
-    states are unproven.
+    name: str
+    wrong: str
+    path: tuple[Action, ...]
+
+
+class Result(Struct, Generic[Action], frozen=True, kw_only=True):
+    """How a search ended.
+
+    `violated`: `violations` holds the first one of each broken property. After `budget` and `interrupted` (Ctrl-C) unexplored
+    states are unproven; `folder` is the place of a search that can be resumed.
 
     `states` counts distinct states, `transitions` the actions performed, `depth` is that of the deepest state, `frontier` counts
     the states that were not expanded, `goals` are the names of the goals that were reached.
@@ -39,152 +47,105 @@ class Result(Struct, frozen=True, kw_only=True):
 
     end: End
     stopped_by: str = ""
-    wrong: str = ""
-    path: Path = ()
+    violations: tuple[Violation[Action], ...] = ()
     states: int
     transitions: int
     depth: int
     frontier: int
-    beyond: int  # transitions to states beyond the bound of leader epochs
+    beyond: int  # transitions to states beyond the bounds
     seconds: float
     goals: tuple[str, ...] = ()
+    memory_mib: int = 0  # of all processes of the search at its end
+    collision_odds: float = 0.0  # that two of the states had one fingerprint, so that one of them was not expanded
+    folder: str = ""
+
+    @property
+    def wrong(self) -> str:
+        """Why the first broken property is broken; empty if none is."""
+        return self.violations[0].wrong if self.violations else ""
+
+    @property
+    def path(self) -> tuple[Action, ...]:
+        """The actions that lead to the first violation."""
+        return self.violations[0].path if self.violations else ()
 
 
-class _Parts:
-    # Numbers the parts of states in the order of their discovery.
+class Strategy(Protocol[Action]):
+    """One way to search a world."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[object, int] = {}
-        self._parts: list[object] = []
-
-    def number(self, part: object) -> int:
-        found = self._numbers.get(part)
-        if found is None:
-            found = self._numbers[part] = len(self._parts)
-            self._parts.append(part)
-        return found
-
-    def key(self, state: State) -> Key:
-        number = self.number
-        hosts = [number(host) for host in state.hosts]
-        return (*hosts, number(state.zk), number(state.network), number(state.ghost), number(state.spent))
-
-    def state(self, key: Key) -> State:
-        *hosts, zk, network, ghost, spent = (self._parts[number] for number in key)
-        return State(tuple(hosts), zk, network, ghost, spent)  # type: ignore[arg-type]  # the order of the parts is that of `key`
+    def run(self, budget: Budget, progress: Progress) -> Result[Action]:
+        """Search until a property is broken, all states are explored, the budget is used up or Ctrl-C is pressed."""
 
 
-class Search:
-    """One breadth-first search over the explored cluster's states. `clock` gives seconds, for the budget and the result only."""
+class Judge(Generic[State]):
+    """Judges each new state once: which goals it reaches and which properties it breaks, each for the first time."""
 
-    def __init__(
-        self, model: Model, properties: tuple[Property, ...], goals: tuple[Goal, ...], clock: Callable[[], float]
-    ) -> None:
-        self._model = model
-        self._properties = properties
-        self._open_goals = list(goals)
-        self._clock = clock
-        self._parts = _Parts()
-        self._numbers: dict[Key, int] = {}  # state -> number, in the order of discovery
-        self._parents: list[tuple[int, AnyAction | None]] = []
-        self._reached: list[str] = []
-        self._transitions = 0
-        self._beyond = 0
-        self._start = 0.0
+    def __init__(self, properties: tuple[Property[State], ...], goals: tuple[Goal[State], ...]) -> None:
+        self._properties = list(properties)
+        self._goals = list(goals)
+        self.reached: list[str] = []
 
-    def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Result:
-        """Search until an invariant is violated, all states are explored, the budget is used up or Ctrl-C is pressed.
-
-        `progress` is called with (states, depth).
-        """
-        self._start = self._clock()
-        level: list[Key] = []
-        initial = self._model.initial()
-        wrong = self._add(initial, -1, None, level)
-        depth = 0
-        if wrong:
-            return self._result("violated", depth, len(level), wrong=wrong)
-        while level:
-            if budget.depth is not None and depth >= budget.depth:
-                return self._result("budget", depth, len(level), stopped_by=f"depth {depth}")
-            following: list[Key] = []
-            done = 0
-            try:
-                for done, key in enumerate(level):
-                    stop = self._spent(budget)
-                    if stop:
-                        return self._result("budget", depth, len(level) - done + len(following), stopped_by=stop)
-                    wrong = self._expand(key, following)
-                    if wrong:
-                        return self._result("violated", depth + 1, len(level) - done + len(following), wrong=wrong)
-                    if done % _PROGRESS_EVERY == 0:
-                        progress(len(self._parents), depth)
-            except KeyboardInterrupt:
-                return self._result("interrupted", depth, len(level) - done + len(following), stopped_by="an interrupt")
-            level = following
-            depth += bool(level)
-        return self._result("exhausted", depth, 0)
-
-    def _expand(self, key: Key, following: list[Key]) -> str:
-        # Add all successors; the first violation, or an empty string.
-        state = self._parts.state(key)
-        parent = self._numbers[key]
-        for action, after in self._model.successors(state):
-            self._transitions += 1
-            wrong = self._add(after, parent, action, following)
-            if wrong:
-                return wrong
-        return ""
-
-    def _add(self, state: State, parent: int, action: AnyAction | None, level: list[Key]) -> str:
-        key = self._parts.key(state)
-        if key in self._numbers:
-            return ""
-        if not self._model.within(state):
-            self._beyond += 1
-            return ""
-        self._numbers[key] = len(self._parents)
-        self._parents.append((parent, action))
-        level.append(key)
-        for goal in list(self._open_goals):
-            if goal.holds(self._model, state):
-                self._open_goals.remove(goal)
-                self._reached.append(goal.name)
+    def see(self, state: State) -> list[tuple[str, str]]:
+        """The properties that this state is the first to break: (name, why)."""
+        if self._goals:
+            self._reach(state)
+        broken = []
         for property_ in self._properties:
-            wrong = property_.broken(self._model, state)
+            wrong = property_.broken(state)
             if wrong:
-                return wrong
-        return ""
+                broken.append((property_.name, wrong))
+        for name, _ in broken:
+            self._properties = [property_ for property_ in self._properties if property_.name != name]
+        return broken
 
-    def _spent(self, budget: Budget) -> str:
-        if len(self._parents) >= budget.states:
-            return f"{budget.states} states"
-        if budget.seconds is not None and self._elapsed() >= budget.seconds:
-            return f"{budget.seconds:g} seconds"
-        return ""
+    def forget(self, reached: tuple[str, ...], broken: tuple[str, ...]) -> None:
+        """Look no longer for these goals and violations, which were found before."""
+        self.reached = list(reached)
+        self._goals = [goal for goal in self._goals if goal.name not in reached]
+        self._properties = [property_ for property_ in self._properties if property_.name not in broken]
 
-    def _elapsed(self) -> float:
-        return self._clock() - self._start
+    def move(self, properties: tuple[Property[State], ...], goals: tuple[Goal[State], ...]) -> None:
+        """Judge the states of another copy of the world, by the properties and goals of these that are still looked for."""
+        names = [property_.name for property_ in self._properties] + [goal.name for goal in self._goals]
+        self._properties = [property_ for property_ in properties if property_.name in names]
+        self._goals = [goal for goal in goals if goal.name in names]
 
-    def _result(self, end: End, depth: int, frontier: int, *, wrong: str = "", stopped_by: str = "") -> Result:
-        return Result(
-            end=end,
-            stopped_by=stopped_by,
-            wrong=wrong,
-            path=self._path(len(self._parents) - 1) if wrong else (),
-            states=len(self._parents),
-            transitions=self._transitions,
-            depth=depth,
-            frontier=frontier,
-            beyond=self._beyond,
-            seconds=self._elapsed(),
-            goals=tuple(self._reached),
-        )
+    def _reach(self, state: State) -> None:
+        for goal in list(self._goals):
+            if goal.holds(state):
+                self._goals.remove(goal)
+                self.reached.append(goal.name)
 
-    def _path(self, number: int) -> Path:
-        actions: list[AnyAction] = []
-        while number >= 0:
-            number, action = self._parents[number]
-            if action is not None:
-                actions.append(action)
-        return tuple(reversed(actions))
+
+def spent(budget: Budget, *, states: int, seconds: float, memory_mib: int) -> str:
+    """The limit that a search has reached, in words; empty if none."""
+    if budget.states is not None and states >= budget.states:
+        return f"{budget.states} states"
+    if budget.seconds is not None and seconds >= budget.seconds:
+        return f"{budget.seconds:g} seconds"
+    if budget.memory_mib is not None and memory_mib >= budget.memory_mib:
+        return f"{budget.memory_mib} MiB of memory"
+    return ""
+
+
+def collision_odds(world: World[State, Action], states: int) -> float:
+    """The odds that two of so many states have one fingerprint (at most; the birthday bound)."""
+    return 0.0 if world.exact else states * (states - 1) / 2 / 2**FINGERPRINT_BITS
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Let the garbage collector look seldom: a search makes millions of tuples that live, and next to no cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def resident_mib() -> int:
+    """The memory of this process, in MiB; 0 where the system does not tell."""
+    if not _STATM.exists():
+        return 0
+    return int(_STATM.read_text().split()[1]) // _PAGES_PER_MIB

@@ -29,6 +29,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     expiries: int = 1  # sessions of running brokers
     losses: int = 0  # lost messages
     zk_async: bool = False
+    kip343: bool = False  # heartbeats, and ISR changes through the controller
 
 
 class Host(Struct, frozen=True):

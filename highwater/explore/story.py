@@ -14,7 +14,7 @@ from reference.sealed import in_the_clear
 
 
 def tell(model: Model, path: Path) -> tuple[str, ...]:
-    """Describe a schedule of the explorer: one sentence for each action. Raises transition.Impossible."""
+    """Describe a schedule of the explorer: one sentence for each action. Raises model.Impossible."""
     state = model.initial()
     sentences = []
     for action in path:

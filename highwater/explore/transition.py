@@ -1,4 +1,4 @@
-"""Performs one action of the explorer on a state of the explored cluster, with all immediate consequences.
+"""Performs one action of the explorer on a state, with all immediate consequences, on numbers of the state's parts.
 
 These are part of the action, so nothing happens between them:
 
@@ -11,66 +11,34 @@ Messages in flight arrive in any order, at most once. A crash drops the messages
 """
 
 from collections import deque
-from typing import Protocol, assert_never
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.explore import ghost
-from highwater.explore.canonical import Rules, bytes_of, canonical
-from highwater.explore.state import CLIENT, TP, Flight, Host, State
-from highwater.explore.zookeeper import decode
-from highwater.plans.actions import (
-    AnyAction,
-    Crash,
-    Deliver,
-    Expire,
-    Fire,
-    Lose,
-    Notice,
-    Produce,
-    Restart,
-    ZkHear,
-    ZkPerform,
-)
+from highwater.explore import ghost as promises
+from highwater.explore.canonical import Canonical
+from highwater.explore.machines import ANY_VERSION, Machines
+from highwater.explore.parts import Parts
+from highwater.explore.state import CLIENT, TP, Flight, Ghost, Host, Spent
+from highwater.explore.steps import Brokers, Op, Step
+from highwater.explore.zookeeper import ZooKeepers, standing
 from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
 from reference.coordination.api import Create, Created, SessionExpired
-from reference.coordination.memory import Fired
-from reference.effects import (
-    AnyEffect,
-    Append,
-    CancelTimer,
-    CreateReplica,
-    DeleteReplica,
-    Disconnect,
-    Flush,
-    Halt,
-    MarkClean,
-    MarkDir,
-    Note,
-    Send,
-    SetTimer,
-    Truncate,
-    WriteCheckpoint,
-    ZkConnect,
-    ZkRequest,
-)
-from reference.errors import ErrorCode
-from reference.events import AnyEvent, Booted, DirImage, Flushed, LogImage, Received, TimerFired, ZkReplied, ZkState, ZkWatch
-from reference.log.log import end_of
-from reference.messages import (
-    AnyMessage,
-    LeaderAndIsrReply,
-    LogInfoReply,
-    ProduceReply,
-    StopReplicaReply,
-    UpdateMetadata,
-    UpdateMetadataReply,
-)
-from reference.messages import Produce as ProduceRequest
+from reference.effects import AnyEffect, ZkRequest
+from reference.events import AnyEvent, Booted, Received, TimerFired, ZkReplied, ZkState
+from reference.messages import Produce, ProduceReply
 from reference.types import Address, Millis
 
+Key = tuple[int, ...]  # numbers of a state's hosts, its ZooKeeper tree, its ghost, its spent faults, its messages in flight
+
 STEP_EVENTS_MAX = 10_000  # in one action; more means an endless loop between the machines
+OUTCOMES_MAX = 100_000  # remembered at a time: about 50 MB
 _PATIENCE_MS = Millis(10**12)
+
+PartKind = TypeVar("PartKind", Host, bytes, Ghost, Spent, Flight)
+Fact = TypeVar("Fact")
 
 
 class Witness(Protocol):
@@ -98,302 +66,325 @@ class Witness(Protocol):
         """Called when an assertion in the code of a broker failed; its process ends."""
 
 
-class Impossible(Exception):  # noqa: N818 - not an error of the program
-    """The explorer's action is not possible in this state; the message says why."""
+class Facts(dict[int, Fact], Generic[PartKind, Fact]):
+    """What the search needs to know about each part of one kind, by its number; decoded when it is first asked for."""
+
+    def __init__(self, parts: Parts, kind: type[PartKind], of: Callable[[PartKind], Fact]) -> None:
+        super().__init__()
+        self._parts = parts
+        self._kind: type[PartKind] = kind
+        self._of: Callable[[PartKind], Fact] = of
+
+    def __missing__(self, number: int) -> Fact:
+        part = self._parts.values[number]
+        assert isinstance(part, self._kind)
+        found: Fact = self._of(part)
+        self[number] = found
+        return found
 
 
-class Transition:
-    """A working copy of a state of the explored cluster: `perform` changes it, `state` returns the result."""
+class Draft:
+    """A state while an action is performed on it.
 
-    def __init__(self, rules: Rules, state: State, witness: Witness | None = None) -> None:
-        self._rules = rules
-        self._machines = rules.machines
-        self._zookeepers = rules.zookeepers
-        self._witness = witness
-        self.hosts = list(state.hosts)
-        self.zk = state.zk
-        self.network = list(state.network)
-        self.ghost = state.ghost
-        self.spent = state.spent
-        self._todo: deque[tuple[int, AnyEvent]] = deque()
+    `todo`: events (broker, number) to handle before the action is over; `ended`: brokers whose process ended.
+    """
+
+    __slots__ = ("ended", "flights", "ghost", "hosts", "spent", "todo", "witness", "zk")
+
+    def __init__(self, key: Key, size: int, witness: Witness | None) -> None:
+        self.hosts = list(key[:size])
+        self.zk, self.ghost, self.spent = key[size : size + 3]
+        self.flights = list(key[size + 3 :])
+        self.todo: deque[tuple[int, int]] = deque()
+        self.ended: tuple[int, ...] = ()
+        self.witness = witness
+
+
+class Outcome(Struct, frozen=True):
+    """What the brokers and ZooKeeper make of the events of an action; it depends on neither messages in flight nor spent faults.
+
+    `hosts` are canonical, `sent` are new messages that are not, `ended` are brokers whose process ended.
+    """
+
+    hosts: Key
+    zk: int
+    ghost: int
+    sent: Key
+    ended: tuple[int, ...]
+    renaming: int  # number of the renaming of messages
+
+
+class Transitions:
+    """Performs actions on drafts of states. Every method for an action assumes that the action is possible."""
+
+    def __init__(self, machines: Machines, size: int, *, epoch_end_recheck: bool, zk_async: bool, keep_versions: bool) -> None:
+        """`keep_versions`: do not renumber the versions of the state znode. The others are as in variant and `Bounds`."""
+        self.parts = Parts()
+        self.brokers = Brokers(machines, self.parts)
+        self._zookeepers = ZooKeepers(self.parts, self.brokers.events, self.brokers.requests)
+        self._canonical = Canonical(machines, self.parts, self.brokers, epoch_end_recheck=epoch_end_recheck)
+        self._size = size
+        self._keep_versions = keep_versions
+        self.zk_async = zk_async
+        self.hosts = Facts(self.parts, Host, self.brokers.facts_of)
+        self.flights = Facts(self.parts, Flight, self._canonical.facts_of)
+        self.standings = Facts(self.parts, bytes, standing)
+        self.ghosts = Facts(self.parts, Ghost, lambda ghost: ghost)
+        self.spent = Facts(self.parts, Spent, lambda spent: spent)
+        self._outcomes: dict[tuple[int | tuple[int, int], ...], Outcome] = {}
+        self._seen: dict[tuple[int, int], int] = {}  # (ghost, sighting) -> ghost
+        self._produced: dict[int, tuple[int, int]] = {}  # ghost -> (ghost, event)
+        self._counted: dict[tuple[int, str], int] = {}  # (spent, fault) -> spent
+
+    def draft(self, key: Key, witness: Witness | None = None) -> Draft:
+        """A draft of a state, on which one action can be performed."""
+        return Draft(key, self._size, witness)
+
+    def done(self, draft: Draft) -> Key:
+        """Let the brokers handle all events of the action; the state after it, in canonical form."""
+        outcome = self._remembered(draft) if draft.witness is None else self._outcome(draft)
+        flights = draft.flights
+        if outcome.ended:
+            flights = [flight for flight in flights if self.flights[flight].to not in outcome.ended]
+        if outcome.sent:
+            flights = [*flights, *outcome.sent]
+        network = self._canonical.network(tuple(flights), self.flights, outcome.renaming) if flights else ()
+        return (*outcome.hosts, outcome.zk, outcome.ghost, draft.spent, *network)
+
+    def _remembered(self, draft: Draft) -> Outcome:
+        key: tuple[int | tuple[int, int], ...] = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
+        found = self._outcomes.get(key)
+        if found is None:
+            if len(self._outcomes) >= OUTCOMES_MAX:
+                self._outcomes.clear()
+            found = self._outcomes[key] = self._outcome(draft)
+        return found
+
+    def _outcome(self, draft: Draft) -> Outcome:
+        work = Draft((*draft.hosts, draft.zk, draft.ghost, draft.spent), self._size, draft.witness)
+        work.todo = draft.todo
+        self.settle(work)
+        zk = work.zk
+        version = ANY_VERSION if self._keep_versions else self.standings[zk].version
+        if version not in (ANY_VERSION, 1):
+            zk = self._zookeepers.renumbered(zk)
+        facts = [self.hosts[host] for host in work.hosts]
+        hosts = self._canonical.hosts(work.hosts, facts, version)
+        renaming = self._canonical.renaming(facts, version)
+        return Outcome(hosts, zk, work.ghost, tuple(work.flights), work.ended, renaming)
 
     # --- actions --------------------------------------------------------------------------------------------------------------
 
-    def perform(self, action: AnyAction) -> None:
-        """Perform an action of the explorer and all its immediate consequences. Raises Impossible."""
-        match action:
-            case Deliver():
-                flight = self._take(action)
-                self._tell(flight.to, Received(_address(flight.source), flight.message))
-            case Lose():
-                self._take(action)
-                self.spent = replace(self.spent, losses=self.spent.losses + 1)
-            case Produce():
-                self._produce(self._up(action.node))
-            case Fire():
-                self._fire(self._up(action.node), action.timer)
-            case Crash():
-                self._stop(self._up(action.node), "crash")
-                self.spent = replace(self.spent, crashes=self.spent.crashes + 1)
-            case Restart():
-                self._start(_position(action.node, self.hosts))
-            case Expire():
-                self._expire(_position(action.node, self.hosts))
-            case Notice():
-                self._notice(self._up(action.node))
-            case ZkPerform():
-                self._perform_oldest(_position(action.node, self.hosts))
-            case ZkHear():
-                index = self._up(action.node)
-                host = self.hosts[index]
-                if not host.inbox:
-                    raise Impossible(f"no event from ZooKeeper to {action.node} is in flight")
-                self.hosts[index] = replace(host, inbox=host.inbox[1:])
-                self._tell(index, host.inbox[0])
-            case _:
-                assert_never(action)
-        self._settle()
+    def deliver(self, draft: Draft, position: int) -> None:
+        """A message in flight arrives."""
+        facts = self.flights[draft.flights.pop(position)]
+        draft.todo.append((facts.to, facts.event))
 
-    def state(self) -> State:
-        """The explored cluster's state after the actions, in canonical form."""
-        raw = State(tuple(self.hosts), self.zk, tuple(self.network), self.ghost, self.spent)
-        return canonical(self._rules, raw)
+    def lose(self, draft: Draft, position: int) -> None:
+        """A message in flight is lost."""
+        del draft.flights[position]
+        draft.spent = self._count(draft.spent, "losses")
 
-    def create_topic(self, op: Create) -> None:
+    def produce(self, draft: Draft, index: int) -> None:
+        """A client sends the next record to a broker."""
+        found = self._produced.get(draft.ghost)
+        if found is None:
+            ghost = self.ghosts[draft.ghost]
+            number = ghost.produced + 1
+            event = Received(Address(CLIENT), Produce(number, TP, -1, (f"v{number}",), _PATIENCE_MS))
+            after = self.parts.of(replace(ghost, produced=number))
+            found = self._produced[draft.ghost] = (after, self.brokers.events.of(event))
+        draft.ghost, event_number = found
+        draft.todo.append((index, event_number))
+
+    def fire(self, draft: Draft, index: int, timer: str) -> None:
+        """An armed timer runs out."""
+        draft.hosts[index] = self.brokers.without_timer(draft.hosts[index], timer)
+        draft.todo.append((index, self.brokers.events.of(TimerFired(timer))))
+
+    def crash(self, draft: Draft, index: int) -> None:
+        """A broker process ends; its page cache and its ZooKeeper session remain."""
+        draft.spent = self._count(draft.spent, "crashes")
+        draft.hosts[index] = self.brokers.stopped(draft.hosts[index])
+        self._end(draft, index, "crash")
+
+    def start(self, draft: Draft, index: int) -> None:
+        """A broker process starts again with the data on its disk."""
+        step = self.brokers.boot(index, draft.hosts[index])
+        if draft.witness is not None:
+            draft.witness.started(index, self.brokers.host(step.host).life)
+        self._take(draft, index, step, Booted())
+
+    def expire(self, draft: Draft, index: int) -> None:
+        """ZooKeeper ends the session of a broker, which is not told."""
+        facts = self.hosts[draft.hosts[index]]
+        if facts.up:
+            draft.spent = self._count(draft.spent, "expiries")
+        change = self._zookeepers.expire(draft.zk, facts.session)
+        draft.zk = change.tree
+        if draft.witness is not None:
+            ended = SessionEnded(zxid=self._zookeepers.decoded(draft.zk).zxid, session=facts.session)
+            draft.witness.session_over(ended, change.gone)
+        self._tell_watchers(draft, change.fired)
+
+    def notice(self, draft: Draft, index: int) -> None:
+        """A broker learns that its session has expired."""
+        draft.todo.append((index, self.brokers.events.of(ZkState("expired"))))
+
+    def perform_oldest(self, draft: Draft, index: int) -> None:
+        """ZooKeeper performs the oldest pending request of a broker."""
+        request = self.brokers.requests.of(self.brokers.host(draft.hosts[index]).outbox[0])
+        draft.hosts[index] = self.brokers.asked(draft.hosts[index])
+        self._submit(draft, index, request)
+
+    def hear_oldest(self, draft: Draft, index: int) -> None:
+        """A broker receives the oldest pending event from ZooKeeper."""
+        event = self.brokers.events.of(self.brokers.host(draft.hosts[index]).inbox[0])
+        draft.hosts[index] = self.brokers.heard(draft.hosts[index])
+        draft.todo.append((index, event))
+
+    def create_topic(self, draft: Draft, op: Create) -> None:
         """Create a topic as an administrator, in a session of its own."""
-        self.zk, session = self._zookeepers.connect(self.zk)
-        self.zk, answers, fired = self._zookeepers.submit(self.zk, session, (op,), atomic=False)
-        assert isinstance(answers[0], Created)
-        self._tell_watchers(fired)
-        self.zk, _, _ = self._zookeepers.expire(self.zk, session)
-        self._settle()
+        draft.zk, session = self._zookeepers.connect(draft.zk)
+        change = self._zookeepers.submit(draft.zk, session, self.brokers.requests.of(ZkRequest(0, (op,))))
+        assert isinstance(change.answers[0], Created)
+        draft.zk = change.tree
+        self._tell_watchers(draft, change.fired)
+        draft.zk = self._zookeepers.expire(draft.zk, session).tree
+        self.settle(draft)
 
-    def _up(self, node: str) -> int:
-        index = _position(node, self.hosts)
-        if not self.hosts[index].up:
-            raise Impossible(f"{node} is down")
-        return index
+    # --- steps of the brokers -------------------------------------------------------------------------------------------------
 
-    def _take(self, action: Deliver | Lose) -> Flight:
-        source, to = _position(action.source, self.hosts), _position(action.to, self.hosts)
-        alike = [f for f in self.network if f.source == source and f.to == to and type(f.message).__name__ == action.message]
-        if action.nth >= len(alike):
-            raise Impossible(f"no {action.message} number {action.nth} from {action.source} to {action.to} is in flight")
-        flight = alike[0] if len(alike) == 1 else sorted(alike, key=bytes_of)[action.nth]
-        self.network.remove(flight)
-        return flight
-
-    def _produce(self, index: int) -> None:
-        number = self.ghost.produced + 1
-        self.ghost = replace(self.ghost, produced=number)
-        request = ProduceRequest(number, TP, -1, (f"v{number}",), _PATIENCE_MS)
-        self._tell(index, Received(Address(CLIENT), request))
-
-    def _fire(self, index: int, timer: str) -> None:
-        host = self.hosts[index]
-        if timer not in host.timers:
-            raise Impossible(f"b{index + 1} has no timer {timer}")
-        self.hosts[index] = replace(host, timers=tuple(name for name in host.timers if name != timer))
-        self._tell(index, TimerFired(timer))
-
-    def _stop(self, index: int, why: str) -> None:
-        host = self.hosts[index]
-        # Requests in flight to ZooKeeper (outbox) may still arrive.
-        self.hosts[index] = replace(host, up=False, core=b"", timers=(), inbox=())
-        self.network = [flight for flight in self.network if flight.to != index]
-        if self._witness is not None:
-            self._witness.stopped(index, host.life, why)
-
-    def _start(self, index: int) -> None:
-        host = self.hosts[index]
-        if host.up:
-            raise Impossible(f"b{index + 1} is up")
-        image = (DirImage(0, True, host.logs, host.checkpoint, host.born, dirs=1),)
-        life = host.life + 1
-        core, effects = self._machines.boot(index, image, life)
-        self.hosts[index] = replace(host, up=True, life=life, core=core, outbox=(), inbox=())
-        if self._witness is not None:
-            self._witness.started(index, life)
-        self._follow(index, Booted(), effects)
-
-    def _expire(self, index: int) -> None:
-        host = self.hosts[index]
-        if host.session not in self._zookeepers.standing(self.zk).sessions:
-            raise Impossible(f"b{index + 1} has no session")
-        if host.up:
-            self.spent = replace(self.spent, expiries=self.spent.expiries + 1)
-        self.zk, gone, fired = self._zookeepers.expire(self.zk, host.session)
-        if self._witness is not None:
-            self._witness.session_over(SessionEnded(zxid=decode(self.zk).zxid, session=host.session), gone)
-        self._tell_watchers(fired)
-
-    def _notice(self, index: int) -> None:
-        if self.hosts[index].session in self._zookeepers.standing(self.zk).sessions:
-            raise Impossible(f"the session of b{index + 1} has not expired")
-        self._tell(index, ZkState("expired"))
-
-    # --- machines and their effects -------------------------------------------------------------------------------------------
-
-    def _tell(self, index: int, event: AnyEvent) -> None:
-        self._todo.append((index, event))
-
-    def _settle(self) -> None:
-        """Deliver the queued events to the brokers until no event is left."""
+    def settle(self, draft: Draft) -> None:
+        """Let the brokers handle the queued events until no event is left."""
+        todo = draft.todo
         for _ in range(STEP_EVENTS_MAX):
-            if not self._todo:
+            if not todo:
                 return
-            index, event = self._todo.popleft()
-            if self.hosts[index].up:
-                self._handle(index, event)
+            index, event = todo.popleft()
+            host = draft.hosts[index]
+            if self.hosts[host].up:
+                self._take(draft, index, self.brokers.step(index, host, event), self.brokers.events.values[event])
         raise AssertionError(f"one action caused more than {STEP_EVENTS_MAX} events")
 
-    def _handle(self, index: int, event: AnyEvent) -> None:
-        try:
-            core, effects = self._machines.handle(index, self.hosts[index].core, event)
-        except AssertionError as error:
-            words = f"an assertion fails at b{index + 1}: {error}"
-            self.ghost = replace(self.ghost, wrong=self.ghost.wrong or words)
-            if self._witness is not None:
-                self._witness.asserted(index, self.hosts[index].life, str(error))
-            self._stop(index, "halt:assertion")
+    def _take(self, draft: Draft, index: int, step: Step, event: AnyEvent) -> None:
+        draft.hosts[index] = step.host
+        if draft.witness is not None:
+            self._show(draft, draft.witness, index, step, event)
             return
-        self.hosts[index] = replace(self.hosts[index], core=core)
-        self._follow(index, event, effects)
+        for op in step.ops:
+            self._perform(draft, index, op)
 
-    def _follow(self, index: int, event: AnyEvent, effects: tuple[AnyEffect, ...]) -> None:
-        life = self.hosts[index].life
-        if self._witness is not None:
-            self._witness.event(index, life, event)
-        for effect in effects:
-            if self._witness is not None:
-                self._witness.effect(index, life, effect)
-            self._effect(index, effect)
-            if not self.hosts[index].up:
-                return
+    def _show(self, draft: Draft, witness: Witness, index: int, step: Step, event: AnyEvent) -> None:
+        # Perform a step before a witness, who is told of each effect just before it is performed.
+        life = self.brokers.host(step.host).life
+        if step.failed:
+            witness.asserted(index, life, step.failed)
+        else:
+            witness.event(index, life, event)
+        ops = {op.at: op for op in step.ops}
+        for at, effect in enumerate(step.effects):
+            witness.effect(index, life, effect)
+            if at in ops:
+                self._perform(draft, index, ops[at])
+        if step.failed:
+            self._perform(draft, index, step.ops[0])
 
-    def _effect(self, index: int, effect: AnyEffect) -> None:
-        host = self.hosts[index]
-        match effect:
-            case Send(to=to, message=message):
-                self._send(index, to, message)
-            case Note():
-                self.ghost = ghost.see(self.ghost, host, index, effect)
-            case Append() | Truncate() | CreateReplica() | DeleteReplica():
-                self.hosts[index] = replace(host, logs=_written(host.logs, effect))
-            case WriteCheckpoint(entries=entries):
-                self.hosts[index] = replace(host, checkpoint=entries)
-            case MarkDir(born=born):
-                self.hosts[index] = replace(host, born=born)
-            case MarkClean():
-                pass  # no explored process shuts down cleanly
-            case Flush(dir=dir_, id=flush):
-                self._tell(index, Flushed(dir_, flush))
-            case SetTimer(name=name):
-                if name not in host.timers:
-                    self.hosts[index] = replace(host, timers=tuple(sorted((*host.timers, name))))
-            case CancelTimer(name=name):
-                if name in host.timers:
-                    self.hosts[index] = replace(host, timers=tuple(timer for timer in host.timers if timer != name))
-            case ZkConnect():
-                self.zk, session = self._zookeepers.connect(self.zk)
-                self.hosts[index] = replace(host, session=session, outbox=(), inbox=())
-                self._hear(index, ZkState("connected", session))
-            case ZkRequest():
-                self._ask(index, effect)
-            case Disconnect():
-                pass  # the explorer's client never uses acks=0
-            case Halt(reason=reason):
-                self._stop(index, f"halt:{reason}")
-            case _:
-                assert_never(effect)
+    def _perform(self, draft: Draft, index: int, op: Op) -> None:
+        do = op.do
+        if do == "send":
+            if self.hosts[draft.hosts[op.to]].up:
+                draft.flights.append(op.number)
+        elif do == "tell":
+            draft.todo.append((op.to, op.number))
+        elif do == "see":
+            draft.ghost = self._see(draft.ghost, op.number)
+        elif do == "ask":
+            self._ask(draft, index, op.number)
+        elif do == "connect":
+            draft.zk, session = self._zookeepers.connect(draft.zk)
+            draft.hosts[index] = self.brokers.connected(draft.hosts[index], session)
+            self._hear(draft, index, self.brokers.events.of(ZkState("connected", session)))
+        elif do == "halt":
+            self._end(draft, index, f"halt:{op.words}")
+        else:
+            draft.ghost = self._see_failure(draft.ghost, f"an assertion fails at b{index + 1}: {op.words}")
+            self._end(draft, index, "halt:assertion")
 
-    def _send(self, index: int, to: Address, message: AnyMessage) -> None:
-        if to == CLIENT:
-            if isinstance(message, ProduceReply):
-                self.ghost = ghost.answered(self.ghost, self.hosts[index], message)
-            return
-        receiver = _position(to, self.hosts)
-        match message:
-            case UpdateMetadata(correlation=correlation):
-                self._tell(index, Received(to, UpdateMetadataReply(correlation, ErrorCode.NONE)))
-            case LeaderAndIsrReply() | StopReplicaReply() | LogInfoReply() | UpdateMetadataReply():
-                self._tell(receiver, Received(_address(index), message))
-            case _:
-                if self.hosts[receiver].up:
-                    self.network.append(Flight(index, receiver, message))
+    def _see(self, ghost: int, sighting: int) -> int:
+        key = (ghost, sighting)
+        found = self._seen.get(key)
+        if found is None:
+            was, seen = self.ghosts[ghost], self.brokers.sightings.values[sighting]
+            if isinstance(seen.what, ProduceReply):
+                now = promises.answered(was, seen.values, seen.what)
+            else:
+                now = promises.see(was, seen.values, seen.index, seen.what)
+            found = self._seen[key] = self.parts.of(now)
+        return found
+
+    def _see_failure(self, ghost: int, words: str) -> int:
+        was = self.ghosts[ghost]
+        return self.parts.of(replace(was, wrong=was.wrong or words))
+
+    def _end(self, draft: Draft, index: int, why: str) -> None:
+        # A process ended: messages to it are dropped.
+        facts = self.flights
+        draft.ended += (index,)
+        draft.flights = [flight for flight in draft.flights if facts[flight].to != index]
+        if draft.witness is not None:
+            draft.witness.stopped(index, self.brokers.host(draft.hosts[index]).life, why)
+
+    def _count(self, spent: int, fault: str) -> int:
+        key = (spent, fault)
+        found = self._counted.get(key)
+        if found is None:
+            was = self.spent[spent]
+            found = self._counted[key] = self.parts.of(replace(was, **{fault: getattr(was, fault) + 1}))
+        return found
 
     # --- ZooKeeper ------------------------------------------------------------------------------------------------------------
 
-    def _ask(self, index: int, request: ZkRequest) -> None:
-        if self._rules.zk_async:
-            host = self.hosts[index]
-            self.hosts[index] = replace(host, outbox=(*host.outbox, request))
+    def _ask(self, draft: Draft, index: int, request: int) -> None:
+        if self.zk_async:
+            draft.hosts[index] = self.brokers.asking(draft.hosts[index], request)
         else:
-            self._submit(index, request)
+            self._submit(draft, index, request)
 
-    def _perform_oldest(self, index: int) -> None:
-        host = self.hosts[index]
-        if not host.outbox:
-            raise Impossible(f"no request from b{index + 1} to ZooKeeper is in flight")
-        self.hosts[index] = replace(host, outbox=host.outbox[1:])
-        self._submit(index, host.outbox[0])
-
-    def _submit(self, index: int, request: ZkRequest) -> None:
-        host = self.hosts[index]
-        if host.session not in self._zookeepers.standing(self.zk).sessions:
-            # By asking, the broker reaches ZooKeeper and learns that its session has expired.
-            self._hear(index, ZkReplied(request.id, (SessionExpired(),) * len(request.ops)))
-            under_way = [event for to, event in self._todo if to == index] + list(host.inbox)
-            if not any(isinstance(event, ZkState) for event in under_way):
-                self._hear(index, ZkState("expired"))
+    def _submit(self, draft: Draft, index: int, request: int) -> None:
+        session = self.hosts[draft.hosts[index]].session
+        if session not in self.standings[draft.zk].sessions:
+            self._refuse(draft, index, self.brokers.requests.values[request])
             return
-        self.zk, answers, fired = self._zookeepers.submit(self.zk, host.session, request.ops, atomic=request.atomic)
-        if self._witness is not None:
-            commits = commits_of(decode(self.zk), host.session, request.ops, answers)
-            self._witness.committed(index, host.life, commits)
-        self._tell_watchers(fired)
-        self._hear(index, ZkReplied(request.id, answers))
+        change = self._zookeepers.submit(draft.zk, session, request)
+        draft.zk = change.tree
+        if draft.witness is not None:
+            ops = self.brokers.requests.values[request].ops
+            commits = commits_of(self._zookeepers.decoded(draft.zk), session, ops, change.answers)
+            draft.witness.committed(index, self.brokers.host(draft.hosts[index]).life, commits)
+        if change.fired:
+            self._tell_watchers(draft, change.fired)
+        self._hear(draft, index, change.reply)
 
-    def _tell_watchers(self, fired: Fired) -> None:
-        for session, path, change in fired:
-            for index, host in enumerate(self.hosts):
-                if host.session == session:
-                    self._hear(index, ZkWatch(path, change))
+    def _refuse(self, draft: Draft, index: int, request: ZkRequest) -> None:
+        # By asking, the broker reaches ZooKeeper and learns that its session has expired.
+        events = self.brokers.events
+        self._hear(draft, index, events.of(ZkReplied(request.id, (SessionExpired(),) * len(request.ops))))
+        under_way = [events.values[event] for to, event in draft.todo if to == index]
+        under_way += self.brokers.host(draft.hosts[index]).inbox
+        if not any(isinstance(event, ZkState) for event in under_way):
+            self._hear(draft, index, events.of(ZkState("expired")))
 
-    def _hear(self, index: int, event: AnyEvent) -> None:
-        host = self.hosts[index]
-        if not host.up:
+    def _tell_watchers(self, draft: Draft, fired: tuple[tuple[int, int], ...]) -> None:
+        for session, event in fired:
+            for index, host in enumerate(draft.hosts):
+                if self.hosts[host].session == session:
+                    self._hear(draft, index, event)
+
+    def _hear(self, draft: Draft, index: int, event: int) -> None:
+        if not self.hosts[draft.hosts[index]].up:
             return
-        if self._rules.zk_async:
-            self.hosts[index] = replace(host, inbox=(*host.inbox, event))
+        if self.zk_async:
+            draft.hosts[index] = self.brokers.hearing(draft.hosts[index], event)
         else:
-            self._tell(index, event)
-
-
-def _address(index: int) -> Address:
-    return Address(f"b{index + 1}")
-
-
-def _position(node: str, hosts: list[Host]) -> int:
-    digits = node.removeprefix("b")
-    if not digits.isdecimal() or not 1 <= int(digits) <= len(hosts):
-        raise Impossible(f"unknown broker {node}; brokers are b1 to b{len(hosts)}")
-    return int(digits) - 1
-
-
-def _written(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
-    others = tuple(log for log in logs if log.tp != effect.tp)
-    found = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
-    batches, born, topic_id = found.batches, found.born, found.topic_id
-    match effect:
-        case Append(batches=more):
-            batches += more
-        case Truncate(to=to):
-            batches = tuple(batch for batch in batches if end_of(batch) <= to)
-        case CreateReplica():
-            born, topic_id = effect.born, effect.topic_id
-        case DeleteReplica():
-            return others
-        case _:
-            assert_never(effect)
-    return (*others, LogImage(effect.tp, batches, born, topic_id))
+            draft.todo.append((index, event))

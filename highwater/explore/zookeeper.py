@@ -1,4 +1,4 @@
-"""ZooKeeper as a memoized function on encoded trees: (tree, request) -> (tree, answers, fired watches).
+"""ZooKeeper as a remembered function on numbers: (tree, request) -> (tree, reply, fired watches).
 
 Canonical form: zxids become 0, except the czxids of registrations, which are broker incarnations and are numbered from 1 in the
 order of registration. `renumbered` changes the version of the state znode, because brokers hold it too.
@@ -7,10 +7,13 @@ order of registration. `renumbered` changes the version of the state znode, beca
 import msgspec
 from msgspec import Struct
 
+from highwater.explore.parts import Numbers, Parts
 from highwater.explore.state import TOPIC, TP
 from reference.coordination import paths
-from reference.coordination.api import AnyAnswer, AnyOp, Create, Data
+from reference.coordination.api import AnyAnswer, Create, Data
 from reference.coordination.memory import Fired, MemoryZooKeeper
+from reference.effects import ZkRequest
+from reference.events import AnyEvent, ZkReplied, ZkWatch
 from reference.types import BrokerId
 
 _REGISTRATIONS = f"{paths.BROKER_IDS}/"
@@ -31,58 +34,85 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode = msgspec.msgpack.Decoder(MemoryZooKeeper).decode
 
 
+class Change(Struct, frozen=True):
+    """What ZooKeeper does in one go: the tree after it, the watches that fire, and the reply if a broker asked.
+
+    `fired` holds (session, number of the event), `reply` the number of an event; `gone` the paths of deleted ephemerals.
+    """
+
+    tree: int
+    fired: tuple[tuple[int, int], ...] = ()
+    reply: int = -1
+    answers: tuple[AnyAnswer, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
 class ZooKeepers:
-    """The model of ZooKeeper on encoded trees; results are cached."""
+    """The model of ZooKeeper on numbers of encoded trees (`parts`), of events and of requests; results are remembered."""
 
-    def __init__(self) -> None:
-        self._answered: dict[tuple[bytes, int, tuple[AnyOp, ...], bool], tuple[bytes, tuple[AnyAnswer, ...], Fired]] = {}
-        self._standings: dict[bytes, Standing] = {}
+    def __init__(self, parts: Parts, events: Numbers[AnyEvent], requests: Numbers[ZkRequest]) -> None:
+        self._parts = parts
+        self._events = events
+        self._requests = requests
+        self._submitted: dict[tuple[int, int, int], Change] = {}
+        self._expired: dict[tuple[int, int], Change] = {}
+        self._connected: dict[int, tuple[int, int]] = {}
+        self._renumbered: dict[int, int] = {}
 
-    def submit(
-        self, tree: bytes, session: int, ops: tuple[AnyOp, ...], *, atomic: bool
-    ) -> tuple[bytes, tuple[AnyAnswer, ...], Fired]:
-        """Perform a session's ZooKeeper request on an encoded tree."""
-        key = (tree, session, ops, atomic)
-        found = self._answered.get(key)
+    def decoded(self, tree: int) -> MemoryZooKeeper:
+        """The ZooKeeper tree with this number, for reading."""
+        found = self._parts.values[tree]
+        assert isinstance(found, bytes)
+        return _decode(found)
+
+    def submit(self, tree: int, session: int, request: int) -> Change:
+        """Perform a session's request on a tree."""
+        key = (tree, session, request)
+        found = self._submitted.get(key)
         if found is None:
-            zk = _decode(tree)
+            zk = self.decoded(tree)
             before = zk.zxid
-            answers, fired = zk.submit(session, ops, atomic=atomic)
-            found = self._answered[key] = (_canonical(zk, before), answers, fired)
+            asked = self._requests.values[request]
+            answers, fired = zk.submit(session, asked.ops, atomic=asked.atomic)
+            reply = self._events.of(ZkReplied(asked.id, answers))
+            after = self._parts.of(_canonical(zk, before))
+            found = self._submitted[key] = Change(after, self._watches(fired), reply, answers)
         return found
 
-    def connect(self, tree: bytes) -> tuple[bytes, int]:
-        """Open a ZooKeeper session on an encoded tree."""
-        zk = _decode(tree)
-        session = zk.connect(timeout_ms=1)
-        return _canonical(zk, zk.zxid), session
-
-    def expire(self, tree: bytes, session: int) -> tuple[bytes, tuple[str, ...], Fired]:
-        """Expire a ZooKeeper session on an encoded tree; also returns the paths of its deleted ephemerals."""
-        zk = _decode(tree)
-        gone = tuple(zk.sessions[str(session)].ephemerals)
-        before = zk.zxid
-        fired = zk.expire(session)
-        return _canonical(zk, before), gone, fired
-
-    def renumbered(self, tree: bytes) -> bytes:
-        """The encoded tree with the version of the state znode in canonical form."""
-        zk = _decode(tree)
-        if _STATE in zk.nodes:
-            zk.nodes[_STATE].version = _PRESENT
-        return _encode(zk)
-
-    def standing(self, tree: bytes) -> Standing:
-        """Decode what an encoded ZooKeeper tree holds of the partition."""
-        found = self._standings.get(tree)
+    def connect(self, tree: int) -> tuple[int, int]:
+        """Open a session: the tree after it and the session."""
+        found = self._connected.get(tree)
         if found is None:
-            found = self._standings[tree] = _standing(_decode(tree))
+            zk = self.decoded(tree)
+            session = zk.connect(timeout_ms=1)
+            found = self._connected[tree] = (self._parts.of(_canonical(zk, zk.zxid)), session)
         return found
 
+    def expire(self, tree: int, session: int) -> Change:
+        """Expire a session."""
+        key = (tree, session)
+        found = self._expired.get(key)
+        if found is None:
+            zk = self.decoded(tree)
+            gone = tuple(zk.sessions[str(session)].ephemerals)
+            before = zk.zxid
+            fired = zk.expire(session)
+            after = self._parts.of(_canonical(zk, before))
+            found = self._expired[key] = Change(after, self._watches(fired), gone=gone)
+        return found
 
-def decode(tree: bytes) -> MemoryZooKeeper:
-    """Decode a ZooKeeper tree, so that its commits can be recorded."""
-    return _decode(tree)
+    def renumbered(self, tree: int) -> int:
+        """The tree with the version of the state znode in canonical form."""
+        found = self._renumbered.get(tree)
+        if found is None:
+            zk = self.decoded(tree)
+            if _STATE in zk.nodes:
+                zk.nodes[_STATE].version = _PRESENT
+            found = self._renumbered[tree] = self._parts.of(_encode(zk))
+        return found
+
+    def _watches(self, fired: Fired) -> tuple[tuple[int, int], ...]:
+        return tuple((session, self._events.of(ZkWatch(path, change))) for session, path, change in fired)
 
 
 def empty() -> bytes:
@@ -109,7 +139,9 @@ def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
     return _encode(zk)
 
 
-def _standing(zk: MemoryZooKeeper) -> Standing:
+def standing(tree: bytes) -> Standing:
+    """Decode what an encoded ZooKeeper tree holds of the partition."""
+    zk = _decode(tree)
     sessions = tuple(sorted(int(name) for name in zk.sessions))
     node = zk.nodes.get(_STATE)
     if node is None:

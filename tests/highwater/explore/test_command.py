@@ -1,14 +1,17 @@
 """`highwater explore`: exit codes, one JSON object, and a plan that replays."""
 
+import os
 import re
 from pathlib import Path
+from signal import SIGINT
 
 import msgspec
 import pytest
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.explore.search import Budget, Search
+from highwater.explore.breadth_first import BreadthFirst
+from highwater.explore.search import Budget
 
 V3 = ["explore", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
 
@@ -36,27 +39,63 @@ def test_explore_json_has_the_repeat_command(capsys: pytest.CaptureFixture[str])
     assert found["repeat"] == "highwater explore --protocol v3 --holds strong-isr"
 
 
-def test_exploration_out_of_budget_is_unknown_and_no_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", "--max-depth", "2"]) == ExitCode.UNKNOWN
+def test_exploration_out_of_budget_is_unknown_and_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["explore", "--max-depth", "2", "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
 
-    assert "no proof" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "no proof" in printed
+    assert f"go on  highwater explore --resume {tmp_path}" in printed
 
 
 def test_interrupted_explore_is_unknown_with_its_numbers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(search: Search, budget: Budget) -> str:
-        if len(search._parents) > 500:
-            raise KeyboardInterrupt
+    """Ctrl-C between two actions of the search: what was found so far is on disk."""
+
+    def interrupt(search: BreadthFirst[object, object], budget: Budget) -> str:
+        if search._states > 500:
+            os.kill(os.getpid(), SIGINT)
         return ""
 
-    monkeypatch.setattr(Search, "_spent", interrupt)
+    monkeypatch.setattr(BreadthFirst, "_spent", interrupt)
+    world = ["--expiries", "0", "--crashes", "1"]
 
-    assert run_command_line(["explore"]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", *world, "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
 
     printed = capsys.readouterr().out
     assert "UNKNOWN: nothing found, stopped at an interrupt" in printed
-    assert re.search(r"^5\d\d states, ", printed, re.MULTILINE)
+    assert re.search(r"^\d{3,4} states, ", printed, re.MULTILINE)
+    assert f"go on  highwater explore --resume {tmp_path}" in printed
+
+
+@pytest.mark.slow
+def test_resumed_exploration_ends_as_one_without_a_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world, stored = ["--expiries", "0"], tmp_path / "search"
+    assert run_command_line(["explore", *world, "--max-depth", "9", "--folder", str(stored)]) == ExitCode.UNKNOWN
+
+    assert run_command_line(["explore", "--resume", str(stored)]) == ExitCode.VALID
+
+    assert "5888 states, 14584 transitions, depth 20" in capsys.readouterr().out
+    assert not stored.exists()
+
+
+def test_exploration_stops_at_its_limit_of_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A world too large for the memory ends with a line that says so, and nothing is lost."""
+    assert run_command_line(["explore", "--memory-mib", "1", "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
+
+    printed = capsys.readouterr().out
+    assert "stopped at 1 MiB of memory" in printed
+    assert "go on  highwater explore --resume" in printed
+
+
+def test_random_walks_find_a_counterexample_by_their_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    walk = ["explore", "--protocol", "v3", "--holds", "weak-isr", "--strategy", "walk", "--scheduler", "pct", "--json"]
+    found = []
+    for _ in range(2):
+        assert run_command_line([*walk, "--walks", "40"]) == ExitCode.INVALID
+        found.append(msgspec.json.decode(capsys.readouterr().out))
+
+    assert found[0]["plan"] == found[1]["plan"]
 
 
 def test_exploration_of_all_states_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +110,11 @@ def test_exploration_of_all_states_is_valid(capsys: pytest.CaptureFixture[str]) 
         (["--protocol", "paxos"], "unknown protocol 'paxos'"),
         (["--brokers", "9"], "--brokers"),
         (["--plan", "/nowhere/at/all.yaml"], "folder /nowhere/at does not exist"),
+        (["--budget-seconds", "0"], "--budget-seconds"),
+        (["--max-epochs", "0"], "--max-epochs"),
+        (["--resume", "/nowhere"], "/nowhere holds no stopped search"),
+        (["--folder", "/etc"], "folder /etc is not empty"),
+        (["--strategy", "depth-first", "--workers", "2"], "--workers 2 works with strategy breadth-first only"),
     ],
 )
 def test_bad_explore_options_print_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

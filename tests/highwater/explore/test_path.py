@@ -6,8 +6,9 @@ from checkers.verdict import Validity
 from highwater.explore.backend import ExploreBackend
 from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, plan_of
+from highwater.explore.state import Bounds
 from highwater.explore.story import tell
-from highwater.plans.actions import AnyAction, Crash, Deliver, Expire, Lose, Produce, Restart
+from highwater.plans.actions import AnyAction, Crash, Deliver, Expire, Fire, Lose, Produce, Restart
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_from_yaml, plan_to_yaml
 from highwater.rig.backend import Provenance
@@ -35,7 +36,7 @@ PROVENANCE = Provenance(run_id="explored", plan_digest="0" * 32)
 
 
 def plan(path: tuple[AnyAction, ...] = LOSS) -> Plan:
-    return plan_of(name="loss", story=("It is lost",), protocol="v3", variant=V3_CLEAN, brokers=2, path=path)
+    return plan_of(name="loss", story=("It is lost",), protocol="v3", variant=V3_CLEAN, bounds=Bounds(), path=path)
 
 
 def test_counterexample_text_names_truncation_and_election() -> None:
@@ -71,6 +72,19 @@ def test_counterexample_path_is_valid_on_protocol_safe() -> None:
     verdict = judge(run.history)
 
     assert (verdict.validity, verdict.anomalies, verdict.unchecked) == (Validity.VALID, (), ())
+
+
+def test_explored_path_with_kip343_replays_as_such() -> None:
+    """The plan says which inter-broker protocol the explored brokers had."""
+    bounds = Bounds(kip343=True)
+    path = (*REPLICATED, Fire(node="b1", timer="silent:2"), Fire(node="b2", timer="heartbeat"), Crash(node="b2"))
+    wanted = plan_of(name="silence", story=(), protocol="safe", variant=VARIANTS["safe"], bounds=bounds, path=path)
+
+    run = ExploreBackend().perform(plan_from_yaml(plan_to_yaml(wanted)), PROVENANCE)
+
+    assert bounds_of(wanted).kip343
+    assert not bounds_of(plan()).kip343
+    assert (run.failure, judge(run.history).validity) == (None, Validity.VALID)
 
 
 def test_explored_path_performed_twice_gives_one_digest() -> None:

@@ -1,19 +1,29 @@
 """The results of the explorer; its numbers are exact because the search is deterministic."""
 
+from collections.abc import Callable
+from functools import partial
 from itertools import count
+from multiprocessing import active_children
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from msgspec.structs import replace
 
+from highwater.errors import HarnessError
+from highwater.explore import shard
+from highwater.explore.breadth_first import BreadthFirst, Searched, read_checkpoint
+from highwater.explore.depth_first import DepthFirst
 from highwater.explore.model import Model
-from highwater.explore.properties import COMMITTED, GOALS, PROPERTIES, Property
-from highwater.explore.search import Budget, Result, Search
+from highwater.explore.search import Budget, Result
 from highwater.explore.state import Bounds
-from highwater.plans.actions import Crash, Expire, Fire, words
+from highwater.explore.transition import Key
+from highwater.explore.walks import Scheduler, Walks
+from highwater.plans.actions import AnyAction, Crash, Expire, Fire, words
 from reference.config import VARIANTS
 
-WEAK_ISR = next(p for p in PROPERTIES if p.name == "weak-isr")
-STRONG_ISR = next(p for p in PROPERTIES if p.name == "strong-isr")
+COMMITTED, WEAK_ISR, STRONG_ISR = "committed", "weak-isr", "strong-isr"
+NO_BUDGET = Budget()
 
 
 def clock() -> float:
@@ -21,14 +31,24 @@ def clock() -> float:
     return 0.0
 
 
-NO_BUDGET = Budget()
+def world(protocol: str, bounds: Bounds, **switches: str) -> Callable[[], Model]:
+    return partial(Model, replace(VARIANTS[protocol], unclean_election=False, **switches), bounds)
 
 
 def search(
-    protocol: str, bounds: Bounds, *, budget: Budget = NO_BUDGET, properties: tuple[Property, ...] = (COMMITTED,), **switches: str
-) -> Result:
-    variant = replace(VARIANTS[protocol], unclean_election=False, **switches)
-    return Search(Model(variant, bounds), properties, GOALS, clock).run(budget)
+    protocol: str,
+    bounds: Bounds,
+    *,
+    budget: Budget = NO_BUDGET,
+    properties: tuple[str, ...] = (COMMITTED,),
+    workers: int = 1,
+    stop: bool = True,
+    **switches: str,
+) -> Result[AnyAction]:
+    searched = Searched(world=world(protocol, bounds, **switches), properties=properties, stop=stop)
+    with TemporaryDirectory() as folder:
+        result = BreadthFirst(searched, Path(folder), clock, workers=workers).run(budget)
+    return replace(result, folder="", memory_mib=0)
 
 
 @pytest.mark.slow
@@ -114,13 +134,13 @@ def test_explorer_out_of_budget_has_no_verdict() -> None:
     assert (by_depth.end, by_depth.stopped_by, by_depth.depth) == ("budget", "depth 3", 3)
 
 
-def test_explorer_stops_at_its_budget_of_seconds() -> None:
+def test_explorer_stops_at_its_budget_of_seconds(tmp_path: Path) -> None:
     ticks = count()
-    variant = VARIANTS["safe"]
+    searched = Searched(world=world("safe", Bounds()), properties=(COMMITTED,))
 
-    result = Search(Model(variant, Bounds()), (COMMITTED,), GOALS, lambda: float(next(ticks))).run(Budget(seconds=50))
+    result = BreadthFirst(searched, tmp_path, lambda: float(next(ticks))).run(Budget(seconds=4))
 
-    assert (result.end, result.stopped_by) == ("budget", "50 seconds")
+    assert (result.end, result.stopped_by) == ("budget", "4 seconds")
 
 
 @pytest.mark.slow
@@ -149,14 +169,161 @@ def test_explorer_limits_faults_but_not_recovery_steps() -> None:
     assert not any(isinstance(action, Fire) and action.node == "b2" for action in actions)
 
 
-def test_interrupted_search_reports_its_progress() -> None:
+def test_interrupted_search_reports_its_progress(tmp_path: Path) -> None:
     def interrupt(states: int, depth: int) -> None:
         if states > 500:
             raise KeyboardInterrupt
 
-    model = Model(VARIANTS["safe"], Bounds(records=1, max_epochs=2))
-    result = Search(model, (COMMITTED,), GOALS, clock).run(NO_BUDGET, interrupt)
+    searched = Searched(world=world("safe", Bounds()), properties=(COMMITTED,))
+    result = BreadthFirst(searched, tmp_path, clock).run(NO_BUDGET, interrupt)
 
     assert (result.end, result.stopped_by) == ("interrupted", "an interrupt")
     assert result.states > 500
     assert result.frontier > 0
+
+
+@pytest.mark.slow
+def test_protocol_safe_holds_with_a_crash_and_an_expiry() -> None:
+    """Two brokers, one record, two epochs, one crash, one expired session: the whole space."""
+    result = search("safe", Bounds(), properties=(COMMITTED, WEAK_ISR, STRONG_ISR))
+
+    assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 175_230, 575_676, 25)
+    assert result.collision_odds < 1e-27
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", [Bounds(expiries=0), Bounds(brokers=3, crashes=0, expiries=0, records=2, max_epochs=1)])
+def test_search_by_two_workers_counts_as_by_one(bounds: Bounds) -> None:
+    one, two = (search("safe", bounds, workers=workers) for workers in (1, 2))
+
+    assert replace(two, goals=()) == replace(one, goals=())
+    assert sorted(two.goals) == sorted(one.goals)
+
+
+@pytest.mark.slow
+def test_search_by_two_workers_finds_a_shortest_violation() -> None:
+    one, two = (search("v3", Bounds(), properties=(STRONG_ISR,), workers=workers) for workers in (1, 2))
+
+    assert (two.end, two.depth) == (one.end, one.depth) == ("violated", 7)
+    model = world("v3", Bounds())()
+    state = model.initial()
+    for action in two.path:
+        state = model.after(state, action)
+    assert next(p for p in model.properties if p.name == STRONG_ISR).broken(state) == two.wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_search_resumed_again_and_again_counts_as_one(workers: int, tmp_path: Path) -> None:
+    searched = Searched(world=world("safe", ONE_EXPIRY), properties=(COMMITTED, STRONG_ISR))
+
+    def strategy() -> BreadthFirst[Key, AnyAction]:
+        return BreadthFirst(searched, tmp_path, clock, workers=workers, name="a search")
+
+    strategy().run(Budget(depth=4))
+    for states in (300, 600):
+        strategy().resume(read_checkpoint(tmp_path), Budget(states=states))
+    result = strategy().resume(read_checkpoint(tmp_path), NO_BUDGET)
+
+    assert read_checkpoint(tmp_path).searched == "a search"
+    assert replace(result, memory_mib=0, goals=()) == replace(search("safe", ONE_EXPIRY), goals=())
+    assert "a record was committed" in result.goals
+
+
+@pytest.mark.slow
+def test_search_with_a_killed_worker_fails_and_can_be_resumed(tmp_path: Path) -> None:
+    searched = Searched(world=world("safe", ONE_EXPIRY), properties=(COMMITTED,))
+    BreadthFirst(searched, tmp_path, clock, workers=2).run(Budget(depth=4))
+
+    def kill(states: int, depth: int) -> None:
+        active_children()[0].kill()
+
+    with pytest.raises(HarnessError, match="a worker of the search ended"):
+        BreadthFirst(searched, tmp_path, clock, workers=2).resume(read_checkpoint(tmp_path), NO_BUDGET, kill)
+
+    assert active_children() == []
+    result = BreadthFirst(searched, tmp_path, clock, workers=2).resume(read_checkpoint(tmp_path), NO_BUDGET)
+    assert (result.end, result.states, result.transitions) == ("exhausted", 1504, 3923)
+
+
+@pytest.mark.slow
+def test_search_that_forgets_parts_has_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that only the remembered steps of brokers need are dropped; states, paths and goals stay."""
+    bounds, properties = Bounds(expiries=0), (COMMITTED, STRONG_ISR)
+    whole = [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)]
+
+    monkeypatch.setattr(shard, "PARTS_MAX", 50)
+
+    assert [search("safe", bounds, properties=properties), search("v3", Bounds(), properties=properties)] == whole
+
+
+@pytest.mark.slow
+def test_protocol_safe_holds_with_kip343_and_one_epoch() -> None:
+    """Heartbeats may be late at any time, and the leader changes the ISR through the controller."""
+    result = search("safe", Bounds(crashes=0, expiries=0, max_epochs=1, kip343=True), properties=(COMMITTED, STRONG_ISR))
+
+    assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 7036, 37_966, 24)
+    assert result.goals == ("a record was committed", "the ISR shrank")
+
+
+def test_search_in_a_damaged_folder_is_not_resumed(tmp_path: Path) -> None:
+    searched = Searched(world=world("safe", ONE_EXPIRY), properties=(COMMITTED,))
+    BreadthFirst(searched, tmp_path, clock).run(Budget(depth=4))
+    (tmp_path / "0" / "states").write_bytes(b"")
+
+    with pytest.raises(HarnessError, match="states has 0 bytes"):
+        BreadthFirst(searched, tmp_path, clock).resume(read_checkpoint(tmp_path), NO_BUDGET)
+
+
+@pytest.mark.slow
+def test_search_without_stop_has_each_first_violation() -> None:
+    result = search("truncate-to-hw", ONE_EXPIRY, properties=(COMMITTED, WEAK_ISR, STRONG_ISR), stop=False)
+
+    assert result.end == "exhausted"
+    assert {violation.name: len(violation.path) for violation in result.violations} == {WEAK_ISR: 5, STRONG_ISR: 6}
+
+
+@pytest.mark.slow
+def test_depth_first_search_counts_as_breadth_first() -> None:
+    model = world("safe", ONE_EXPIRY)()
+
+    deep, broad = DepthFirst(model, model.properties, clock).run(NO_BUDGET), search("safe", ONE_EXPIRY)
+
+    assert (deep.end, deep.states, deep.transitions) == (broad.end, broad.states, broad.transitions)
+    assert deep.depth > broad.depth
+
+
+@pytest.mark.slow
+def test_depth_first_search_visits_all_within_a_depth() -> None:
+    """A state that is first reached at the limit is expanded when a shorter path reaches it."""
+    model = world("safe", ONE_EXPIRY)()
+
+    deep = DepthFirst(model, (), clock).run(Budget(depth=7))
+
+    assert (deep.end, deep.stopped_by) == ("budget", "depth 7")
+    assert deep.states == search("safe", ONE_EXPIRY, budget=Budget(depth=7)).states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["uniform", "swarm", "pct", "delay", "mixed"])
+def test_walks_find_what_truncation_to_the_hw_breaks(scheduler: Scheduler) -> None:
+    build = world("truncate-to-hw", ONE_EXPIRY)
+
+    one, two = (Walks(build, (STRONG_ISR,), clock, scheduler=scheduler, seed=7).run(Budget(walks=300)) for _ in range(2))
+
+    assert replace(one, memory_mib=0) == replace(two, memory_mib=0)
+    assert one.end == "violated"
+    assert len(one.path) >= 6  # the length of a shortest one
+
+
+def test_walks_report_the_goals_that_they_never_reached() -> None:
+    build = world("safe", Bounds(crashes=0, expiries=0))
+
+    result = Walks(build, (COMMITTED,), clock, scheduler="uniform", seed=7).run(Budget(walks=20))
+
+    assert (result.end, result.stopped_by) == ("budget", "20 walks")
+    assert {goal.name for goal in build().goals} - set(result.goals) == {
+        "another leader was elected",
+        "two brokers took themselves for the leader",
+        "two logs held different records at one offset",
+    }

@@ -1,0 +1,157 @@
+"""How `explore` searches: strategy, workers, folder and limits; and the searches that were stopped and can be resumed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from time import monotonic
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.console import Console
+
+from highwater.errors import HarnessError, UsageError
+from highwater.explore.breadth_first import BreadthFirst, Checkpoint, Searched, read_checkpoint
+from highwater.explore.depth_first import DepthFirst
+from highwater.explore.model import Model
+from highwater.explore.search import Budget, Progress, Result
+from highwater.explore.state import Bounds
+from highwater.explore.walks import Scheduler, Walks
+from highwater.plans.actions import AnyAction
+from highwater.runs.provenance import present_build
+from reference.config import VARIANTS, Variant
+
+StrategyName = Literal["breadth-first", "depth-first", "walk"]
+PropertyName = Literal["committed", "weak-isr", "strong-isr"]
+_STORE = Path("store/explore")
+_NAMES_MAX = 10_000
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What `explore` searches: a protocol within bounds, a property, and the number of workers. Stored with a stopped search."""
+
+    protocol: str
+    bounds: Bounds
+    holds: PropertyName
+    unclean: bool
+    workers: int = 1
+    commit: str = ""
+
+    @property
+    def variant(self) -> Variant:
+        """The protocol variant, without its unclean election unless that is wanted."""
+        found = VARIANTS[self.protocol]
+        return found if self.unclean else replace(found, unclean_election=False)
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How `explore` searches."""
+
+    strategy: StrategyName = "breadth-first"
+    scheduler: Scheduler = "mixed"
+    seed: int = 1
+    folder: Path | None = None
+
+
+def check(question: Question, manner: Manner) -> None:
+    """Refuse several workers where only one can search, and a folder that is in use. Raises UsageError."""
+    if question.workers > 1 and manner.strategy != "breadth-first":
+        raise UsageError(f"--workers {question.workers} works with strategy breadth-first only, not {manner.strategy}")
+    folder = manner.folder
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"folder {folder} is not empty; --resume {folder} goes on with a stopped search")
+
+
+def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -> Result[AnyAction]:
+    """Search the whole space, or a part of it by walks."""
+    world = partial(Model, question.variant, question.bounds)
+    if manner.strategy == "breadth-first":
+        folder = _made(manner.folder or _unused(question.protocol))
+        return _ended(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
+    names = ("committed", question.holds)
+    with _progress(quiet=quiet) as progress:
+        if manner.strategy == "depth-first":
+            model = world()
+            properties = tuple(property_ for property_ in model.properties if property_.name in names)
+            return DepthFirst(model, properties, monotonic).run(budget, progress)
+        return Walks(world, names, monotonic, scheduler=manner.scheduler, seed=manner.seed).run(budget, progress)
+
+
+def stopped(folder: Path) -> tuple[Question, Checkpoint]:
+    """What a stopped search in a folder searches, and where it was. UsageError if it is none, or one of another commit."""
+    checkpoint = read_checkpoint(folder)
+    try:
+        question = msgspec.json.decode(checkpoint.searched, type=Question)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{folder} holds a search that this command does not know: {error}") from None
+    commit = present_build().commit
+    if question.commit != commit:
+        raise UsageError(f"the search in {folder} was begun at commit {question.commit or '?'}; this is {commit or '?'}")
+    return question, checkpoint
+
+
+def resume(question: Question, checkpoint: Checkpoint, folder: Path, budget: Budget, *, quiet: bool) -> Result[AnyAction]:
+    """Go on with a stopped search."""
+    return _ended(_breadth_first(question, folder), checkpoint, budget, folder, quiet=quiet)
+
+
+def memory_limit_mib() -> int | None:
+    """Four fifths of the memory that is available now to this process; None where the system does not tell."""
+    if not _MEMINFO.exists():
+        return None
+    line = next(line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))
+    available = int(line.split()[1]) >> 10
+    if _CGROUP.exists() and (limit := _CGROUP.read_text().strip()).isdecimal():
+        available = min(available, int(limit) >> 20)
+    return available * 4 // 5
+
+
+def _breadth_first(question: Question, folder: Path) -> BreadthFirst[tuple[int, ...], AnyAction]:
+    searched = Searched(
+        world=partial(Model, question.variant, question.bounds), properties=tuple(sorted({"committed", question.holds}))
+    )
+    name = msgspec.json.encode(replace(question, commit=present_build().commit)).decode()
+    return BreadthFirst(searched, folder, monotonic, workers=question.workers, name=name)
+
+
+def _ended(
+    strategy: BreadthFirst[tuple[int, ...], AnyAction],
+    checkpoint: Checkpoint | None,
+    budget: Budget,
+    folder: Path,
+    *,
+    quiet: bool,
+) -> Result[AnyAction]:
+    """Run or resume a search; its folder stays only if it was stopped."""
+    with _progress(quiet=quiet) as progress:
+        result = strategy.run(budget, progress) if checkpoint is None else strategy.resume(checkpoint, budget, progress)
+    if not result.folder:
+        rmtree(folder)
+    return result
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HarnessError(f"cannot make folder {folder}: {error.strerror}") from error
+    return folder
+
+
+def _unused(protocol: str) -> Path:
+    return next(path for n in range(1, _NAMES_MAX) if not (path := _STORE / f"{protocol}-{n}").exists())
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Progress]:
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda states, depth: None
+        return
+    with console.status("searching") as status:
+        yield lambda states, depth: status.update(f"{states} states, depth {depth}")

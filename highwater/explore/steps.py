@@ -1,0 +1,315 @@
+"""What one broker makes of one event, as a remembered function on numbers: (host, event) -> (host after it, what leaves it).
+
+A host is a broker's process with its disk, timers and ZooKeeper session. Effects on these are part of the host after the step;
+the others (messages, requests to ZooKeeper, what the search learns of promised records) leave it and are performed in order by
+`model`.
+"""
+
+from collections.abc import Callable
+from typing import Literal, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.explore.machines import Machines, View, Waiting
+from highwater.explore.parts import Numbers, Parts
+from highwater.explore.state import CLIENT, Flight, Host, values_of
+from reference.effects import (
+    AnyEffect,
+    Append,
+    CancelTimer,
+    CreateReplica,
+    DeleteReplica,
+    Disconnect,
+    Flush,
+    Halt,
+    MarkClean,
+    MarkDir,
+    Note,
+    Send,
+    SetTimer,
+    Truncate,
+    WriteCheckpoint,
+    ZkConnect,
+    ZkRequest,
+)
+from reference.errors import ErrorCode
+from reference.events import AnyEvent, DirImage, Flushed, LogImage, Received, TimerFired
+from reference.log.log import end_of
+from reference.messages import (
+    LeaderAndIsrReply,
+    LogInfoReply,
+    ProduceReply,
+    StopReplicaReply,
+    UpdateMetadata,
+    UpdateMetadataReply,
+)
+from reference.types import Address
+
+Outlet = Literal["send", "tell", "see", "ask", "connect", "halt", "fail"]
+
+
+class Op(Struct, frozen=True):
+    """Something that leaves a broker in a step, caused by the effect at position `at`.
+
+    `number`: of the flight to send, of the event to tell broker `to`, of the sighting to see, of the request to ask ZooKeeper.
+    """
+
+    do: Outlet
+    at: int
+    to: int = -1
+    number: int = -1
+    words: str = ""
+
+
+class Step(Struct, frozen=True):
+    """A broker's step: the host after it, what leaves it, and all its effects for a witness."""
+
+    host: int
+    ops: tuple[Op, ...]
+    effects: tuple[AnyEffect, ...]
+    failed: str = ""  # the assertion that failed
+
+
+class Sighting(Struct, frozen=True):
+    """What the search learns of promised records: the broker's log on disk when it reported something."""
+
+    index: int
+    values: tuple[str, ...]
+    what: Note | ProduceReply
+
+
+class HostFacts(Struct, frozen=True):
+    """What the search needs to know about a host. `resting` is equal for hosts that differ in armed timers only."""
+
+    up: bool
+    timers: tuple[str, ...]
+    session: int
+    view: View
+    parked: tuple[int, ...]  # positions of the brokers whose fetches are parked
+    holds: tuple[int, ...]  # positions of the brokers whose requests it has not answered
+    waiting: Waiting
+    resting: int
+    values: tuple[str, ...]
+    hears: bool  # an event from ZooKeeper is in flight
+    asks: bool  # a request to ZooKeeper is in flight
+
+
+class Brokers:
+    """The steps of all brokers, on numbers of hosts (`parts`), of events and of ZooKeeper requests."""
+
+    def __init__(self, machines: Machines, parts: Parts) -> None:
+        self.events: Numbers[AnyEvent] = Numbers()
+        self.requests: Numbers[ZkRequest] = Numbers()
+        self.sightings: Numbers[Sighting] = Numbers()
+        self._machines = machines
+        self._parts = parts
+        self._resting: Numbers[Host] = Numbers()
+        self._steps: dict[tuple[int, int, int], Step] = {}
+        self._edited: dict[tuple[str, int, int | str], int] = {}
+        self._busy: dict[tuple[int, int], tuple[str, ...]] = {}
+
+    def host(self, number: int) -> Host:
+        """The host with this number."""
+        found = self._parts.values[number]
+        assert isinstance(found, Host)
+        return found
+
+    def facts_of(self, host: Host) -> HostFacts:
+        """Decode what the search needs to know about a host."""
+        view = self._machines.view(host.core) if host.up else View()
+        return HostFacts(
+            up=host.up,
+            timers=host.timers if host.up else (),
+            session=host.session,
+            view=view,
+            parked=tuple(int(source[1:]) - 1 for source, _ in view.parked),
+            holds=tuple(int(source[1:]) - 1 for source in (*(source for source, _ in view.parked), *view.proposers)),
+            waiting=view.waiting,
+            resting=self._resting.of(replace(host, timers=())),
+            values=values_of(host),
+            hears=bool(host.inbox),
+            asks=bool(host.outbox),
+        )
+
+    # --- steps ----------------------------------------------------------------------------------------------------------------
+
+    def step(self, index: int, host: int, event: int) -> Step:
+        """The step of the broker at this position when it handles an event. A failed assertion of the machine stops it."""
+        key = (index, host, event)
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = self._handled(index, self.host(host), self.events.values[event])
+        return found
+
+    def boot(self, index: int, host: int) -> Step:
+        """The first step of a new process with the disk of this host."""
+        key = (index, host, -1)
+        found = self._steps.get(key)
+        if found is None:
+            was = self.host(host)
+            image = (DirImage(0, True, was.logs, was.checkpoint, was.born, dirs=1),)
+            core, effects = self._machines.boot(index, image, was.life + 1)
+            fresh = replace(was, up=True, life=was.life + 1, core=core, outbox=(), inbox=())
+            found = self._steps[key] = self._followed(index, fresh, effects)
+        return found
+
+    def _handled(self, index: int, host: Host, event: AnyEvent) -> Step:
+        try:
+            core, effects = self._machines.handle(index, host.core, event)
+        except AssertionError as error:
+            return Step(self._parts.of(_stopped(host)), (Op("fail", 0, words=str(error)),), (), str(error) or "no words")
+        return self._followed(index, replace(host, core=core), effects)
+
+    def _followed(self, index: int, host: Host, effects: tuple[AnyEffect, ...]) -> Step:
+        ops: list[Op] = []
+        for at, effect in enumerate(effects):
+            op = self._op(index, host, at, effect)
+            if op is not None:
+                ops.append(op)
+            if isinstance(effect, Halt):
+                host, effects = _stopped(host), effects[: at + 1]
+                break
+            host = _changed(host, effect)
+        return Step(self._parts.of(host), tuple(ops), effects)
+
+    def _op(self, index: int, host: Host, at: int, effect: AnyEffect) -> Op | None:
+        match effect:
+            case Send():
+                return self._sent(index, host, at, effect)
+            case Note(kind="hw", detail="leader") | Note(kind="became-leader"):
+                return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host), effect)))
+            case Flush(dir=dir_, id=flush):
+                return Op("tell", at, to=index, number=self.events.of(Flushed(dir_, flush)))
+            case ZkConnect():
+                return Op("connect", at)
+            case ZkRequest():
+                return Op("ask", at, number=self.requests.of(effect))
+            case Halt(reason=reason):
+                return Op("halt", at, words=reason)
+            case Note() | SetTimer() | CancelTimer() | Append() | Truncate() | CreateReplica() | DeleteReplica():
+                return None
+            case WriteCheckpoint() | MarkDir() | MarkClean() | Disconnect():
+                return None
+            case _:
+                assert_never(effect)
+
+    def _sent(self, index: int, host: Host, at: int, effect: Send) -> Op | None:
+        message = effect.message
+        if effect.to == CLIENT:
+            if not isinstance(message, ProduceReply):
+                return None
+            return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host), message)))
+        to = int(effect.to[1:]) - 1
+        match message:
+            case UpdateMetadata(correlation=correlation):
+                reply = Received(effect.to, UpdateMetadataReply(correlation, ErrorCode.NONE))
+                return Op("tell", at, to=index, number=self.events.of(reply))
+            case LeaderAndIsrReply() | StopReplicaReply() | LogInfoReply() | UpdateMetadataReply():
+                return Op("tell", at, to=to, number=self.events.of(Received(address(index), message)))
+            case _:
+                return Op("send", at, to=to, number=self._parts.of(Flight(index, to, message)))
+
+    def busy_timers(self, index: int, host: int) -> tuple[str, ...]:
+        """The armed timers of a host, without those on which the machine only arms them again: this decides most cases."""
+        key = (index, host)
+        found = self._busy.get(key)
+        if found is None:
+            was = self.host(host)
+            found = self._busy[key] = tuple(timer for timer in was.timers if not self._idles(index, was, timer))
+        return found
+
+    def _idles(self, index: int, host: Host, timer: str) -> bool:
+        try:
+            core, effects = self._machines.handle(index, host.core, TimerFired(timer))
+        except AssertionError:
+            return False
+        idle = (isinstance(e, SetTimer) or (isinstance(e, WriteCheckpoint) and e.entries == host.checkpoint) for e in effects)
+        return core == host.core and all(idle)
+
+    # --- changes of a host from outside ----------------------------------------------------------------------------------------
+
+    def stopped(self, host: int) -> int:
+        """The host after its process ended. Requests in flight to ZooKeeper (outbox) may still arrive."""
+        return self._edit("stopped", host, 0, lambda was: _stopped(was))
+
+    def without_timer(self, host: int, timer: str) -> int:
+        """The host after a timer ran out."""
+        return self._edit(
+            "timer", host, timer, lambda was: replace(was, timers=tuple(name for name in was.timers if name != timer))
+        )
+
+    def connected(self, host: int, session: int) -> int:
+        """The host with a new ZooKeeper session; what was in flight to and from ZooKeeper is dropped."""
+        return self._edit("session", host, session, lambda was: replace(was, session=session, outbox=(), inbox=()))
+
+    def asking(self, host: int, request: int) -> int:
+        """The host with one more request in flight to ZooKeeper."""
+        return self._edit("ask", host, request, lambda was: replace(was, outbox=(*was.outbox, self.requests.values[request])))
+
+    def asked(self, host: int) -> int:
+        """The host after its oldest request arrived at ZooKeeper."""
+        return self._edit("asked", host, 0, lambda was: replace(was, outbox=was.outbox[1:]))
+
+    def hearing(self, host: int, event: int) -> int:
+        """The host with one more event in flight from ZooKeeper."""
+        return self._edit("hear", host, event, lambda was: replace(was, inbox=(*was.inbox, self.events.values[event])))
+
+    def heard(self, host: int) -> int:
+        """The host after the oldest event from ZooKeeper arrived."""
+        return self._edit("heard", host, 0, lambda was: replace(was, inbox=was.inbox[1:]))
+
+    def _edit(self, what: str, host: int, by: int | str, change: Callable[[Host], Host]) -> int:
+        key = (what, host, by)
+        found = self._edited.get(key)
+        if found is None:
+            found = self._edited[key] = self._parts.of(change(self.host(host)))
+        return found
+
+
+def address(index: int) -> Address:
+    """The address of the broker at this position."""
+    return Address(f"b{index + 1}")
+
+
+def _stopped(host: Host) -> Host:
+    return replace(host, up=False, core=b"", timers=(), inbox=())
+
+
+def _changed(host: Host, effect: AnyEffect) -> Host:
+    """The host after an effect; effects that leave the host do not change it."""
+    match effect:
+        case Append() | Truncate() | CreateReplica() | DeleteReplica():
+            return replace(host, logs=_written(host.logs, effect))
+        case WriteCheckpoint(entries=entries):
+            return replace(host, checkpoint=entries)
+        case MarkDir(born=born):
+            return replace(host, born=born)
+        case SetTimer(name=name):
+            return host if name in host.timers else replace(host, timers=tuple(sorted((*host.timers, name))))
+        case CancelTimer(name=name):
+            return replace(host, timers=tuple(timer for timer in host.timers if timer != name)) if name in host.timers else host
+        case MarkClean() | Disconnect():
+            return host  # no explored process shuts down cleanly, and the explorer's client never uses acks=0
+        case Send() | Note() | Flush() | ZkConnect() | ZkRequest() | Halt():
+            return host
+        case _:
+            assert_never(effect)
+
+
+def _written(logs: tuple[LogImage, ...], effect: Append | Truncate | CreateReplica | DeleteReplica) -> tuple[LogImage, ...]:
+    others = tuple(log for log in logs if log.tp != effect.tp)
+    found = next((log for log in logs if log.tp == effect.tp), LogImage(effect.tp, ()))
+    batches, born, topic_id = found.batches, found.born, found.topic_id
+    match effect:
+        case Append(batches=more):
+            batches += more
+        case Truncate(to=to):
+            batches = tuple(batch for batch in batches if end_of(batch) <= to)
+        case CreateReplica():
+            born, topic_id = effect.born, effect.topic_id
+        case DeleteReplica():
+            return others
+        case _:
+            assert_never(effect)
+    return (*others, LogImage(effect.tp, batches, born, topic_id))
