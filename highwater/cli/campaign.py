@@ -145,8 +145,7 @@ def campaign(
     if not json:
         say(f"seeds {format_seed(order.first)} to {format_seed(order.last)}  protocol {', '.join(order.protocols)}")
     with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(backend):
-        if not again:
-            folder.begin()
+        folder.begin() if not again else None
         work = partial(perform, spark=started, jobs=jobs or cores())
         watch, seen = Watch(Limits(invalid_runs=stop_after)), ticker.tick
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
