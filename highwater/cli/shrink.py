@@ -18,6 +18,7 @@ from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import present_build
 from highwater.runs.run import Keep, backend_named, carry_out
+from highwater.runs.summary import ValidityName
 from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, Asked, Shrunk, folder_of, shrink_in, sizes
 from highwater.shrink.search import Budget, Smallest
 from highwater.shrink.trial import NOTHING_TO_COMPARE
@@ -164,4 +165,5 @@ def _expected(plan: Plan, found: Shrunk) -> tuple[Expectation, ...]:
     kind = found.signature.partition("/")[0]
     if kind != NOT_LIVE:
         return (Expectation(protocol=plan.protocol, verdict="INVALID", kinds=(kind,)), survives)
-    return (Expectation(protocol=plan.protocol, verdict="VALID", live=False), survives)
+    verdict: ValidityName = "UNKNOWN" if found.verdict.startswith("UNKNOWN") else "VALID"
+    return (Expectation(protocol=plan.protocol, verdict=verdict, live=False), survives)

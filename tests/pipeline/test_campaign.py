@@ -116,7 +116,21 @@ def test_killed_local_workers_lose_and_double_no_run(local: tuple[Path, list[Sum
 
 def test_killed_campaign_is_resumed_with_equal_runs(local: tuple[Path, list[Summary]], tmp_path: Path) -> None:
     """The driver is killed -9 after its second run, and what its workers left is done again."""
-    arguments = ["campaign", "--seeds", "0..3", "--protocol", "v3", "--seconds", "2", "--jobs", "2", "--store", str(tmp_path)]
+    arguments = [
+        "campaign",
+        "--seeds",
+        "0..3",
+        "--protocol",
+        "v3",
+        "--seconds",
+        "2",
+        "--jobs",
+        "2",
+        "--shrink",
+        "0",
+        "--store",
+        str(tmp_path),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen([sys.executable, "-m", "highwater", *arguments], env=environment, stdout=subprocess.DEVNULL) as driver:
         deadline = time.monotonic() + PATIENCE_S
