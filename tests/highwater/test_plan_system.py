@@ -18,7 +18,7 @@ def test_plan_without_a_system_says_nothing_of_it() -> None:
     assert plan_digest(on_system(PLAN, parsed_system("reference"))) == plan_digest(PLAN)
 
 
-def test_plan_with_a_system_is_unchanged_after_writing_and_reading() -> None:
+def test_plan_with_a_system_survives_writing_and_reading() -> None:
     plan = replace(PLAN, system=KAFKA)
 
     assert plan_from_yaml(plan_to_yaml(plan)) == plan
