@@ -95,6 +95,7 @@ def test_mistake_in_the_description_is_named(change: tuple[str, str], said: str,
         load(described(tmp_path, FILE.replace(*change)))
 
 
+@pytest.mark.slow
 def test_hook_that_fails_or_hangs_is_named(tmp_path: Path) -> None:
     hooks = Hooks(load(described(tmp_path)), tmp_path)
 

@@ -94,3 +94,12 @@ def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) ->
 
     assert (code, summary["verdict"], summary["live"]) == (0, "VALID", True)
     assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"crash-leader": 1, "pause-long": 1}
+
+
+@pytest.mark.systems_all
+def test_faults_of_every_family_act_on_a_release(tmp_path: Path) -> None:
+    """Sessions, links, processes and directories; a probe has seen the effect of each."""
+    code, summary = performed(ROOT / "corpus" / "real" / "trouble.yaml", "3.9.1", tmp_path)
+
+    assert (code, summary["failure"]) == (0, None)
+    assert all(fault["acted"] for fault in summary["faults"])

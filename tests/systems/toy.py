@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +32,6 @@ from reference.coordination.memory import MemoryZooKeeper
 from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
 
 ONLY = BrokerId(1)
-WRITE_S = 1.0
 
 
 class Toy:
@@ -46,15 +46,12 @@ class Toy:
         self.version = system_of(plan).version
 
     def refuse(self) -> str | None:
-        """What it cannot do for this plan."""
         return refusal(self._plan, "the toy", self.lacks)
 
     def lacks(self, fault: AnyFault) -> str | None:
-        """It can be killed and paused."""
         return None if isinstance(fault, Crash | Pause) else "it is a toy"
 
     def node(self, folder: Path, wiring: Wiring) -> PlainNode:
-        """A process that listens at the door of the first client place."""
         host, port = next(iter(wiring.doors.values()))
 
         def launch(prepared: Prepared) -> Launch:
@@ -64,11 +61,9 @@ class Toy:
         return PlainNode(folder, wiring.broker, launch)
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> "Cluster":
-        """What the harness asks."""
         return Cluster(next(iter(brokers.values())))
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> "Client":
-        """A client over HTTP."""
         return Client(next(iter(brokers.values())), self._plan.workload.request_timeout_ms / 1000)
 
 
@@ -107,28 +102,25 @@ class Client:
             case PollCall(offset=start):
                 records = tuple(Polled(Offset(start + at), v, LeaderEpoch(0)) for at, v in enumerate(said["records"]))
                 return Heard(id=call.id, attempts=1, records=records)
-            case LatestCall():
-                return Heard(id=call.id, attempts=1, offset=said["end"])
-            case EarliestCall():
-                return Heard(id=call.id, attempts=1, offset=0)
+            case LatestCall() | EarliestCall():
+                return Heard(id=call.id, attempts=1, offset=said["end"] if isinstance(call, LatestCall) else 0)
 
 
 def asked(where: HostPort, path: str, timeout_s: float, body: str | None = None) -> dict[str, Any]:
     """The broker's answer as JSON; empty if there was none."""
-    connection = HTTPConnection(*where, timeout=timeout_s)
     try:
-        connection.request("GET" if body is None else "POST", path, body)
-        return dict(json.loads(connection.getresponse().read()))
+        with closing(HTTPConnection(*where, timeout=timeout_s)) as connection:
+            connection.request("GET" if body is None else "POST", path, body)
+            return dict(json.loads(connection.getresponse().read()))
     except (OSError, HTTPException, ValueError):
         return {}
-    finally:
-        connection.close()
 
 
 def serve(host: str, port: str, path: str, version: str) -> None:
     """The broker: GET /OFFSET returns records from there on, POST / appends a list of values."""
     records = Path(path).read_text().splitlines() if Path(path).exists() else []
-    file, lock = Path(path).open("a"), threading.Lock()  # noqa: SIM115 - until the process is killed
+    buffering = 1 if version == "careful" else 1 << 20  # each line at once, or once a second
+    file, lock = Path(path).open("a", buffering), threading.Lock()  # noqa: SIM115 - until the process is killed
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -140,8 +132,6 @@ def serve(host: str, port: str, path: str, version: str) -> None:
                 values = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 records.extend(values)
                 file.writelines(f"{value}\n" for value in values)
-                if version == "careful":
-                    file.flush()
                 self.answer({"end": len(records)})
 
         def answer(self, said: object) -> None:
@@ -151,7 +141,7 @@ def serve(host: str, port: str, path: str, version: str) -> None:
 
     threading.Thread(target=ThreadingHTTPServer((host, int(port)), Handler).serve_forever, daemon=True).start()
     while True:
-        time.sleep(WRITE_S)
+        time.sleep(1)
         with lock:
             file.flush()
 

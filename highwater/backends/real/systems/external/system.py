@@ -88,17 +88,15 @@ class External:
 
 def _needed(fault: AnyFault) -> tuple[Hook, ...]:
     """The hooks that inject and undo a fault; empty if none can."""
-    match fault:
-        case Crash() | Restart(session_ends=False):
-            return ("kill", "start")
-        case Shutdown():
-            return ("terminate", "kill", "start")
-        case Pause():
-            return ("pause", "resume")
-        case Partition(links=("peers",)) | Clog(links=("peers",), kinds=()):
-            return ("cut", "heal")
-        case _:
-            return ()
+    if isinstance(fault, Crash) or (isinstance(fault, Restart) and not fault.session_ends):
+        return ("kill", "start")
+    if isinstance(fault, Shutdown):
+        return ("terminate", "kill", "start")
+    if isinstance(fault, Pause):
+        return ("pause", "resume")
+    between_nodes = isinstance(fault, Partition | Clog) and fault.links == ("peers",)
+    whole = not (isinstance(fault, Clog) and fault.kinds)
+    return ("cut", "heal") if between_nodes and whole else ()
 
 
 class ExternalCluster(QuorumCluster):
