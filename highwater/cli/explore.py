@@ -134,6 +134,10 @@ def _answer(
     """Search, print what was found, and write the plan of a counterexample."""
     checkpoint = None
     if resume_from is not None:
+        if (question, manner) != (Question(), Manner()):
+            raise UsageError(
+                f"--resume {resume_from} goes on with what is in the folder; it allows only limits, --plan and --json"
+            )
         question, checkpoint = stopped(resume_from)
     if not json:
         say(_headline(question))

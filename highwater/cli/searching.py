@@ -1,7 +1,7 @@
 """How `explore` searches: strategy, workers, folder and limits; and the searches that were stopped and can be resumed."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -35,10 +35,10 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 class Question(Struct, frozen=True, kw_only=True):
     """What `explore` searches: a protocol within bounds, a property, and the number of workers. Stored with a stopped search."""
 
-    protocol: str
-    bounds: Bounds
-    holds: PropertyName
-    unclean: bool
+    protocol: str = "safe"
+    bounds: Bounds = Bounds()
+    holds: PropertyName = "committed"
+    unclean: bool = False
     workers: int = 1
     commit: str = ""
 
@@ -132,6 +132,9 @@ def _ended(
         result = strategy.run(budget, progress) if checkpoint is None else strategy.resume(checkpoint, budget, progress)
     if not result.folder:
         rmtree(folder)
+        with suppress(OSError):  # other searches are stored there
+            _STORE.rmdir()
+            _STORE.parent.rmdir()
     return result
 
 

@@ -37,8 +37,16 @@ _TIMERS: tuple[tuple[str, tuple[type[AnyMessage], ...]], ...] = (
     ("fetch", (Fetch, EpochEnd, FetchReply, EpochEndReply)),
     ("heartbeat", (MetadataHeartbeat, MetadataHeartbeatReply)),
     ("ask-isr", (IsrChange, IsrChangeReply)),
+    ("channel", (LeaderAndIsr, StopReplica, LogInfo)),  # of the controller, one for each broker
 )
 _IGNORED = -1  # stands for a reply that its receiver ignores
+
+
+@cache
+def waiting_timer(timer: str) -> str:
+    """What a timer waits for, as `FlightFacts.wait` names it; a leader has one request for the ISRs of all its partitions."""
+    kind = timer.partition(":")[0]
+    return timer if kind == "channel" else kind
 
 
 class FlightFacts(msgspec.Struct, frozen=True):
@@ -50,8 +58,7 @@ class FlightFacts(msgspec.Struct, frozen=True):
     link: tuple[int, int, str]
     event: int  # of its arrival
     reply: bool
-    wait: tuple[str, int] | None  # the kind of timer, and the broker, that waits for its reply, or for it if it is a reply
-    control: bool  # a request of the controller that it waits for
+    wait: tuple[str, int]  # the timer (see `waiting_timer`) and the broker that waits for its reply, or for it if it is a reply
 
 
 class Canonical:
@@ -75,6 +82,8 @@ class Canonical:
         awaited = message.correlation != STALE
         reply = isinstance(message, _REPLIES)
         timer = next((timer for timer, kinds in _TIMERS if isinstance(message, kinds)), "")
+        if timer == "channel":
+            timer = f"channel:{flight.to + 1}"
         return FlightFacts(
             source=flight.source,
             to=flight.to,
@@ -82,8 +91,7 @@ class Canonical:
             link=link,
             event=self._brokers.events.of(Received(address(flight.source), message)),
             reply=reply,
-            wait=(timer, flight.to if reply else flight.source) if awaited and timer else None,
-            control=awaited and isinstance(message, LeaderAndIsr | StopReplica | LogInfo),
+            wait=(timer if awaited else "", flight.to if reply else flight.source),
         )
 
     def hosts(self, hosts: list[int], facts: list[HostFacts], version: int) -> tuple[int, ...]:

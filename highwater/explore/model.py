@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Literal, assert_never
 
-from highwater.explore.canonical import delivery
+from highwater.explore.canonical import delivery, waiting_timer
 from highwater.explore.machines import Machines
 from highwater.explore.properties import goals_of, properties_of
 from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
@@ -180,9 +180,10 @@ class Model:
                 draft = transitions.draft(key)
                 self._performers[kind](draft, index)
                 yield self._action(kind, index), transitions.done(draft)
+        waits = {transitions.flights[number].wait for number in key[self._size + 3 :]}
         for index in range(self._size):
             for timer in transitions.brokers.busy_timers(index, key[index]):
-                after = self._fired(key, index, timer)
+                after = self._fired(key, index, timer, waits)
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
 
@@ -251,10 +252,10 @@ class Model:
 
     # --- timers -----------------------------------------------------------------------------------------------------------------
 
-    def _fired(self, key: Key, index: int, timer: str) -> Key | None:
-        """The state after a timer fires; None if it may not fire or would change nothing."""
+    def _fired(self, key: Key, index: int, timer: str, waits: set[tuple[str, int]]) -> Key | None:
+        """The state after a timer fires; None if it may not fire or would change nothing. `waits`: of all messages in flight."""
         transitions = self._transitions
-        if not self._may_fire(key, index, timer):
+        if (waiting_timer(timer), index) in waits or not self._may_fire(key, index, timer):
             return None
         draft = transitions.draft(key)
         transitions.fire(draft, index, timer)
@@ -262,26 +263,11 @@ class Model:
         return after if self._changes(key, after) else None
 
     def _may_fire(self, key: Key, index: int, timer: str) -> bool:
-        kind, _, what = timer.partition(":")
-        match kind:
-            case "checkpoint":
-                return self.spent(key).crashes < self.bounds.crashes  # it is read only after a crash
-            case "fetch":
-                parked = any(index in self._hosts[host].parked for host in key[: self._size])
-                return not parked and not self._under_way(key, (kind, index))
-            case "heartbeat" | "ask-isr":
-                return not self._under_way(key, (kind, index))
-            case "channel":
-                flights, to = self._transitions.flights, int(what) - 1
-                facts = [flights[number] for number in key[self._size + 3 :]]
-                return not any(fact.control and fact.source == index and fact.to == to for fact in facts)
-            case _:
-                return True
-
-    def _under_way(self, key: Key, wait: tuple[str, int]) -> bool:
-        """Whether the request or the reply that a timer waits for is in flight."""
-        flights = self._transitions.flights
-        return any(flights[number].wait == wait for number in key[self._size + 3 :])
+        if timer == "checkpoint":
+            return self.spent(key).crashes < self.bounds.crashes  # it is read only after a crash
+        if timer.startswith("fetch"):
+            return not any(index in self._hosts[host].parked for host in key[: self._size])
+        return True
 
     def _changes(self, key: Key, after: Key) -> bool:
         # Whether the state differs after the messages of the timer have arrived.

@@ -113,6 +113,7 @@ def test_exploration_of_all_states_is_valid(capsys: pytest.CaptureFixture[str]) 
         (["--budget-seconds", "0"], "--budget-seconds"),
         (["--max-epochs", "0"], "--max-epochs"),
         (["--resume", "/nowhere"], "/nowhere holds no stopped search"),
+        (["--resume", "/nowhere", "--brokers", "3"], "goes on with what is in the folder"),
         (["--folder", "/etc"], "folder /etc is not empty"),
         (["--strategy", "depth-first", "--workers", "2"], "--workers 2 works with strategy breadth-first only"),
     ],

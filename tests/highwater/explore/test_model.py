@@ -85,7 +85,7 @@ def test_async_zk_writes_and_answers_are_separate_actions() -> None:
     assert [model.hosts(s)[0].view.isr for s in (asked, performed, heard)] == [(1, 2), (1, 2), (1,)]
 
 
-def test_explored_heartbeats_and_isr_changes_reach_the_controller() -> None:
+def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
     """KIP-343: a broker that the controller has not heard of leaves the ISR; its next heartbeat is not late for ever."""
     model = Model(VARIANTS["safe"], Bounds(kip343=True))
     initial = model.initial()
