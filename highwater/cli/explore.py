@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from highwater.cli import options
+from highwater.cli.explore_model import Asked, explore_model
 from highwater.cli.output import say, say_json
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
@@ -55,7 +56,25 @@ class Explored(Struct, frozen=True, kw_only=True):
     goals_missed: tuple[str, ...]
 
 
+# Options that say which machines are searched, and those that say which abstract model.
+_OF_MACHINES = (
+    "protocol",
+    "brokers",
+    "records",
+    "max_epochs",
+    "crashes",
+    "expiries",
+    "losses",
+    "zk",
+    "holds",
+    "unclean",
+    "plan",
+)
+_OF_MODELS = ("variant", "without", "replicas", "log_size", "max_records", "max_epoch", "max_offset", "max_version")
+
+
 def explore(
+    context: typer.Context,
     *,
     protocol: options.Protocol = "safe",
     brokers: Annotated[int, typer.Option(min=1, max=4, help="Number of brokers.")] = 2,
@@ -75,14 +94,42 @@ def explore(
     budget_seconds: Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")] = 120,
     max_depth: Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")] = None,
     plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Search this abstract model instead of the machines: kafka-replication or async-isr.")
+    ] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant of the model (docs/model.md).")] = None,
+    without: Annotated[str | None, typer.Option(metavar="GUARD", help="Take this guard out of the variant kip320.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of the model.")] = None,
+    log_size: Annotated[int | None, typer.Option(min=1, help="Records that a log of the model can hold.")] = None,
+    max_records: Annotated[int | None, typer.Option(min=1, help="Records that clients of the model write.")] = None,
+    max_epoch: Annotated[int | None, typer.Option(min=0, help="Last leader epoch of the model; the first one is 0.")] = None,
+    max_offset: Annotated[int | None, typer.Option(min=1, help="Last offset in async-isr.")] = None,
+    max_version: Annotated[int | None, typer.Option(min=1, help="Last version of the ISR in async-isr.")] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Search all schedules of a small cluster, shortest first; print a counterexample step by step and as a plan."""
+    """Search all schedules of a small cluster, shortest first; print a counterexample step by step and as a plan.
+
+    With --model, search an abstract model of the protocol, with the counts that TLC prints.
+    """
+    _refuse_options_of_the_other_kind(context, model)
+    if model is not None:
+        asked = Asked(
+            model=model,
+            variant=variant,
+            without=without,
+            replicas=replicas,
+            log_size=log_size,
+            max_records=max_records,
+            max_epoch=max_epoch,
+            max_offset=max_offset,
+            max_version=max_version,
+        )
+        return explore_model(asked, seconds=budget_seconds, max_depth=max_depth, json=json)
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
     if plan is not None and not options.file_of(plan).parent.is_dir():
         raise UsageError(f"{plan}: folder {plan.parent} does not exist")
-    variant = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
+    rules = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
     bounds = Bounds(
         brokers=brokers,
         records=records,
@@ -93,12 +140,12 @@ def explore(
         zk_async=zk == "async",
     )
     if not json:
-        say(_headline(protocol, variant, bounds))
-    model = Model(variant, bounds)
+        say(_headline(protocol, rules, bounds))
+    machines = Model(rules, bounds)
     properties = tuple(p for p in PROPERTIES if p.name in ("committed", holds))
-    result = _search(Search(model, properties, GOALS, monotonic), Budget(seconds=budget_seconds, depth=max_depth), quiet=json)
-    story = tell(model, result.path)
-    found = _plan(result, story, protocol, variant, bounds) if result.wrong else None
+    result = _search(Search(machines, properties, GOALS, monotonic), Budget(seconds=budget_seconds, depth=max_depth), quiet=json)
+    story = tell(machines, result.path)
+    found = _plan(result, story, protocol, rules, bounds) if result.wrong else None
     repeat = _repeat(protocol, bounds, holds=holds, unclean=unclean)
     explored = replace(_explored(result, found, story, protocol=protocol, bounds=bounds), holds=holds, repeat=repeat)
     if plan is not None and found is not None:
@@ -111,6 +158,14 @@ def explore(
     else:
         _show(explored, plan)
     return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
+
+
+def _refuse_options_of_the_other_kind(context: typer.Context, model: str | None) -> None:
+    for name in _OF_MODELS if model is None else _OF_MACHINES:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} needs --model" if model is None else f"{option} does not apply to --model {model}")
 
 
 def _headline(protocol: str, variant: Variant, bounds: Bounds) -> str:
