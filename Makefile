@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark prove-checkers prove-requirements check-requirements mutation clean
+.PHONY: help setup check test test-fast test-chaos test-docker soak-docker images bench bench-docker bench-process bench-checkers bench-spark bench-explore prove-checkers prove-requirements check-requirements mutation clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | soak-docker | images | bench | bench-docker | bench-process | bench-checkers | bench-spark | bench-explore | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -65,6 +65,10 @@ bench-checkers: $(READY)
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
 bench-spark: $(READY)
 	$(BIN)/python -m bench.spark $(BENCH_ARGS)
+
+# The explorer; the abstract models beside TLC, which needs Java.
+bench-explore: $(READY)
+	$(BIN)/python -m bench.model
 
 # Compares every judge with its definition on 100,000 small histories: 45 minutes on one core.
 prove-checkers: $(READY)

@@ -107,23 +107,10 @@ def explore(
     max_version: Annotated[int | None, typer.Option(min=1, help="Last version of the ISR in async-isr.")] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Search all schedules of a small cluster, shortest first; print a counterexample step by step and as a plan.
-
-    With --model, search an abstract model of the protocol, with the counts that TLC prints.
-    """
+    """Search all schedules of a small cluster, or of a model, shortest first; print a counterexample step by step."""
     _refuse_options_of_the_other_kind(context, model)
     if model is not None:
-        asked = Asked(
-            model=model,
-            variant=variant,
-            without=without,
-            replicas=replicas,
-            log_size=log_size,
-            max_records=max_records,
-            max_epoch=max_epoch,
-            max_offset=max_offset,
-            max_version=max_version,
-        )
+        asked = Asked(model=model, **{name: context.params[name] for name in _OF_MODELS})
         return explore_model(asked, seconds=budget_seconds, max_depth=max_depth, json=json)
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
@@ -149,10 +136,7 @@ def explore(
     repeat = _repeat(protocol, bounds, holds=holds, unclean=unclean)
     explored = replace(_explored(result, found, story, protocol=protocol, bounds=bounds), holds=holds, repeat=repeat)
     if plan is not None and found is not None:
-        try:
-            plan.write_text(explored.plan, encoding="utf-8")
-        except OSError as error:
-            raise HarnessError(f"cannot write the plan to {plan}: {error.strerror}") from error
+        _write(plan, explored.plan)
     if json:
         say_json(explored)
     else:
@@ -166,6 +150,13 @@ def _refuse_options_of_the_other_kind(context: typer.Context, model: str | None)
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} needs --model" if model is None else f"{option} does not apply to --model {model}")
+
+
+def _write(plan: Path, text: str) -> None:
+    try:
+        plan.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HarnessError(f"cannot write the plan to {plan}: {error.strerror}") from error
 
 
 def _headline(protocol: str, variant: Variant, bounds: Bounds) -> str:

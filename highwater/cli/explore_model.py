@@ -39,11 +39,11 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class ModelVerdict(Struct, frozen=True, kw_only=True):
-    """What the search says of one invariant; `length` and `trace` are of a shortest counterexample, the initial state included."""
+    """The search on one invariant; `length` counts the states of a shortest counterexample; `trace` lists its actions."""
 
     holds: bool | None  # None: no violation found, but not all states were explored
     length: int | None = None
-    trace: tuple[str, ...] = ()  # the actions; one fewer than states
+    trace: tuple[str, ...] = ()
 
 
 class ExploredModel(Struct, frozen=True, kw_only=True):
@@ -119,9 +119,7 @@ def _search(search: LevelSearch, *, quiet: bool) -> Result:
         return search.run(lambda states, depth: status.update(f"{states} states, depth {depth}"))
 
 
-def _explored(
-    asked: Asked, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result
-) -> ExploredModel:
+def _explored(asked: Asked, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:
     findings = {finding.invariant: finding for finding in result.findings}
     verdicts = {name: _verdict(findings.get(name), exhausted=result.end == "exhausted") for name in invariants}
     verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" else "UNKNOWN"

@@ -1,1 +1,1 @@
-"""Abstract models of Kafka's replication, searched by whole levels: the published formal models, with the counts that TLC prints."""
+"""Abstract models of Kafka's replication, with the counts that TLC prints: the published formal models, searched by levels."""

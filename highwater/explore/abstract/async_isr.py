@@ -115,7 +115,7 @@ class AsyncIsr:
             lacks |= (isr >> follower & 1 == 1) & (self._offsets[follower + 1].of(keys) < hw)
         return lacks
 
-    # --- what the fields say ---------------------------------------------------------------------------------------------------
+    # --- what the fields say ----------------------------------------------------------------------------------------------------
 
     def _isr_of(self, keys: Keys, version: Keys) -> Keys:
         isr = np.zeros_like(keys)
@@ -141,7 +141,7 @@ class AsyncIsr:
             hw = np.where(counted >> follower & 1 == 1, np.minimum(hw, offset), hw)
         return hw
 
-    # --- actions ---------------------------------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------------------------------
 
     def _replication(self, keys: Keys) -> Iterator[Batch]:
         everywhere = np.ones(keys.size, np.bool_)

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.explore.abstract.levels import Batch, Flags, Indices, Keys, WorldTooLarge
 from highwater.explore.abstract.rules import Acknowledgement, Rules, Sizes
-from highwater.explore.abstract.tables import NOBODY, Quorums, Replicas
+from highwater.explore.abstract.tables import NOBODY, Quorums, ReplicaColumns, Replicas
 
 _STATE_BITS = 63
 _QUORUM_BITS_MIN = 17
@@ -40,7 +41,7 @@ class Chunk(Struct, frozen=True):
 
     def presumes(self, leader: int) -> Flags:
         """Where this replica takes itself for the leader."""
-        return self.leader[leader] == leader
+        return np.equal(self.leader[leader], leader)
 
 
 class Replica(Struct, frozen=True, kw_only=True):
@@ -87,7 +88,7 @@ class KafkaReplication:
     def initial(self) -> int:
         """Empty logs, no leader, everybody in the ISR, no request sent."""
         zero = np.zeros(1, np.int64)
-        replica = int(self._replicas.numbers(zero, zero, -1, 0)[0])
+        replica = int(self._replicas.numbers(ReplicaColumns(log=zero, hw=zero, epoch=-1, isr=0))[0])
         quorum = self._quorums.number(((), (1 << self._sizes.replicas) - 1))
         return quorum << self._quorum_shift | sum(replica << self._replica_bits * r for r in range(self._sizes.replicas))
 
@@ -129,7 +130,7 @@ class KafkaReplication:
             next_record=int(chunk.next_record[0]),
         )
 
-    # --- columns ---------------------------------------------------------------------------------------------------------------
+    # --- columns ----------------------------------------------------------------------------------------------------------------
 
     def _chunk(self, keys: Keys) -> Chunk:
         table, quorums = self._replicas, self._quorums
@@ -151,14 +152,20 @@ class KafkaReplication:
             isr=[table.isr[at] for at in number],
         )
 
-    def _with_replica(
-        self, chunk: Chunk, at: Indices, replica: int, log: Keys, hw: Keys, epoch: Keys | int, isr: Keys | int
-    ) -> Keys:
-        # The states `at`, with another state of this replica.
-        number = self._replicas.numbers(log, hw, epoch, isr)
+    def _states_of(self, chunk: Chunk, at: Indices, replica: int) -> ReplicaColumns:
+        return ReplicaColumns(
+            log=self._replicas.log[chunk.number[replica][at]],
+            hw=chunk.hw[replica][at].astype(np.int64),
+            epoch=chunk.epoch[replica][at].astype(np.int64),
+            isr=chunk.isr[replica][at].astype(np.int64),
+        )
+
+    def _with_replica(self, chunk: Chunk, at: Indices, replica: int, states: ReplicaColumns) -> Keys:
+        # The states `at`, with other states of this replica.
+        number = self._replicas.numbers(states)
         return chunk.keys[at] + (number - chunk.number[replica][at] << self._replica_bits * replica)
 
-    # --- the controller ----------------------------------------------------------------------------------------------------------
+    # --- the controller ---------------------------------------------------------------------------------------------------------
 
     def _controller(self, chunk: Chunk, replica: int) -> Iterator[Batch]:
         quorums = self._quorums
@@ -171,7 +178,7 @@ class KafkaReplication:
         if at.size:
             yield Batch(action, at, chunk.keys[at] + (to[at] - chunk.quorum[at] << self._quorum_shift))
 
-    # --- LeaderAndIsr requests -----------------------------------------------------------------------------------------------------
+    # --- LeaderAndIsr requests --------------------------------------------------------------------------------------------------
 
     def _requests(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
         # All requests that name this leader, to itself and to its followers.
@@ -185,11 +192,9 @@ class KafkaReplication:
     def _become_leader(self, chunk: Chunk, named: Flags, leader: int, epoch: int) -> Iterator[Batch]:
         at = np.flatnonzero(named & (chunk.epoch[leader] < epoch))
         if at.size:
-            number = chunk.number[leader][at]
             isr = self._quorums.requested_isr[epoch + 1][chunk.quorum[at]]
-            keys = self._with_replica(
-                chunk, at, leader, self._replicas.log[number], _wide(chunk.hw[leader][at]), epoch, _wide(isr)
-            )
+            after = replace(self._states_of(chunk, at, leader), epoch=epoch, isr=_wide(isr))
+            keys = self._with_replica(chunk, at, leader, after)
             yield Batch(f"{_name(leader)} becomes leader of epoch {epoch}", at, keys)
 
     def _become_follower(self, chunk: Chunk, named: Flags, leader: int, follower: int, epoch: int) -> Iterator[Batch]:
@@ -213,10 +218,11 @@ class KafkaReplication:
             yield Batch(action, at[empty], keys[empty])
 
     def _truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
-        log = self._replicas.log[chunk.number[follower][at]] % self._replicas.powers[to]
-        return self._with_replica(chunk, at, follower, log, np.minimum(to, chunk.hw[follower][at]), epoch, 0)
+        states = self._states_of(chunk, at, follower)
+        log, hw = states.log % self._replicas.powers[to], np.minimum(to, states.hw)
+        return self._with_replica(chunk, at, follower, ReplicaColumns(log=log, hw=hw, epoch=epoch, isr=0))
 
-    # --- where a follower truncates ------------------------------------------------------------------------------------------------
+    # --- where a follower truncates ---------------------------------------------------------------------------------------------
 
     def _truncation(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
         # The offset to which a new follower truncates its log.
@@ -259,19 +265,17 @@ class KafkaReplication:
         epochs = self._replicas.record_epochs
         return np.asarray(epochs.reshape(-1)[end * epochs.shape[1] + number])
 
-    # --- leaders ---------------------------------------------------------------------------------------------------------------
+    # --- leaders ----------------------------------------------------------------------------------------------------------------
 
     def _write(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
         sizes, table = self._sizes, self._replicas
         room = (chunk.end[leader] < sizes.log_size) & (chunk.next_record < sizes.max_records)
         at = np.flatnonzero(chunk.presumes(leader) & room)
         if at.size:
-            epoch = _wide(chunk.epoch[leader][at])
-            record = table.record(chunk.next_record[at], epoch)
-            log = table.log[chunk.number[leader][at]] + record * table.powers[chunk.end[leader][at]]
-            keys = self._with_replica(
-                chunk, at, leader, log, _wide(chunk.hw[leader][at]), epoch, _wide(chunk.isr[leader][at])
-            )
+            states = self._states_of(chunk, at, leader)
+            record = table.record(chunk.next_record[at], _wide(chunk.epoch[leader][at]))
+            log = states.log + record * table.powers[chunk.end[leader][at]]
+            keys = self._with_replica(chunk, at, leader, replace(states, log=log))
             yield Batch(f"{_name(leader)} writes a record", at, keys + (1 << self._record_shift))
 
     def _raise_hw(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
@@ -283,15 +287,11 @@ class KafkaReplication:
                 may &= outside | self._acknowledged(chunk, leader, follower, hw + 1, self._rules.hw)
         at = np.flatnonzero(may)
         if at.size:
-            log = self._replicas.log[chunk.number[leader][at]]
-            keys = self._with_replica(
-                chunk, at, leader, log, _wide(hw[at]) + 1, _wide(chunk.epoch[leader][at]), _wide(chunk.isr[leader][at])
-            )
+            states = self._states_of(chunk, at, leader)
+            keys = self._with_replica(chunk, at, leader, replace(states, hw=states.hw + 1))
             yield Batch(f"{_name(leader)} raises its HW", at, keys)
 
-    def _acknowledged(
-        self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement
-    ) -> Flags:
+    def _acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
         # Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has.
         follows = self._follows(chunk, leader, follower, needed) & (chunk.end[follower] >= end)
         if needed == "record-epoch":
@@ -335,15 +335,12 @@ class KafkaReplication:
     def _toggle(self, chunk: Chunk, action: str, may: Flags, leader: int, follower: int) -> Iterator[Batch]:
         at = np.flatnonzero(may)
         if at.size:
-            log = self._replicas.log[chunk.number[leader][at]]
-            isr = _wide(chunk.isr[leader][at]) ^ (1 << follower)
-            keys = self._with_replica(
-                chunk, at, leader, log, _wide(chunk.hw[leader][at]), _wide(chunk.epoch[leader][at]), isr
-            )
+            states = self._states_of(chunk, at, leader)
+            keys = self._with_replica(chunk, at, leader, replace(states, isr=states.isr ^ (1 << follower)))
             quorum = chunk.quorum[at]
             yield Batch(action, at, keys + (self._quorums.toggled[follower][quorum] - quorum << self._quorum_shift))
 
-    # --- followers -------------------------------------------------------------------------------------------------------------
+    # --- followers --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
         end = chunk.end[follower]
@@ -354,9 +351,9 @@ class KafkaReplication:
             ends = end[at].astype(np.int64)
             width = table.records.shape[1]
             record = table.records.reshape(-1)[ends * width + chunk.number[leader][at]]
-            log = table.log[chunk.number[follower][at]] + record * table.powers[ends]
+            states = self._states_of(chunk, at, follower)
             hw = np.minimum(_wide(chunk.hw[leader][at]), ends + 1)
-            keys = self._with_replica(chunk, at, follower, log, hw, _wide(chunk.epoch[follower][at]), 0)
+            keys = self._with_replica(chunk, at, follower, replace(states, log=states.log + record * table.powers[ends], hw=hw))
             yield Batch(f"{_name(follower)} fetches a record from {_name(leader)}", at, keys)
 
     def _truncate_late(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
@@ -374,7 +371,7 @@ class KafkaReplication:
             keys = self._truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
             yield Batch(f"{_name(follower)} truncates its log against {_name(leader)}", at, keys)
 
-    # --- invariants and words ------------------------------------------------------------------------------------------------------
+    # --- invariants and words ---------------------------------------------------------------------------------------------------
 
     def _broken(self, chunk: Chunk, invariant: str) -> Flags:
         table = self._replicas

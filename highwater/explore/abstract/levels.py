@@ -1,7 +1,8 @@
 """Breadth-first search by whole levels: every level is an array of states, expanded and compared as arrays.
 
-A state is one 64-bit integer that holds it completely, so equality needs no hashes. The search explores the whole space even after
-a violation, because the counts are those of the whole space; the first level with a violation gives the shortest counterexample.
+A state is one 64-bit integer that holds it completely, so equality needs no hashes. The search explores the whole space even
+after a violation, because the counts are those of the whole space; the first level with a violation gives the shortest
+counterexample.
 
 Counts are TLC's. `generated` counts the initial states and every successor, once for each way in which an action can make it.
 `distinct` counts states. `depth` counts levels, the initial one included. A counterexample's `length` counts its states. As with
@@ -26,7 +27,7 @@ _CHUNK = 1 << 16  # states expanded together; more than this does not stay in th
 _BYTES_A_STATE = 64  # of a level while it is sorted, merged and expanded; an upper bound, measured
 
 
-class WorldTooLarge(UsageError):
+class WorldTooLarge(UsageError):  # noqa: N818 - as Nondeterminism, a finding and not a mistake
     """The states of these sizes do not fit into an integer or into memory."""
 
 
@@ -199,7 +200,9 @@ class LevelSearch:
 
     def _spent(self, new: int) -> str:
         if self._seen.size + new >= self._limits.states:
-            raise WorldTooLarge(f"the states do not fit in memory: {self._seen.size} after depth {len(self._levels)}, with {new} more")
+            raise WorldTooLarge(
+                f"the states do not fit in memory: {self._seen.size} after depth {len(self._levels)}, with {new} more"
+            )
         if self._clock() - self._start >= self._limits.seconds:
             return f"{self._limits.seconds:g} seconds"
         return ""
@@ -246,7 +249,7 @@ def _contains(run: Keys, keys: Keys) -> Flags:
         return np.zeros(keys.size, np.bool_)
     places = np.searchsorted(run, keys)
     places[places == run.size] = 0  # greater than all
-    return run[places] == keys
+    return np.equal(run[places], keys)
 
 
 def _distinct(keys: Keys) -> Keys:

@@ -16,7 +16,7 @@ Acknowledgement = Literal["leader", "record-epoch", "leader-epoch"]
 class Rules(Struct, frozen=True, kw_only=True):
     """What a replica must fulfil before an action of the model.
 
-    `truncation` says where a new follower truncates its log; `truncation_fenced`, whether only against a leader of the same epoch.
+    `truncation` says where a new follower truncates its log; `truncation_fenced`: only against a leader of the same epoch.
     The others say what counts as an acknowledgement: the follower follows this leader (`leader`); also the epoch of its last
     record is the leader's at that offset (`record-epoch`); or it follows this leader in the leader's epoch (`leader-epoch`).
     `expansion_in_epoch`: the ISR grows only after the HW has reached the first offset of the leader's epoch.

@@ -6,6 +6,7 @@ few quorums occur, so their numbers are small, and the search looks their conten
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from highwater.explore.abstract.levels import Keys, WorldTooLarge
 from highwater.explore.abstract.rules import Sizes
@@ -13,6 +14,15 @@ from highwater.explore.abstract.rules import Sizes
 NOBODY = -1
 _Small = npt.NDArray[np.int8]
 _FIRST_CAPACITY = 1024
+
+
+class ReplicaColumns(Struct, frozen=True, kw_only=True):
+    """States of one replica, by the index of the state that it is in; `log` is a part of `Replicas`' codes."""
+
+    log: Keys
+    hw: Keys
+    epoch: Keys | int
+    isr: Keys | int  # as bits, of presumed leaders; 0 for all others
 
 
 class Replicas:
@@ -56,10 +66,11 @@ class Replicas:
         record_id, epoch = divmod(record - 1, self._epochs)
         return record_id, epoch
 
-    def numbers(self, log: Keys, hw: Keys, epoch: Keys | int, isr: Keys | int) -> Keys:
+    def numbers(self, states: ReplicaColumns) -> Keys:
         """The numbers of these replica states; new ones get the next numbers."""
         sizes = self._sizes
-        codes = (((log * (sizes.log_size + 1) + hw) * (sizes.max_epoch + 2) + epoch + 1) << sizes.replicas) | isr
+        rest = (states.log * (sizes.log_size + 1) + states.hw) * (sizes.max_epoch + 2) + states.epoch + 1
+        codes = (rest << sizes.replicas) | states.isr
         places = np.searchsorted(self._codes, codes)
         if self._codes.size:
             places[places == self._codes.size] = 0
