@@ -16,6 +16,7 @@ from rich.console import Console
 
 from highwater.cli import options
 from highwater.cli.explore_model import Asked, explore_model
+from highwater.cli.explore_refines import AskedRefinement, explore_refines
 from highwater.cli.output import say, say_json
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
@@ -69,7 +70,9 @@ _OF_MACHINES = (
     "holds",
     "unclean",
     "plan",
+    "refines",
 )
+_BOUNDS = ("brokers", "records", "max_epochs", "crashes", "expiries", "losses")
 _OF_MODELS = ("variant", "without", "replicas", "log_size", "max_records", "max_epoch", "max_offset", "max_version")
 
 
@@ -94,6 +97,9 @@ def explore(
     budget_seconds: Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")] = 120,
     max_depth: Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")] = None,
     plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
+    refines: Annotated[
+        str | None, typer.Option(metavar="VARIANT", help="Check that each step is one of this variant of kafka-replication.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Search this abstract model instead of the machines: kafka-replication or async-isr.")
     ] = None,
@@ -117,23 +123,18 @@ def explore(
     if plan is not None and not options.file_of(plan).parent.is_dir():
         raise UsageError(f"{plan}: folder {plan.parent} does not exist")
     rules = VARIANTS[protocol] if unclean else replace(VARIANTS[protocol], unclean_election=False)
-    bounds = Bounds(
-        brokers=brokers,
-        records=records,
-        max_epochs=max_epochs,
-        crashes=crashes,
-        expiries=expiries,
-        losses=losses,
-        zk_async=zk == "async",
-    )
+    bounds = Bounds(zk_async=zk == "async", **{name: context.params[name] for name in _BOUNDS})
+    repeat = _repeat(protocol, bounds, holds=holds, unclean=unclean)
     if not json:
         say(_headline(protocol, rules, bounds))
     machines = Model(rules, bounds)
+    if refines is not None:
+        limits = Budget(seconds=budget_seconds, depth=max_depth)
+        return explore_refines(machines, AskedRefinement(protocol, refines, bounds, limits, repeat), json=json)
     properties = tuple(p for p in PROPERTIES if p.name in ("committed", holds))
     result = _search(Search(machines, properties, GOALS, monotonic), Budget(seconds=budget_seconds, depth=max_depth), quiet=json)
     story = tell(machines, result.path)
     found = _plan(result, story, protocol, rules, bounds) if result.wrong else None
-    repeat = _repeat(protocol, bounds, holds=holds, unclean=unclean)
     explored = replace(_explored(result, found, story, protocol=protocol, bounds=bounds), holds=holds, repeat=repeat)
     if plan is not None and found is not None:
         _write(plan, explored.plan)
