@@ -245,9 +245,7 @@ class _Step:
         assert now.leader is not None
         leader = self._before.replicas[now.leader]
         if len(now.log) < len(was.log):
-            if self._rules.truncation != "when-fetching" or len(now.log) != _end_of_match(leader.log, was.log):
-                raise Unexplained(f"{_name(index)} truncated its log while it followed {_name(now.leader)}")
-            yield "truncate late"
+            yield self._truncated_again(index, was, now)
         elif now.log != was.log:
             yield from self._fetched(index, was, now)
         if now.hw != was.hw:
@@ -255,6 +253,17 @@ class _Step:
                 raise Unexplained(f"{_name(index)} took HW {now.hw}, but {_name(now.leader)} has {leader.hw}")
             if len(now.log) == len(was.log):
                 yield LEARN_HW
+
+    def _truncated_again(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
+        # A broker that lost its session follows the same leader again; a rule that needs no answer truncates in the same step.
+        assert now.leader is not None
+        match self._rules.truncation:
+            case "to-hw" if len(now.log) == was.hw:
+                return OBEY
+            case "when-fetching" if len(now.log) == _end_of_match(self._before.replicas[now.leader].log, was.log):
+                return "truncate late"
+            case _:
+                raise Unexplained(f"{_name(index)} truncated its log while it followed {_name(now.leader)}")
 
     def _fetched(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         assert now.leader is not None
@@ -268,7 +277,7 @@ class _Step:
                 if leader.log[offset : offset + 1] != now.log[offset : offset + 1]:
                     raise Unexplained(f"{_name(index)} fetched a record that {_name(now.leader)} does not have")
                 yield "fetch"
-            elif now.log[offset][1] > now.epoch:
+            elif fenced and now.log[offset][1] > now.epoch:
                 raise Unexplained(f"{_name(index)} fetched a record of epoch {now.log[offset][1]} in epoch {now.epoch}")
             else:
                 yield REPLY_IN_FLIGHT
