@@ -1,7 +1,8 @@
 """Whether a recorded history is one of the abstract model: trace validation of what brokers and ZooKeeper were seen to do.
 
 Each row changes the picture of its partition a little; the change must be explained by actions of the model or by the named
-actions of docs/model.md. Rows come in the order of recording. A follower's truncation is over when it first learns something by a fetch.
+actions of docs/model.md. Rows come in the order of recording. A follower's truncation is over when it first learns something by
+a fetch.
 """
 
 from collections import Counter
@@ -57,6 +58,23 @@ def validate(history: History, rules: Rules) -> Trace:
     return Trace(rows=rows, explained=dict(sorted(counts.items())), unfit=tuple(unfit.values()))
 
 
+class _Unrecorded(tuple[str, int]):
+    """A record that no row shows, because a crash fell between the append and its row; it equals every record."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple)
+
+    def __ne__(self, other: object) -> bool:
+        return not isinstance(other, tuple)
+
+    __hash__ = tuple.__hash__
+
+
+_UNRECORDED = _Unrecorded(("", -1))
+
+
 class _Partition:
     # The picture of one partition, folded over its rows.
 
@@ -74,10 +92,19 @@ class _Partition:
         elif event.node in self._index:
             for changed in self._changed(event, self._index[event.node]):
                 before = self._picture
-                replicas = list(before.replicas)
-                replicas[self._index[event.node]] = changed
-                self._picture = replace(before, replicas=tuple(replicas))
+                self._put(self._index[event.node], changed)
                 yield before, self._picture
+
+    def _put(self, index: int, replica: ReplicaPicture) -> None:
+        replicas = list(self._picture.replicas)
+        replicas[index] = replica
+        self._picture = replace(self._picture, replicas=tuple(replicas))
+
+    def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
+        # The replica with the records that it appended before a crash and that no row shows. That was no step of its own.
+        was = self._picture.replicas[index]
+        self._put(index, replace(was, log=was.log + (_UNRECORDED,) * (leo - len(was.log))))
+        return self._picture.replicas[index]
 
     def _written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         before = self._picture
@@ -86,6 +113,7 @@ class _Partition:
             leader=self._index.get(event.leader or ""),
             epoch=-1 if event.leader_epoch is None else event.leader_epoch,
             isr=frozenset(self._index[member] for member in event.isr or ()),
+            elr=frozenset(self._index[member] for member in event.elr or ()),
         )
         if self._created:
             yield before, self._picture
@@ -100,6 +128,7 @@ class _Partition:
             case K.NODE_STOPPED:
                 yield replace(_OUTSIDE, up=False, log=was.log)
             case K.RECOVERED:
+                was = self._with_unrecorded(index, event.leo or 0)
                 yield from self._restarted(was, replace(_OUTSIDE, log=was.log[: event.leo or 0], hw=event.hw or 0))
             case K.REPLICA_DELETED:  # like a disk that comes back empty
                 yield from self._restarted(was, _OUTSIDE)

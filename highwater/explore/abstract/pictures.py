@@ -23,7 +23,7 @@ CRASH, RESTART, RESIGN = "crash", "restart", "resign"
 OBEY, TRUNCATE_FIRST = "obey", "truncate in rounds"
 ACKNOWLEDGED_BEFORE, REPLY_IN_FLIGHT = "acknowledged before", "reply in flight"
 LEARN_HW, REMOVE_CAUGHT_UP, ISR_KEPT = "learn HW", "remove caught-up", "ISR kept"
-ADD_AT_EPOCH_START = "add at epoch start"
+ADD_AT_EPOCH_START, ELECT_FROM_ELR = "add at epoch start", "elect from ELR"
 
 
 class ReplicaPicture(Struct, frozen=True, kw_only=True):
@@ -48,6 +48,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     leader: int | None
     epoch: int
     isr: frozenset[int]
+    elr: frozenset[int] = frozenset()  # those who may still be elected (KIP-966)
 
 
 class Unexplained(Exception):  # noqa: N818 - a finding
@@ -91,13 +92,15 @@ class _Step:
         was, now = self._before, self._after
         if now.epoch < was.epoch:
             raise Unexplained(f"the epoch in ZooKeeper fell from {was.epoch} to {now.epoch}")
-        if not now.isr <= was.isr:
+        if not now.isr <= was.isr | was.elr:
             raise Unexplained(f"the controller added {_names(now.isr - was.isr)} to the ISR")
-        if now.leader is not None and now.leader not in was.isr:
+        if not now.isr <= was.isr:
+            yield ELECT_FROM_ELR
+        if now.leader is not None and now.leader not in was.isr | was.elr:
             raise Unexplained(f"the controller elected {_name(now.leader)}, which is not in the ISR")
         if now.leader is not None and (now.leader != was.leader or now.isr == was.isr):
             yield "elect"
-        if now.isr != was.isr:
+        if was.isr - now.isr:
             yield "controller removes"
         if now.leader is None:
             yield ISR_KEPT if now.isr == was.isr and len(now.isr) > 1 else "controller removes"
