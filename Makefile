@@ -82,6 +82,7 @@ bench-shrink: $(READY)
 # On an idle machine: three minutes on one core.
 bench-explore: $(READY)
 	$(BIN)/python -m bench.explore $(BENCH_ARGS)
+	$(BIN)/python -m bench.model
 
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.
 bench-spark: $(READY)

@@ -15,6 +15,7 @@ from checkers.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline
+from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
 from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
 from highwater.runs.memory import peak_mib
@@ -31,9 +32,17 @@ def check(
     consistency: Annotated[
         str, typer.Option(help="Consistency models that the history must satisfy, separated by commas.")
     ] = CONSISTENCY,
+    refines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VARIANT", help="Check instead that each step of a run is one of this abstract model (docs/model.md)."
+        ),
+    ] = None,
     json: options.AsJson = False,
 ) -> int:
     """Judge one history and print the verdict; store nothing."""
+    if refines is not None:
+        return _check_refinement(file, refines, json=json)
     asked = Asked(model=model, initial=initial, consistency=tuple(name.strip() for name in consistency.split(",")))
     check_asked(asked)
     began = perf_counter()
@@ -59,6 +68,26 @@ def _check_ours(file: Path, began: float, *, json: bool) -> int:
     for line in explained(verdict):
         say(f"  {line}")
     return of_verdict(verdict.validity, live=verdict.live)
+
+
+def _check_refinement(file: Path, variant: str, *, json: bool) -> int:
+    from highwater.explore.abstract.rules import VARIANTS
+    from highwater.runs.refinement import validate
+
+    if variant not in VARIANTS:
+        raise UsageError(f"unknown variant {variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
+    if form_of(file) is not Form.OURS:
+        raise UsageError(f"{file}: --refines needs a run of highwater")
+    trace = validate(store.load(file), VARIANTS[variant])
+    validity = Validity.INVALID if trace.unfit else Validity.VALID if trace.explained else Validity.UNKNOWN
+    if json:
+        say_json({"file": str(file), "refines": variant, "verdict": VALIDITY_NAMES[validity], **msgspec.structs.asdict(trace)})
+        return of_verdict(validity, live=None)
+    say(f"{VALIDITY_NAMES[validity]}: {file}: {trace.rows} rows of partitions, compared with {variant}")
+    for unfit in trace.unfit:
+        say(f"  row {unfit.row} of {unfit.topic}-{unfit.partition} is no step of {variant}: {unfit.wrong}")
+    say(f"  explained by: {', '.join(f'{action} {count}' for action, count in trace.explained.items()) or 'nothing'}")
+    return of_verdict(validity, live=None)
 
 
 def _first_line(file: Path, validity: Validity, measured: dict[str, float]) -> str:

@@ -13,6 +13,8 @@ import typer
 from msgspec import Struct
 
 from highwater.cli import options
+from highwater.cli.explore_model import Asked, explore_model
+from highwater.cli.explore_refines import AskedRefinement, explore_refines
 from highwater.cli.output import say, say_json
 from highwater.cli.searching import Manner, PropertyName, Question, StrategyName, check, memory_limit_mib, resume, search, stopped
 from highwater.errors import HarnessError, UsageError
@@ -59,7 +61,36 @@ class Explored(Struct, frozen=True, kw_only=True):
     resume: str = ""  # the command that goes on
 
 
+# Options that say which machines are searched, and those that say which abstract model.
+_OF_MACHINES = (
+    "protocol",
+    "brokers",
+    "records",
+    "max_epochs",
+    "crashes",
+    "expiries",
+    "losses",
+    "zk",
+    "holds",
+    "unclean",
+    "kip343",
+    "plan",
+    "refines",
+    "strategy",
+    "scheduler",
+    "seed",
+    "walks",
+    "workers",
+    "memory_mib",
+    "folder",
+    "resume_from",
+)
+_SPELT = {"resume_from": "resume"}
+_OF_MODELS = ("variant", "without", "replicas", "log_size", "max_records", "max_epoch", "max_offset", "max_version")
+
+
 def explore(
+    context: typer.Context,
     *,
     protocol: options.Protocol = "safe",
     brokers: Annotated[int, typer.Option(min=1, max=4, help="Number of brokers.")] = 2,
@@ -99,9 +130,29 @@ def explore(
         typer.Option("--resume", metavar="FOLDER", help="Go on with a stopped search; what it searches is in FOLDER."),
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
+    refines: Annotated[
+        str | None, typer.Option(metavar="VARIANT", help="Check that each step is one of this variant of kafka-replication.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Search this abstract model instead of the machines: kafka-replication or async-isr.")
+    ] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant of the model (docs/model.md).")] = None,
+    without: Annotated[str | None, typer.Option(metavar="GUARD", help="Take this guard out of the variant kip320.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of the model.")] = None,
+    log_size: Annotated[int | None, typer.Option(min=1, help="Records that a log of the model can hold.")] = None,
+    max_records: Annotated[int | None, typer.Option(min=1, help="Records that clients of the model write.")] = None,
+    max_epoch: Annotated[int | None, typer.Option(min=0, help="Last leader epoch of the model; the first one is 0.")] = None,
+    max_offset: Annotated[int | None, typer.Option(min=1, help="Last offset in async-isr.")] = None,
+    max_version: Annotated[int | None, typer.Option(min=1, help="Last version of the ISR in async-isr.")] = None,
     json: options.AsJson = False,
 ) -> int:
-    """Search all schedules of a small cluster, shortest first; print a counterexample step by step and as a plan."""
+    """Search all schedules of a small cluster, or of a model, shortest first; print a counterexample step by step."""
+    wrong = _refused(context, _OF_MODELS if model is None else _OF_MACHINES)
+    if wrong:
+        raise UsageError(f"{wrong} needs --model" if model is None else f"{wrong} does not apply to --model {model}")
+    if model is not None:
+        asked = Asked(model=model, **{name: context.params[name] for name in _OF_MODELS})
+        return explore_model(asked, seconds=budget_seconds, max_depth=max_depth, json=json)
     if protocol not in VARIANTS:
         raise UsageError(unknown_protocol(protocol))
     if plan is not None and not options.file_of(plan).parent.is_dir():
@@ -125,6 +176,8 @@ def explore(
     budget = Budget(seconds=budget_seconds, depth=max_depth, walks=walks, memory_mib=memory_mib or memory_limit_mib())
     manner = Manner(strategy=strategy, scheduler=scheduler, seed=seed, folder=folder)
     check(question, manner)
+    if refines is not None:
+        return _refined(question, manner, refines, budget, json=json)
     return _answer(question, manner, budget, resume_from=resume_from, plan=plan, json=json)
 
 
@@ -156,6 +209,22 @@ def _answer(
     else:
         _show(explored, plan)
     return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
+
+
+def _refused(context: typer.Context, names: tuple[str, ...]) -> str:
+    """The first of these options that was given; empty if none was."""
+    given = (name for name in names if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE")
+    return next((f"--{_SPELT.get(name, name.replace('_', '-'))}" for name in given), "")
+
+
+def _refined(question: Question, manner: Manner, variant: str, budget: Budget, *, json: bool) -> int:
+    """Compare each step with the model."""
+    if manner != Manner() or question.workers > 1:
+        raise UsageError("--refines searches breadth-first with one worker and keeps no files")
+    if not json:
+        say(_headline(question))
+    asked = AskedRefinement(question.protocol, variant, question.bounds, budget, _repeat(question))
+    return explore_refines(Model(question.variant, question.bounds), asked, json=json)
 
 
 def _headline(question: Question) -> str:

@@ -21,6 +21,7 @@ from highwater.explore.search import Budget, Progress, Result
 from highwater.explore.state import Bounds
 from highwater.explore.walks import Scheduler, Walks
 from highwater.plans.actions import AnyAction
+from highwater.runs.memory import available_bytes
 from highwater.runs.provenance import present_build
 from reference.config import VARIANTS, Variant
 
@@ -28,8 +29,6 @@ StrategyName = Literal["breadth-first", "depth-first", "walk"]
 PropertyName = Literal["committed", "weak-isr", "strong-isr"]
 _STORE = Path("store/explore")
 _NAMES_MAX = 10_000
-_MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -100,15 +99,9 @@ def resume(question: Question, checkpoint: Checkpoint, folder: Path, budget: Bud
     return _ended(_breadth_first(question, folder), checkpoint, budget, folder, quiet=quiet)
 
 
-def memory_limit_mib() -> int | None:
-    """Four fifths of the memory that is available now to this process; None where the system does not tell."""
-    if not _MEMINFO.exists():
-        return None
-    line = next(line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))
-    available = int(line.split()[1]) >> 10
-    if _CGROUP.exists() and (limit := _CGROUP.read_text().strip()).isdecimal():
-        available = min(available, int(limit) >> 20)
-    return available * 4 // 5
+def memory_limit_mib() -> int:
+    """Four fifths of the memory that is available now to this process."""
+    return available_bytes() * 4 // 5 >> 20
 
 
 def _breadth_first(question: Question, folder: Path) -> BreadthFirst[tuple[int, ...], AnyAction]:

@@ -53,6 +53,8 @@ class View(Struct, frozen=True):
     isr: tuple[BrokerId, ...] = ()  # of a leader, as it believes
     waiting: Waiting = ()
     backing_off: bool = False  # a follower without a pending request
+    follows: BrokerId | None = None
+    truncating: bool = False  # a follower that does not fetch yet
     parked: tuple[tuple[str, int], ...] = ()  # (source, correlation) of parked fetches
     proposers: tuple[str, ...] = ()  # of ISR changes that the controller has not answered
 
@@ -184,6 +186,8 @@ def _view(core: Core) -> View:
         hw=found.hw,
         isr=brokers_of(role.isr) if isinstance(role, Leader) else (),
         backing_off=isinstance(role, Follower) and role.outstanding == 0,
+        follows=role.leader if isinstance(role, Follower) else None,
+        truncating=isinstance(role, Follower) and role.step == "truncating",
         parked=tuple((fetch.source, fetch.correlation) for fetch in found.fetches),
     )
 

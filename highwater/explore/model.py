@@ -135,6 +135,10 @@ class Model:
         """What each broker knows of the partition in a state, and the records on its disk."""
         return [self._hosts[number] for number in key[: self._size]]
 
+    def host(self, number: int) -> Host:
+        """The broker with this number, the part of a state."""
+        return self._transitions.brokers.host(number)
+
     def standing(self, key: Key) -> Standing:
         """What ZooKeeper holds of the partition in a state."""
         return self._transitions.standings[key[self._size]]

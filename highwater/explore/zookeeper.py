@@ -28,6 +28,7 @@ class Standing(Struct, frozen=True):
     leader_epoch: int
     isr: tuple[BrokerId, ...]
     sessions: tuple[int, ...]
+    leader: BrokerId | None = None
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -147,4 +148,4 @@ def standing(tree: bytes) -> Standing:
     if node is None:
         return Standing(-1, -1, (), sessions)
     state = paths.decode_state(TP, (), Data(node.data, node.version, node.czxid))
-    return Standing(node.version, state.leader_epoch, tuple(member.broker for member in state.isr), sessions)
+    return Standing(node.version, state.leader_epoch, tuple(member.broker for member in state.isr), sessions, state.leader)

@@ -1,0 +1,333 @@
+"""Whether one step of an implementation is a step of the replication model, several or none.
+
+A picture holds what the model has variables for: logs with epochs, HW, the epoch and the leader that each replica obeys, the ISR
+of presumed leaders, and leader, epoch and ISR in ZooKeeper. `explain` splits the change between two pictures into actions of the
+model, checks the guard of each by the rules of a variant, and names them. Machines also do what the model cannot: each such
+action has a name too, and docs/model.md has its reason. A change that is neither is unexplained.
+
+The model's requests are not in a picture. That somebody sent the command that a replica obeys is not checked; that the leader of
+the last epoch is the one in ZooKeeper is.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from highwater.explore.abstract.rules import Acknowledgement, Rules
+
+Record = tuple[str, int]  # value, leader epoch
+Log = tuple[Record, ...]
+
+# Actions that the model does not have.
+CRASH, RESTART, RESIGN = "crash", "restart", "resign"
+OBEY, TRUNCATE_FIRST = "obey", "truncate in rounds"
+ACKNOWLEDGED_BEFORE, REPLY_IN_FLIGHT = "acknowledged before", "reply in flight"
+LEARN_HW, REMOVE_CAUGHT_UP, ISR_KEPT = "learn HW", "remove caught-up", "ISR kept"
+ADD_AT_EPOCH_START, ELECT_FROM_ELR = "add at epoch start", "elect from ELR"
+
+
+class ReplicaPicture(Struct, frozen=True, kw_only=True):
+    """One replica: `leader` is the index of the replica it follows, its own if it leads, None if it does neither.
+
+    `truncating`: it has obeyed the command to follow `leader`, but does not fetch before its log is truncated.
+    """
+
+    up: bool
+    log: Log
+    hw: int
+    epoch: int
+    leader: int | None
+    truncating: bool = False
+    isr: frozenset[int] = frozenset()  # of a presumed leader, as it believes
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    """A cluster as the model sees it; replicas are numbered from 0."""
+
+    replicas: tuple[ReplicaPicture, ...]
+    leader: int | None
+    epoch: int
+    isr: frozenset[int]
+    elr: frozenset[int] = frozenset()  # those who may still be elected (KIP-966)
+
+
+class Unexplained(Exception):  # noqa: N818 - a finding
+    """No action of the model explains the step; the message says which change and why."""
+
+
+def explain(rules: Rules, before: Picture, after: Picture) -> tuple[str, ...]:
+    """The actions that lead from one picture to the other, in no order; Unexplained if there are none."""
+    return tuple(_Step(rules, before, after).actions())
+
+
+class _Step:
+    # One step: the pictures before and after it.
+
+    def __init__(self, rules: Rules, before: Picture, after: Picture) -> None:
+        self._rules = rules
+        self._before = before
+        self._after = after
+
+    def actions(self) -> Iterator[str]:
+        if self._before == self._after:
+            return
+        yield from self._zookeeper()
+        for index, (was, now) in enumerate(zip(self._before.replicas, self._after.replicas, strict=True)):
+            if was != now:
+                yield from self._replica(index, was, now)
+
+    # --- ZooKeeper -----------------------------------------------------------------------------------------------------------
+
+    def _zookeeper(self) -> Iterator[str]:
+        was, now = self._before, self._after
+        if now.epoch != was.epoch:
+            yield from self._new_epoch()
+        elif now.leader != was.leader:
+            raise Unexplained(f"ZooKeeper names another leader in epoch {now.epoch}")
+        elif now.isr != was.isr:
+            yield from self._changed_isr()
+
+    def _new_epoch(self) -> Iterator[str]:
+        # One write of the machines may be several of the model's: removals, then an election.
+        was, now = self._before, self._after
+        if now.epoch < was.epoch:
+            raise Unexplained(f"the epoch in ZooKeeper fell from {was.epoch} to {now.epoch}")
+        if not now.isr <= was.isr | was.elr:
+            raise Unexplained(f"the controller added {_names(now.isr - was.isr)} to the ISR")
+        if not now.isr <= was.isr:
+            yield ELECT_FROM_ELR
+        if now.leader is not None and now.leader not in was.isr | was.elr:
+            raise Unexplained(f"the controller elected {_name(now.leader)}, which is not in the ISR")
+        if now.leader is not None and (now.leader != was.leader or now.isr == was.isr):
+            yield "elect"
+        if was.isr - now.isr:
+            yield "controller removes"
+        if now.leader is None:
+            yield ISR_KEPT if now.isr == was.isr and len(now.isr) > 1 else "controller removes"
+
+    def _changed_isr(self) -> Iterator[str]:
+        was, now = self._before, self._after
+        index = was.leader
+        leader = None if index is None else was.replicas[index]
+        if index is None or leader is None or leader.leader != index or leader.epoch != was.epoch:
+            raise Unexplained("the ISR changed in ZooKeeper, but its leader does not lead in this epoch")
+        for follower in sorted(was.isr - now.isr):
+            caught_up = self._acknowledged(index, follower, len(leader.log), self._rules.shrinking)
+            yield REMOVE_CAUGHT_UP if caught_up else "leader removes"
+        for follower in sorted(now.isr - was.isr):
+            yield from self._expansion(index, follower)
+
+    def _expansion(self, leader: int, follower: int) -> Iterator[str]:
+        # The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch.
+        own = self._before.replicas[leader]
+        start = next((offset for offset, (_, epoch) in enumerate(own.log) if epoch == own.epoch), len(own.log))
+        early = self._rules.expansion_in_epoch and own.hw < len(own.log) and own.log[own.hw][1] != own.epoch
+        end = max(start, own.hw) if early else own.hw
+        if self._acknowledged(leader, follower, end, self._rules.expansion):
+            yield ADD_AT_EPOCH_START if early else "leader adds"
+        elif self._holds(own, follower, end):
+            yield ACKNOWLEDGED_BEFORE
+        else:
+            raise Unexplained(f"{_name(leader)} added {_name(follower)} to the ISR, which lacks records below offset {end}")
+
+    # --- one replica -----------------------------------------------------------------------------------------------------------
+
+    def _replica(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        if was.up != now.up:
+            yield self._process(index, was, now)
+        elif now.epoch < was.epoch:
+            raise Unexplained(f"the epoch of {_name(index)} fell from {was.epoch} to {now.epoch}")
+        elif now.leader == index:
+            yield from self._leading(index, was, now)
+        elif now.leader is None:
+            yield from self._resigned(index, was, now)
+        elif now.truncating:
+            yield from self._obeying(index, was, now)
+        elif (was.leader, was.epoch, was.truncating) == (now.leader, now.epoch, False):
+            yield from self._following(index, was, now)
+        else:
+            yield from self._follow(index, was, now)
+
+    def _process(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
+        if now.log != was.log[: len(now.log)]:
+            raise Unexplained(f"{_name(index)} has other records after its {CRASH if was.up else RESTART}")
+        return CRASH if was.up else RESTART
+
+    def _resigned(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        if now.log != was.log:
+            raise Unexplained(f"the log of {_name(index)} changed, but it obeys no leader")
+        yield from self._last_raised(index, was, now)
+        if was.leader is not None:
+            yield RESIGN
+
+    # --- leaders ---------------------------------------------------------------------------------------------------------------
+
+    def _leading(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        if (was.leader, was.epoch) != (index, now.epoch):
+            yield from self._become_leader(index, was, now)
+        elif now.isr != was.isr and now.isr != self._after.isr:
+            raise Unexplained(f"{_name(index)} counts on another ISR than the one in ZooKeeper")
+        if now.log[: len(was.log)] != was.log:
+            raise Unexplained(f"leader {_name(index)} truncated its log")
+        for _, epoch in now.log[len(was.log) :]:
+            if epoch != now.epoch:
+                raise Unexplained(f"leader {_name(index)} of epoch {now.epoch} wrote a record of epoch {epoch}")
+            yield "write"
+        if now.hw < was.hw:
+            raise Unexplained(f"the HW of leader {_name(index)} fell from {was.hw} to {now.hw}")
+        for offset in range(was.hw, now.hw):
+            yield from self._raised(index, now, offset)
+
+    def _become_leader(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        zookeeper = self._after
+        if now.epoch > zookeeper.epoch or (now.epoch == zookeeper.epoch and zookeeper.leader != index):
+            raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, to which nobody elected it")
+        if was.leader is not None and now.epoch == was.epoch and not was.truncating:
+            raise Unexplained(f"{_name(index)} leads epoch {now.epoch}, in which it follows {_name(was.leader)}")
+        yield "become leader"
+
+    def _last_raised(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        # A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches.
+        if now.hw > was.hw and was.leader != index:
+            raise Unexplained(f"the HW of {_name(index)} rose, but it neither leads nor fetches")
+        for offset in range(was.hw, now.hw):
+            yield from self._raised(index, was, offset)
+
+    def _raised(self, index: int, leader: ReplicaPicture, offset: int) -> Iterator[str]:
+        if offset >= len(leader.log):
+            raise Unexplained(f"the HW of {_name(index)} is beyond its log")
+        late = False
+        for follower in sorted(leader.isr - {index}):
+            if not self._acknowledged(index, follower, offset + 1, self._rules.hw):
+                if not self._holds(leader, follower, offset + 1):
+                    raise Unexplained(f"{_name(index)} raised its HW over offset {offset}, which {_name(follower)} does not hold")
+                late = True
+        yield ACKNOWLEDGED_BEFORE if late else "raise HW"
+
+    # --- followers -------------------------------------------------------------------------------------------------------------
+
+    def _obeying(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        if (was.leader, was.epoch, was.truncating) != (now.leader, now.epoch, True):
+            yield OBEY
+        if now.log != was.log:
+            self._check_truncation(index, was, now, rounds=True)
+            yield TRUNCATE_FIRST
+        yield from self._last_raised(index, was, now)
+
+    def _follow(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        self._check_truncation(index, was, now, rounds=False)
+        yield from self._last_raised(index, was, now)
+        yield "follow" if self._leads_now(now) else REPLY_IN_FLIGHT
+
+    def _check_truncation(self, index: int, was: ReplicaPicture, now: ReplicaPicture, *, rounds: bool) -> None:
+        if now.log != was.log[: len(now.log)]:
+            raise Unexplained(f"{_name(index)} appended records before it followed {_name(now.leader)}")
+        to = self._truncation(was, now)
+        if len(now.log) < to or (len(now.log) > to and not rounds and self._leads_now(now)):
+            raise Unexplained(
+                f"{_name(index)} truncated its log from {len(was.log)} to {len(now.log)} and not to {to} "
+                f"to follow {_name(now.leader)} in epoch {now.epoch}"
+            )
+
+    def _truncation(self, was: ReplicaPicture, now: ReplicaPicture) -> int:
+        # Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now.
+        assert now.leader is not None
+        match self._rules.truncation:
+            case "to-hw":
+                return min(was.hw, len(was.log))
+            case "when-fetching":
+                return len(was.log)
+            case "kip101":
+                return _end_of_epoch(self._before.replicas[now.leader].log, was)
+            case "kip279":
+                if not self._leads_now(now) and self._before.replicas[now.leader].up:
+                    return 0
+                return _end_of_match(self._before.replicas[now.leader].log, was.log)
+
+    def _following(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        assert now.leader is not None
+        leader = self._before.replicas[now.leader]
+        if len(now.log) < len(was.log):
+            yield self._truncated_again(index, was, now)
+        elif now.log != was.log:
+            yield from self._fetched(index, was, now)
+        if now.hw != was.hw:
+            if now.hw > max(min(leader.hw, len(now.log)), was.hw) and leader.up and leader.leader == now.leader:
+                raise Unexplained(f"{_name(index)} took HW {now.hw}, but {_name(now.leader)} has {leader.hw}")
+            if len(now.log) == len(was.log):
+                yield LEARN_HW
+
+    def _truncated_again(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
+        # A broker that lost its session follows the same leader again; a rule that needs no answer truncates in the same step.
+        assert now.leader is not None
+        match self._rules.truncation:
+            case "to-hw" if len(now.log) == was.hw:
+                return OBEY
+            case "when-fetching" if len(now.log) == _end_of_match(self._before.replicas[now.leader].log, was.log):
+                return "truncate late"
+            case _:
+                raise Unexplained(f"{_name(index)} truncated its log while it followed {_name(now.leader)}")
+
+    def _fetched(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+        assert now.leader is not None
+        if now.log[: len(was.log)] != was.log:
+            raise Unexplained(f"{_name(index)} replaced records by a fetch")
+        leader = self._before.replicas[now.leader]
+        fenced = self._rules.fetch == "leader-epoch"
+        serves = leader.up and leader.leader == now.leader and (leader.epoch == now.epoch or not fenced)
+        for offset in range(len(was.log), len(now.log)):
+            if serves:
+                if leader.log[offset : offset + 1] != now.log[offset : offset + 1]:
+                    raise Unexplained(f"{_name(index)} fetched a record that {_name(now.leader)} does not have")
+                yield "fetch"
+            elif fenced and now.log[offset][1] > now.epoch:
+                raise Unexplained(f"{_name(index)} fetched a record of epoch {now.log[offset][1]} in epoch {now.epoch}")
+            else:
+                yield REPLY_IN_FLIGHT
+
+    # --- what the pictures say --------------------------------------------------------------------------------------------------
+
+    def _leads_now(self, follower: ReplicaPicture) -> bool:
+        # Whether the leader that this follower obeys leads in the follower's epoch, before the step.
+        assert follower.leader is not None
+        leader = self._before.replicas[follower.leader]
+        return leader.up and (leader.leader, leader.epoch) == (follower.leader, follower.epoch)
+
+    def _acknowledged(self, leader: int, follower: int, end: int, needed: Acknowledgement) -> bool:
+        own, other = self._after.replicas[leader], self._before.replicas[follower]
+        if other.truncating or other.leader != leader or len(other.log) < end or not other.up:
+            return False
+        match needed:
+            case "leader":
+                return True
+            case "record-epoch":
+                return end == 0 or own.log[end - 1][1] == other.log[end - 1][1]
+            case "leader-epoch":
+                return own.epoch == other.epoch
+
+    def _holds(self, leader: ReplicaPicture, follower: int, end: int) -> bool:
+        # Whether the follower has the leader's records up to this offset, whomever it follows by now.
+        other = self._before.replicas[follower].log
+        return len(other) >= end and leader.log[:end] == other[:end]
+
+
+def _end_of_match(leader: Log, follower: Log) -> int:
+    both = zip(leader, follower, strict=False)
+    return max((offset + 1 for offset, (one, other) in enumerate(both) if one == other), default=0)
+
+
+def _end_of_epoch(leader: Log, follower: ReplicaPicture) -> int:
+    if not follower.log:
+        return 0
+    last = follower.log[-1][1]
+    if leader and leader[-1][1] == last:
+        return min(len(leader), len(follower.log))
+    return min((offset for offset, (_, epoch) in enumerate(leader) if epoch > last), default=follower.hw)
+
+
+def _name(replica: int | None) -> str:
+    return "nobody" if replica is None else f"b{replica + 1}"
+
+
+def _names(replicas: frozenset[int]) -> str:
+    return ", ".join(_name(replica) for replica in sorted(replicas))

@@ -1,0 +1,170 @@
+"""Whether the machines implement the abstract model: every step of the explored world must be explained by the model's actions.
+
+`picture_of` is the abstraction function. The search stops at the first step that no action explains; it is breadth-first, so no
+shorter schedule has one. It counts which actions explained steps, so that a world in which nothing happens is no proof.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from highwater.explore.abstract.pictures import Picture, ReplicaPicture, Unexplained, explain
+from highwater.explore.abstract.rules import Rules
+from highwater.explore.machines import View
+from highwater.explore.model import Model
+from highwater.explore.search import Budget, resident_mib, spent
+from highwater.explore.state import Host, log_of
+from highwater.explore.transition import Key
+from highwater.plans.actions import AnyAction, Path
+from reference.sealed import in_the_clear
+
+
+class Refined(Struct, frozen=True, kw_only=True):
+    """How the check ended. `left`: the last action of `path` is no step of the model, for the reason `wrong`."""
+
+    end: Literal["left", "exhausted", "budget", "interrupted"]
+    stopped_by: str = ""
+    wrong: str = ""
+    path: Path = ()
+    states: int
+    pictures: int  # distinct
+    transitions: int
+    depth: int
+    explained: dict[str, int]  # by action: distinct steps between pictures that it explains
+    seconds: float
+
+
+class Refinement:
+    """One breadth-first search of a world that checks each step. `clock` gives seconds."""
+
+    def __init__(self, model: Model, rules: Rules, clock: Callable[[], float]) -> None:
+        self._model = model
+        self._rules = rules
+        self._clock = clock
+        self._start = clock()
+        self._pictures: dict[Picture, int] = {}
+        self._explained: set[tuple[int, int]] = set()
+        self._counts: Counter[str] = Counter()
+        self._parents: dict[Key, tuple[Key, AnyAction] | None] = {}
+        self._replicas: dict[tuple[int, int], ReplicaPicture] = {}
+        self._transitions = 0
+
+    def run(self, budget: Budget, progress: Callable[[int, int], None] = lambda states, depth: None) -> Refined:
+        """Search until a step is unexplained, all states are explored, the budget is used up or Ctrl-C is pressed.
+
+        `progress` is called with (states, depth).
+        """
+        first = self._model.initial()
+        self._parents[first] = None
+        level = [first]
+        depth = 0
+        try:
+            while level:
+                if budget.depth is not None and depth >= budget.depth:
+                    return self._refined("budget", depth, stopped_by=f"depth {depth}")
+                following: list[Key] = []
+                for state in level:
+                    stop = self._spent(budget)
+                    if stop:
+                        return self._refined("budget", depth, stopped_by=stop)
+                    left = self._expand(state, following)
+                    if left is not None:
+                        return left
+                level = following
+                depth += bool(level)
+                progress(len(self._parents), depth)
+        except KeyboardInterrupt:
+            return self._refined("interrupted", depth, stopped_by="an interrupt")
+        return self._refined("exhausted", depth)
+
+    def _expand(self, state: Key, following: list[Key]) -> Refined | None:
+        before = self._picture(state)
+        for action, after in self._model.successors(state):
+            self._transitions += 1
+            wrong = self._check(before, self._picture(after))
+            if wrong:
+                path = (*self._path(state), action)
+                return self._refined("left", len(path), wrong=wrong, path=path)
+            if after not in self._parents and self._model.within(after):
+                self._parents[after] = (state, action)
+                following.append(after)
+        return None
+
+    def _spent(self, budget: Budget) -> str:
+        return spent(budget, states=len(self._parents), seconds=self._clock() - self._start, memory_mib=resident_mib())
+
+    def _picture(self, key: Key) -> Picture:
+        return picture_of(self._model, key, self._replicas)
+
+    def _check(self, before: Picture, after: Picture) -> str:
+        # Explain each pair of pictures once.
+        pair = self._number(before), self._number(after)
+        if pair in self._explained or pair[0] == pair[1]:
+            return ""
+        try:
+            self._counts.update(set(explain(self._rules, before, after)))
+        except Unexplained as error:
+            return str(error)
+        self._explained.add(pair)
+        return ""
+
+    def _number(self, picture: Picture) -> int:
+        return self._pictures.setdefault(picture, len(self._pictures))
+
+    def _path(self, state: Key) -> Path:
+        actions: list[AnyAction] = []
+        while (parent := self._parents[state]) is not None:
+            state, action = parent
+            actions.append(action)
+        return tuple(reversed(actions))
+
+    def _refined(
+        self,
+        end: Literal["left", "exhausted", "budget", "interrupted"],
+        depth: int,
+        *,
+        stopped_by: str = "",
+        wrong: str = "",
+        path: Path = (),
+    ) -> Refined:
+        return Refined(
+            end=end,
+            stopped_by=stopped_by,
+            wrong=wrong,
+            path=path,
+            states=len(self._parents),
+            pictures=len(self._pictures),
+            transitions=self._transitions,
+            depth=depth,
+            explained=dict(sorted(self._counts.items())),
+            seconds=self._clock() - self._start,
+        )
+
+
+def picture_of(model: Model, key: Key, known: dict[tuple[int, int], ReplicaPicture]) -> Picture:
+    """The abstraction of a state: what the replication model has variables for. `known` keeps the replicas seen before."""
+    standing = model.standing(key)
+    for index, number in enumerate(key[: model.bounds.brokers]):
+        if (index, number) not in known:
+            known[index, number] = _replica(index, model.host(number), model.hosts(key)[index].view)
+    return Picture(
+        replicas=tuple(known[place] for place in enumerate(key[: model.bounds.brokers])),
+        leader=None if standing.leader is None else standing.leader - 1,
+        epoch=standing.leader_epoch,
+        isr=frozenset(broker - 1 for broker in standing.isr),
+    )
+
+
+def _replica(index: int, host: Host, view: View) -> ReplicaPicture:
+    followed = None if view.follows is None else view.follows - 1
+    return ReplicaPicture(
+        up=host.up,
+        log=tuple((value, batch.leader_epoch) for batch in log_of(host) for value in in_the_clear(batch.values)),
+        hw=view.hw,
+        epoch=view.leader_epoch,
+        leader=index if view.leads else followed,
+        truncating=view.truncating,
+        isr=frozenset(broker - 1 for broker in view.isr),
+    )

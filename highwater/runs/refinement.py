@@ -1,0 +1,165 @@
+"""Whether a recorded history is one of the abstract model: trace validation of what brokers and ZooKeeper were seen to do.
+
+Each row changes the picture of its partition a little; the change must be explained by actions of the model or by the named
+actions of docs/model.md. Rows come in the order of recording. A follower's truncation is over when it first learns something by
+a fetch.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.explore.abstract.pictures import Picture, Record, ReplicaPicture, Unexplained, explain
+from highwater.explore.abstract.rules import Rules
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.history import History
+
+_OUTSIDE = ReplicaPicture(up=True, log=(), hw=0, epoch=-1, leader=None)
+
+
+class Unfit(Struct, frozen=True):
+    """The first row of a partition that no action explains; later rows of the partition are not checked."""
+
+    topic: str
+    partition: int
+    row: int
+    wrong: str
+
+
+class Trace(Struct, frozen=True, kw_only=True):
+    """What the check of one history found; `explained` counts the rows that each action explains."""
+
+    rows: int
+    explained: dict[str, int]
+    unfit: tuple[Unfit, ...]
+
+
+def validate(history: History, rules: Rules) -> Trace:
+    """Check the rows of each partition against the model with these rules."""
+    partitions: dict[tuple[str, str, int], _Partition] = {}
+    counts: Counter[str] = Counter()
+    unfit: dict[tuple[str, str, int], Unfit] = {}
+    rows = 0
+    for event in history.events:
+        of = () if event.topic is None else ((event.topic, event.topic_id or "", event.partition or 0),)
+        for key in of or (tuple(partitions) if event.kind is K.NODE_STOPPED else ()):
+            partition = partitions.setdefault(key, _Partition(history.manifest.brokers))
+            if key in unfit:
+                continue
+            rows += 1
+            try:
+                for before, after in partition.steps(event):
+                    counts.update(explain(rules, before, after))
+            except Unexplained as error:
+                unfit[key] = Unfit(key[0], key[2], event.index, str(error))
+    return Trace(rows=rows, explained=dict(sorted(counts.items())), unfit=tuple(unfit.values()))
+
+
+class _Unrecorded(tuple[str, int]):
+    """A record that no row shows, because a crash fell between the append and its row; it equals every record."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple)
+
+    def __ne__(self, other: object) -> bool:
+        return not isinstance(other, tuple)
+
+    __hash__ = tuple.__hash__
+
+
+_UNRECORDED = _Unrecorded(("", -1))
+
+
+class _Partition:
+    # The picture of one partition, folded over its rows.
+
+    def __init__(self, brokers: Sequence[str]) -> None:
+        self._index = {broker: index for index, broker in enumerate(brokers)}
+        self._picture = Picture(
+            replicas=tuple(_OUTSIDE for _ in brokers), leader=None, epoch=-1, isr=frozenset(range(len(brokers)))
+        )
+        self._created = False
+
+    def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
+        """The pictures before and after this row; several pairs if it stands for several steps."""
+        if event.kind is K.STATE_WRITTEN:
+            yield from self._written(event)
+        elif event.node in self._index:
+            for changed in self._changed(event, self._index[event.node]):
+                before = self._picture
+                self._put(self._index[event.node], changed)
+                yield before, self._picture
+
+    def _put(self, index: int, replica: ReplicaPicture) -> None:
+        replicas = list(self._picture.replicas)
+        replicas[index] = replica
+        self._picture = replace(self._picture, replicas=tuple(replicas))
+
+    def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
+        # The replica with the records that it appended before a crash and that no row shows. That was no step of its own.
+        was = self._picture.replicas[index]
+        self._put(index, replace(was, log=was.log + (_UNRECORDED,) * (leo - len(was.log))))
+        return self._picture.replicas[index]
+
+    def _written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
+        before = self._picture
+        self._picture = replace(
+            before,
+            leader=self._index.get(event.leader or ""),
+            epoch=-1 if event.leader_epoch is None else event.leader_epoch,
+            isr=frozenset(self._index[member] for member in event.isr or ()),
+            elr=frozenset(self._index[member] for member in event.elr or ()),
+        )
+        if self._created:
+            yield before, self._picture
+        self._created = True
+
+    def _changed(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
+        was = self._picture.replicas[index]
+        if not was.up and event.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):  # a new replica on a restarted broker
+            was = replace(was, up=True)
+            yield was
+        match event.kind:
+            case K.NODE_STOPPED:
+                yield replace(_OUTSIDE, up=False, log=was.log)
+            case K.RECOVERED:
+                was = self._with_unrecorded(index, event.leo or 0)
+                yield from self._restarted(was, replace(_OUTSIDE, log=was.log[: event.leo or 0], hw=event.hw or 0))
+            case K.REPLICA_DELETED:  # like a disk that comes back empty
+                yield from self._restarted(was, _OUTSIDE)
+            case K.BECAME_LEADER:
+                isr = frozenset(self._index[member] for member in event.isr or ())
+                yield replace(was, epoch=event.leader_epoch or 0, leader=index, truncating=False, isr=isr)
+            case K.BECAME_FOLLOWER:
+                leader = self._index[event.leader or ""]
+                yield replace(was, epoch=event.leader_epoch or 0, leader=leader, truncating=True, isr=frozenset())
+            case K.RESIGNED:
+                yield replace(was, leader=None, truncating=False, isr=frozenset())
+            case K.ISR_CHANGE_ENDED if was.leader == index and was.epoch == event.leader_epoch:
+                yield replace(was, isr=frozenset(self._index[member] for member in event.isr or ()))
+            case K.TRUNCATE:
+                yield replace(was, log=was.log[: event.offset or 0])
+            case K.APPEND:
+                yield from self._appended(event, was)
+            case K.HW:
+                yield from self._fetching(was, replace(was, hw=event.hw or 0))
+
+    def _restarted(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
+        if was.up:
+            yield replace(_OUTSIDE, up=False, log=was.log)
+        yield now
+
+    def _appended(self, event: ClusterEvent, was: ReplicaPicture) -> Iterator[ReplicaPicture]:
+        record: Record = (event.value or "", -1 if event.leader_epoch is None else event.leader_epoch)
+        yield from self._fetching(was, replace(was, log=(*was.log[: event.offset or 0], record)))
+
+    def _fetching(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
+        # What a follower learns by a fetch; so it has truncated its log.
+        if was.truncating:
+            yield replace(was, truncating=False)
+        yield replace(now, truncating=False)
