@@ -42,12 +42,15 @@ def validate(history: History, rules: Rules) -> Trace:
     partitions: dict[tuple[str, str, int], _Partition] = {}
     counts: Counter[str] = Counter()
     unfit: dict[tuple[str, str, int], Unfit] = {}
+    deleted: set[tuple[str, str, int]] = set()  # replicas go one by one, and nothing is promised any more
     rows = 0
     for event in history.events:
         of = () if event.topic is None else ((event.topic, event.topic_id or "", event.partition or 0),)
         for key in of or (tuple(partitions) if event.kind is K.NODE_STOPPED else ()):
             partition = partitions.setdefault(key, _Partition(history.manifest.brokers))
-            if key in unfit:
+            if event.kind is K.TOPIC_DELETED:
+                deleted.add(key)
+            if key in unfit or key in deleted:
                 continue
             rows += 1
             try:
