@@ -24,6 +24,7 @@ OBEY, TRUNCATE_FIRST = "obey", "truncate in rounds"
 ACKNOWLEDGED_BEFORE, REPLY_IN_FLIGHT = "acknowledged before", "reply in flight"
 LEARN_HW, REMOVE_CAUGHT_UP, ISR_KEPT = "learn HW", "remove caught-up", "ISR kept"
 ADD_AT_EPOCH_START, ELECT_FROM_ELR = "add at epoch start", "elect from ELR"
+CHANGE_IN_FLIGHT = "ISR change in flight"
 
 
 class ReplicaPicture(Struct, frozen=True, kw_only=True):
@@ -109,6 +110,9 @@ class _Step:
         was, now = self._before, self._after
         index = was.leader
         leader = None if index is None else was.replicas[index]
+        if leader is not None and not leader.up and now.isr < was.isr:
+            yield CHANGE_IN_FLIGHT
+            return
         if index is None or leader is None or leader.leader != index or leader.epoch != was.epoch:
             raise Unexplained("the ISR changed in ZooKeeper, but its leader does not lead in this epoch")
         for follower in sorted(was.isr - now.isr):
