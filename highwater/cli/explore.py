@@ -87,63 +87,86 @@ _OF_MACHINES = (
 )
 _SPELT = {"resume_from": "resume"}
 _OF_MODELS = ("variant", "without", "replicas", "log_size", "max_records", "max_epoch", "max_offset", "max_version")
+_Brokers = Annotated[int, typer.Option(min=1, max=4, help="Number of brokers.")]
+_Records = Annotated[int, typer.Option(min=1, help="Number of records that the client produces.")]
+_MaxEpochs = Annotated[int, typer.Option(min=1, help="Number of leader epochs; states with more are not expanded.")]
+_Crashes = Annotated[int, typer.Option(min=0, help="Maximum of crashes in one schedule.")]
+_Expiries = Annotated[int, typer.Option(min=0, help="Maximum of session expiries of running brokers in one schedule.")]
+_Losses = Annotated[int, typer.Option(min=0, help="Maximum of lost messages in one schedule.")]
+_Zk = Annotated[
+    Literal["atomic", "async"],
+    typer.Option(help="atomic: a ZooKeeper request and its reply are one action; async: each is an action."),
+]
+_Holds = Annotated[PropertyName, typer.Option(help="Property to check, besides that no committed record is lost.")]
+_Kip343 = Annotated[
+    bool, typer.Option("--kip343", help="Brokers send heartbeats, and leaders ask the controller for ISR changes.")
+]
+_Unclean = Annotated[bool, typer.Option(help="Allow the protocol's unclean election; by default it is switched off.")]
+_BudgetSeconds = Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")]
+_MaxDepth = Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")]
+_Strategy = Annotated[StrategyName, typer.Option(help="Order of the search; only breadth-first can be resumed.")]
+_SchedulerOption = Annotated[Scheduler, typer.Option(help="What random walks make likely (strategy walk).")]
+_Seed = Annotated[int, typer.Option(min=0, help="Seed of the random walks.")]
+_Walks = Annotated[int | None, typer.Option(min=1, help="Maximum of random walks.")]
+_Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes that search (breadth-first).")]
+_MemoryMib = Annotated[int | None, typer.Option(min=1, help="Maximum of memory; by default four fifths of what is available.")]
+_Folder = Annotated[Path | None, typer.Option(help="New folder for the search's files; it stays if the search is stopped.")]
+_ResumeFrom = Annotated[
+    Path | None,
+    typer.Option("--resume", metavar="FOLDER", help="Go on with a stopped search; what it searches is in FOLDER."),
+]
+_PlanOption = Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")]
+_Refines = Annotated[
+    str | None, typer.Option(metavar="VARIANT", help="Check that each step is one of this variant of kafka-replication.")
+]
+_ModelOption = Annotated[
+    str | None, typer.Option(help="Search this abstract model instead of the machines: kafka-replication or async-isr.")
+]
+_Variant = Annotated[str | None, typer.Option(help="Variant of the model (docs/model.md).")]
+_Without = Annotated[str | None, typer.Option(metavar="GUARD", help="Take this guard out of the variant kip320.")]
+_Replicas = Annotated[int | None, typer.Option(min=1, help="Replicas of the model.")]
+_LogSize = Annotated[int | None, typer.Option(min=1, help="Records that a log of the model can hold.")]
+_MaxRecords = Annotated[int | None, typer.Option(min=1, help="Records that clients of the model write.")]
+_MaxEpoch = Annotated[int | None, typer.Option(min=0, help="Last leader epoch of the model; the first one is 0.")]
+_MaxOffset = Annotated[int | None, typer.Option(min=1, help="Last offset in async-isr.")]
+_MaxVersion = Annotated[int | None, typer.Option(min=1, help="Last version of the ISR in async-isr.")]
 
 
 def explore(
     context: typer.Context,
     *,
     protocol: options.Protocol = "safe",
-    brokers: Annotated[int, typer.Option(min=1, max=4, help="Number of brokers.")] = 2,
-    records: Annotated[int, typer.Option(min=1, help="Number of records that the client produces.")] = 1,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Number of leader epochs; states with more are not expanded.")] = 2,
-    crashes: Annotated[int, typer.Option(min=0, help="Maximum of crashes in one schedule.")] = 1,
-    expiries: Annotated[int, typer.Option(min=0, help="Maximum of session expiries of running brokers in one schedule.")] = 1,
-    losses: Annotated[int, typer.Option(min=0, help="Maximum of lost messages in one schedule.")] = 0,
-    zk: Annotated[
-        Literal["atomic", "async"],
-        typer.Option(help="atomic: a ZooKeeper request and its reply are one action; async: each is an action."),
-    ] = "atomic",
-    holds: Annotated[
-        PropertyName, typer.Option(help="Property to check, besides that no committed record is lost.")
-    ] = "committed",
-    kip343: Annotated[
-        bool, typer.Option("--kip343", help="Brokers send heartbeats, and leaders ask the controller for ISR changes.")
-    ] = False,
-    unclean: Annotated[bool, typer.Option(help="Allow the protocol's unclean election; by default it is switched off.")] = False,
-    budget_seconds: Annotated[int, typer.Option(min=1, help="Maximum of wall seconds for the search.")] = 120,
-    max_depth: Annotated[int | None, typer.Option(min=1, help="Maximum of actions in one schedule.")] = None,
-    strategy: Annotated[
-        StrategyName, typer.Option(help="Order of the search; only breadth-first can be resumed.")
-    ] = _MANNER.strategy,
-    scheduler: Annotated[Scheduler, typer.Option(help="What random walks make likely (strategy walk).")] = _MANNER.scheduler,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random walks.")] = _MANNER.seed,
-    walks: Annotated[int | None, typer.Option(min=1, help="Maximum of random walks.")] = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that search (breadth-first).")] = 1,
-    memory_mib: Annotated[
-        int | None, typer.Option(min=1, help="Maximum of memory; by default four fifths of what is available.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="New folder for the search's files; it stays if the search is stopped.")
-    ] = None,
-    resume_from: Annotated[
-        Path | None,
-        typer.Option("--resume", metavar="FOLDER", help="Go on with a stopped search; what it searches is in FOLDER."),
-    ] = None,
-    plan: Annotated[Path | None, typer.Option(help="File for the plan of a counterexample; printed if not given.")] = None,
-    refines: Annotated[
-        str | None, typer.Option(metavar="VARIANT", help="Check that each step is one of this variant of kafka-replication.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Search this abstract model instead of the machines: kafka-replication or async-isr.")
-    ] = None,
-    variant: Annotated[str | None, typer.Option(help="Variant of the model (docs/model.md).")] = None,
-    without: Annotated[str | None, typer.Option(metavar="GUARD", help="Take this guard out of the variant kip320.")] = None,
-    replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of the model.")] = None,
-    log_size: Annotated[int | None, typer.Option(min=1, help="Records that a log of the model can hold.")] = None,
-    max_records: Annotated[int | None, typer.Option(min=1, help="Records that clients of the model write.")] = None,
-    max_epoch: Annotated[int | None, typer.Option(min=0, help="Last leader epoch of the model; the first one is 0.")] = None,
-    max_offset: Annotated[int | None, typer.Option(min=1, help="Last offset in async-isr.")] = None,
-    max_version: Annotated[int | None, typer.Option(min=1, help="Last version of the ISR in async-isr.")] = None,
+    brokers: _Brokers = 2,
+    records: _Records = 1,
+    max_epochs: _MaxEpochs = 2,
+    crashes: _Crashes = 1,
+    expiries: _Expiries = 1,
+    losses: _Losses = 0,
+    zk: _Zk = "atomic",
+    holds: _Holds = "committed",
+    kip343: _Kip343 = False,
+    unclean: _Unclean = False,
+    budget_seconds: _BudgetSeconds = 120,
+    max_depth: _MaxDepth = None,
+    strategy: _Strategy = _MANNER.strategy,
+    scheduler: _SchedulerOption = _MANNER.scheduler,
+    seed: _Seed = _MANNER.seed,
+    walks: _Walks = None,
+    workers: _Workers = 1,
+    memory_mib: _MemoryMib = None,
+    folder: _Folder = None,
+    resume_from: _ResumeFrom = None,
+    plan: _PlanOption = None,
+    refines: _Refines = None,
+    model: _ModelOption = None,
+    variant: _Variant = None,
+    without: _Without = None,
+    replicas: _Replicas = None,
+    log_size: _LogSize = None,
+    max_records: _MaxRecords = None,
+    max_epoch: _MaxEpoch = None,
+    max_offset: _MaxOffset = None,
+    max_version: _MaxVersion = None,
     json: options.AsJson = False,
 ) -> int:
     """Search all schedules of a small cluster, or of a model, shortest first; print a counterexample step by step."""
