@@ -11,6 +11,7 @@ import sys
 
 from highwater.backends.real.processes.site import ProcessSite
 from highwater.backends.real.site import JOINED, LinkCondition, Proof
+from highwater.backends.real.systems.reference import Reference
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.cli.output import say
 from highwater.plans.plan import ClusterShape, Plan
@@ -36,7 +37,7 @@ COMMANDS = "controller | cut b4 b1 | join b4 b1 | pause b4 | resume b4 | kill b4
 
 async def main() -> None:
     """Start the cluster, b1 first so that it is the controller, and obey the commands on stdin."""
-    site = ProcessSite(PLAN)
+    site = ProcessSite(PLAN, Reference(PLAN))
     try:
         await site.open()
         admin = Admin(site.zookeeper)

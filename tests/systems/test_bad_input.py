@@ -35,7 +35,7 @@ def described(folder: Path, text: str = FILE) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--system", "kafak:3.9.1"), "unknown system 'kafak'; known: reference, kafka, external"),
+        (("--system", "kafak:3.9.1"), "unknown system 'kafak'; did you mean 'kafka'?"),
         (("--system", "kafka:3.9.99"), "unknown version '3.9.99' of kafka; known: kafka:0.10.2.2"),
         (("--system", "kafka"), "unknown version '' of kafka"),
         (("--system", "kafka:3.9.1", "--backend", "sim"), "the simulator runs the reference only, not kafka:3.9.1"),
