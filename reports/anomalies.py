@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from checkers.registry import ALL
+from checkers.registry import ALL, OF_BLACK_BOXES
 from checkers.verdict import Anomaly, Verdict
 from history.event import ClusterEvent, EventKind
 from history.history import History
@@ -56,7 +56,7 @@ class AnomalyView:
 
 def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
     """Return the kinds of anomalies, most important first as in the registry, and the examples to show in full."""
-    claims = {checker.name: checker.claim for checker in ALL}
+    claims = {checker.name: checker.claim for checker in (*OF_BLACK_BOXES, *ALL)}
     order = {name: number for number, name in enumerate(claims)}
     by_kind: dict[tuple[str, str], list[Anomaly]] = {}
     for anomaly in sorted(verdict.anomalies, key=lambda a: (order.get(a.checker, len(order)), a)):

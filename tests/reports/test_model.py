@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from checkers.registry import ALL
+from checkers.registry import ALL, OF_BLACK_BOXES
 from checkers.verdict import Anomaly, ExcusedLoss, Findings, Verdict, merge
 from history.event import EventKind
 from history.history import History
@@ -120,6 +120,15 @@ def test_anomaly_kinds_are_in_registry_order_with_their_claims() -> None:
     history, _ = small_loss()
     kinds = page(history, merge([Findings(anomalies=(last, first))])).kinds
     assert [(row.kind, row.claim) for row in kinds] == [("z", ALL[0].claim), ("a", ALL[-1].claim)]
+
+
+def test_loss_of_a_black_box_comes_first_with_its_claim() -> None:
+    """On Kafka the checker `client-log` judges in place of the ledger of promised records."""
+    history, _ = small_loss()
+    copies, loss = an_anomaly("copies", checker="offset-agreement"), an_anomaly("lost-write", checker="client-log")
+    first, *_ = page(history, merge([Findings(anomalies=(copies, loss))])).kinds
+
+    assert (first.kind, first.claim) == ("lost-write", OF_BLACK_BOXES[0].claim)
 
 
 def test_excused_losses_are_grouped_by_the_fault_behind_them() -> None:
