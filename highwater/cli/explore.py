@@ -231,7 +231,7 @@ def _answer(
         say_json(explored)
     else:
         _show(explored, plan)
-    return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
+    return ExitCode[explored.verdict]
 
 
 def _refused(context: typer.Context, names: tuple[str, ...]) -> str:

@@ -82,7 +82,7 @@ def explore_model(asked: Asked, *, seconds: int, max_depth: int | None, json: bo
         say_json(explored)
     else:
         _show(explored)
-    return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
+    return ExitCode[explored.verdict]
 
 
 def _sizes(asked: Asked) -> dict[str, int]:

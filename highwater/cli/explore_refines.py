@@ -56,7 +56,7 @@ def explore_refines(model: Model, asked: AskedRefinement, *, json: bool) -> int:
         say_json(explored)
     else:
         _show(explored)
-    return {"VALID": ExitCode.VALID, "UNKNOWN": ExitCode.UNKNOWN, "INVALID": ExitCode.INVALID}[explored.verdict]
+    return ExitCode[explored.verdict]
 
 
 def _search(search: Refinement, asked: AskedRefinement, *, quiet: bool) -> Refined:

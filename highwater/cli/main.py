@@ -45,10 +45,7 @@ def build(asked: str | None) -> typer.Typer:
 
 
 def _add(app: typer.Typer, command: Command, *, whole: bool) -> None:
-    if whole:
-        app.command(command.name, short_help=command.line)(command.load())
-    else:
-        app.command(command.name, short_help=command.line)(_not_loaded)
+    app.command(command.name, short_help=command.line)(command.load() if whole else _not_loaded)
 
 
 def _not_loaded() -> int:
