@@ -242,7 +242,7 @@ def test_new_controller_sends_init_before_it_elects() -> None:
 def test_new_controller_reads_removals_before_it_sends_init() -> None:
     """B-62: the former controller may have deleted replicas of a partition that is still listed."""
     steps = steps_of_failover(settled("safe"))
-    early = ["3 read the states", "9 remove", "4 send INIT", "5 elect"]
+    early = ["3 read the states", "9 remove", "8 add", "4 send INIT", "5 elect"]
 
     assert [step for step in steps if step in early] == early
 
