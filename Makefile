@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark prove-checkers prove-requirements check-requirements mutation clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark bench-serve prove-checkers prove-requirements check-requirements mutation site wheel clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-serve | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (README.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -41,11 +41,11 @@ test-chaos: $(READY)
 
 # Needs a Docker engine on this machine. Runs mostly wait, so there are more workers than cores.
 test-docker: images
-	$(BIN)/python -m pytest -q -m docker -n 4 tests/docker $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m docker -n 6 tests/docker $(PYTEST_ARGS)
 
 # One plan on releases of Apache Kafka, a cluster by hand, a toy. Fetches the jars first, if they are not here.
 test-systems: $(READY)
-	bash .ci/systems 0.10.2.2 0.11.0.3 1.1.1 2.8.2 3.9.1 4.1.0
+	bash .ci/systems 0.10.2.2 0.11.0.3 1.1.1 2.0.1 2.8.2 3.9.1 4.1.0
 	$(BIN)/python -m pytest -q -m 'systems or systems_all' -n 2 tests/systems $(PYTEST_ARGS)
 
 # The part of it that CI runs.
@@ -59,13 +59,18 @@ soak-docker: images
 images: $(READY)
 	$(BIN)/python -m highwater.backends.real.containers.images
 
+# The harness itself as an image, `highwater`.
+image: $(READY)
+	$(BIN)/python -m highwater.backends.real.containers.images harness
+
 bench: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.simulator
 
 bench-process: $(READY)
 	$(BIN)/python -m bench.processes
 
-# KIP-101 on releases of Kafka, on an idle machine: three runs of a minute each. BENCH_ARGS='--runs 10 kafka:0.10.2.2' asks for others.
+# Plans of old bugs on releases of Kafka, on an idle machine: three runs of a minute each, recorded in bench/systems.json. For others
+# BENCH_ARGS='--plan kip279 --runs 10 kafka:1.1.1'; afterwards python -m bench.systems --page > docs/real-kafka.md.
 bench-systems: $(READY)
 	$(BIN)/python -m bench.systems $(BENCH_ARGS)
 
@@ -78,6 +83,9 @@ bench-checkers: $(READY)
 
 bench-shrink: $(READY)
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.shrink
+
+bench-serve: $(READY)
+	$(BIN)/python -m bench.serve $(BENCH_ARGS)
 
 # On an idle machine: three minutes on one core.
 bench-explore: $(READY)
@@ -104,6 +112,14 @@ check-requirements: $(READY)
 # goes on where it was.
 mutation: $(READY)
 	nice $(BIN)/python -m mutation $(if $(AGAIN),--again) $(IDS)
+
+# The documents and the API of the judges as pages: dist/site/index.html. A dead link is an error.
+site: $(READY)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -d dist/site.doctrees docs dist/site
+
+# What users install: dist/highwater_harness-VERSION-py3-none-any.whl.
+wheel: $(READY)
+	$(BIN)/python -m hatchling build -t wheel -d dist
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""`make bench`: time and memory of simulating and judging the standard plan on one core.
+"""`make bench`: time and memory of simulating and judging the standard plan on one core, and of `highwater --help`.
 
 The plan is the same on every machine (highwater.plans.derive.standard_bench_plan), so the numbers of two commits on one machine
 can be compared. Seconds are processor seconds, on which other jobs of the machine have little influence. The verdict is printed
@@ -8,7 +8,10 @@ too: the numbers mean nothing unless it is VALID.
 import argparse
 import cProfile
 import io
+import os
 import pstats
+import subprocess
+import sys
 from pathlib import Path
 from time import process_time
 
@@ -76,6 +79,13 @@ def _measurement(summary: Summary, here: Build, *, perform_seconds: float, judge
     )
 
 
+def help_seconds() -> float:
+    """Processor seconds of a process that prints the help."""
+    process = subprocess.Popen([sys.executable, "-m", "highwater", "--help"], stdout=subprocess.DEVNULL)
+    used = os.wait4(process.pid, 0)[2]
+    return round(used.ru_utime + used.ru_stime, 2)
+
+
 def profile_lines(here: Build) -> str:
     """Profile one round by function; a first round without profiling absorbs imports and first calls."""
     judge(_perform(here).history)
@@ -102,6 +112,7 @@ def main() -> None:
     best = min((measure(here) for _ in range(arguments.rounds)), key=lambda m: m.perform_seconds + m.judge_seconds)
     for name, value in msgspec.structs.asdict(best).items():
         say(f"{name:<24} {value}")
+    say(f"{'help_seconds':<24} {help_seconds()}")
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(best), indent=2) + b"\n")
 

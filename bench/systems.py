@@ -1,106 +1,277 @@
-"""One plan on several systems, again and again: which runs lose records, whether each met the hazard, and how soon they write.
+"""The plans of history's bugs on releases of Kafka and on the reference: performed again and again, recorded, told as a page.
 
-`make bench-systems` prints a table for docs/systems.md. One cluster runs at a time; on a busy machine figures are upper bounds.
+    python -m bench.systems --plan kip101 --runs 10 kafka:0.10.2.2   # performs, and records each run in bench/systems.json
+    python -m bench.systems --read STORE                             # records the runs in a store
+    python -m bench.systems --page > docs/real-kafka.md
 
-The hazard of KIP-101 is that records are acknowledged and the followers do not know it. It is shown if the log of a broker says,
-after the first kill, that a replica truncated below what was acknowledged before the kill, or that the next leader began with a
-lower high watermark. Where a release logs neither, the hazard is not known; a run without the hazard is vacuous.
+`make bench-systems` is the first, with the arguments in BENCH_ARGS. One cluster runs at a time; on a busy machine times are upper
+bounds. The page counts the runs of the plans as they are now; a change of a plan makes its earlier runs void.
 """
 
 import argparse
-import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from highwater.plans.plan import on_system, parsed_system
+from highwater.backends.real.systems.kafka.log_lines import QUOTED
+from highwater.errors import UsageError
+from highwater.plans.plan import REFERENCE, Plan, is_foreign, on_system, parsed_system, plan_digest, system_of, words_of
 from highwater.plans.text import load_plan
+from highwater.runs.hazards import Shown, hazard_of
 from highwater.runs.provenance import present_build
-from highwater.runs.run import Judged, Keep, backend_named, carry_out
+from highwater.runs.run import SUMMARY, Keep, backend_named, carry_out
+from highwater.runs.summary import Summary, by_kind
+from history import store
 from history.event import EventKind
 from history.history import History
 from history.op import OpType
 
-PLAN = Path("corpus/real/kip101.yaml")
-SYSTEMS = ("kafka:0.10.2.2", "kafka:0.11.0.3", "kafka:1.1.1", "kafka:2.8.2", "kafka:3.9.1", "kafka:3.9.1-kraft", "kafka:4.1.0")
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "bench" / "systems.json"
+STORE = Path("store/bench-systems")
+PLANS = ("kip101", "kip279", "kip320", "kafka7128", "unclean", "unclean-forbidden", "kip966")
+SYSTEMS = (
+    "kafka:0.10.2.2",
+    "kafka:0.11.0.3",
+    "kafka:1.1.1",
+    "kafka:2.0.1",
+    "kafka:2.8.2",
+    "kafka:3.9.1",
+    "kafka:3.9.1-kraft",
+    "kafka:4.1.0",
+)
+SEED = "seed-"  # begins the names of plans that campaigns derive
+QUOTES_MAX = 4  # lines of brokers' logs that are recorded of a run
 _NS = 1e9
 
 
-class Figure(Struct, frozen=True, kw_only=True):
-    """One run: its result in words, the acknowledged records that followers did not know of (None: not told), its first write."""
+class Measured(Struct, frozen=True, kw_only=True):
+    """One run. `subject`: a system, or a protocol of the reference; `plan_digest` leaves out story and hazard."""
 
-    words: str
-    lost: bool
-    exposed: int | None
+    plan: str
+    plan_digest: str
+    run: str  # digest of its rows
+    subject: str
+    backend: str
+    verdict: str
+    live: bool | None
+    hazard: Shown
+    failure: str | None
+    first_anomaly: str | None
+    said: tuple[str, ...]  # by brokers in their logs
     first_write_s: float | None
-    load: float
+    seconds: float
+
+    @property
+    def outcome(self) -> str:
+        """The column of the table that counts this run."""
+        if self.failure is not None or self.verdict == "UNKNOWN":
+            return "failed"
+        if self.verdict == "INVALID":
+            return "lost or diverged"
+        if self.hazard != "shown":
+            return "vacuous" if self.hazard == "not shown" else "kept, hazard not told"
+        return "kept" if self.live else "kept, not live"
 
 
-def acknowledged_before(history: History, time_ns: int) -> int:
-    """The end of the records that were acknowledged under acks=all before this time."""
-    done = (row for row in history.operations if row.type is OpType.OK and row.f == "produce" and row.time_ns < time_ns)
-    return max((row.offset + 1 for row in done if row.offset is not None), default=0)
+COLUMNS = ("lost or diverged", "kept", "kept, hazard not told", "kept, not live", "vacuous", "failed")
 
 
-def exposed(history: History) -> int | None:
-    """How many acknowledged records a replica did not know to be committed after the first kill; None if no row tells."""
-    killed = next((row.time_ns for row in history.events if row.kind is EventKind.NODE_STOPPED), None)
-    if killed is None:
-        return 0
-    acknowledged = acknowledged_before(history, killed)
-    later = [row for row in history.events if row.time_ns > killed]
-    led = [row.hw for row in later if row.kind is EventKind.BECAME_LEADER and row.hw is not None]
-    # A truncation to the end of an epoch cuts nothing that was acknowledged, and says nothing about the high watermark.
-    cut = [row.offset for row in later if row.kind is EventKind.TRUNCATE and row.offset is not None and row.offset < acknowledged]
-    return max(0, acknowledged - min(led + cut)) if led + cut else None
+def plan_named(name: str) -> Plan:
+    """A plan of `corpus/real`."""
+    return load_plan(ROOT / "corpus" / "real" / f"{name}.yaml")
 
 
-def figure_of(judged: Judged, load: float) -> Figure:
-    """The figures of one run."""
-    first = next((row.time_ns for row in judged.history.operations if row.type is OpType.OK and row.f == "produce"), None)
-    return Figure(
-        words=judged.summary.failure or judged.summary.words,
-        lost=any(anomaly.kind == "lost-write" for anomaly in judged.verdict.anomalies),
-        exposed=exposed(judged.history),
-        first_write_s=None if first is None else first / _NS,
-        load=load,
+def subject_of(plan: Plan) -> str:
+    """What a plan tests: a system, or the reference with a protocol."""
+    return words_of(system_of(plan)) if is_foreign(plan) else f"reference, {plan.protocol}"
+
+
+def digest_of(plan: Plan) -> str:
+    """The digest of what a plan performs, on whatever system and with whatever protocol."""
+    return plan_digest(replace(plan, story="", protocol="", variant=None, system=UNSET))
+
+
+def measured(plan: Plan, history: History, summary: Summary) -> Measured:
+    """The record of one run; its hazard is that of the plan as it is now."""
+    first = next((row.time_ns for row in history.operations if row.type is OpType.OK and row.f == "produce"), None)
+    present = plan_named(plan.name) if plan.name in PLANS else plan
+    hazard = hazard_of(present, history, accused=summary.verdict == "INVALID")
+    anomalies = by_kind(summary.anomalies)
+    return Measured(
+        plan=plan.name,
+        plan_digest=digest_of(plan),
+        run=history.manifest.digest,
+        subject=subject_of(plan),
+        backend=history.manifest.backend,
+        verdict=summary.verdict,
+        live=summary.live,
+        hazard="not told" if hazard is UNSET else hazard,
+        failure=summary.failure,
+        first_anomaly=anomalies[0] if anomalies else None,
+        said=tuple(_said(history))[:QUOTES_MAX],
+        first_write_s=None if first is None else round(first / _NS, 1),
+        seconds=round(summary.wall_seconds, 1),
     )
 
 
-def measured(system: str, runs: int, store: Path) -> Iterator[Figure]:
-    """Perform the plan so many times on one system."""
-    plan = on_system(load_plan(PLAN), parsed_system(system))
+def _said(history: History) -> Iterator[str]:
+    for row in history.events:
+        if row.kind is EventKind.TRUNCATE and (row.detail or "").startswith(QUOTED):
+            yield f"{row.time_ns / _NS:.3f} s  {row.node}  {(row.detail or '').removeprefix(QUOTED)}"
+
+
+def performed(plan: Plan, runs: int, folder: Path) -> Iterator[Measured]:
+    """Perform the plan so many times."""
     build = present_build()
     for _ in range(runs):
-        load = os.getloadavg()[0]
-        yield figure_of(carry_out(plan, backend_named("process"), build=build, repeat="", keep=Keep(store=store)), load)
+        judged = carry_out(plan, backend_named("process"), build=build, repeat="", keep=Keep(store=folder))
+        yield measured(plan, judged.history, judged.summary)
 
 
-def row_of(system: str, figures: list[Figure]) -> str:
-    """One line of the table."""
-    met = [figure for figure in figures if figure.exposed]
-    unknown = sum(figure.exposed is None for figure in figures)
-    hazard = f"{len(met)} of {len(figures)}" + (f", {unknown} not told" if unknown else "")
-    first = sorted(figure.first_write_s for figure in figures if figure.first_write_s is not None)
-    words = ", ".join(sorted({figure.words for figure in figures}))
-    load = f"{min(f.load for f in figures):.0f} to {max(f.load for f in figures):.0f}"
-    writes = f"{first[0]:.0f} to {first[-1]:.0f} s" if first else "never"
-    return f"| {system} | {len(figures)} | {sum(f.lost for f in figures)} | {hazard} | {words} | {writes} | {load} |"
+def stored(folder: Path) -> Iterator[Measured]:
+    """The records of the runs below a folder; runs of other plans and unjudged ones are left out."""
+    for run in store.find_runs(folder):
+        plan = load_plan(run / store.PLAN)
+        if _counts(plan.name) and (run / SUMMARY).exists():
+            yield measured(plan, store.load_run(run), msgspec.json.decode((run / SUMMARY).read_bytes(), type=Summary))
+
+
+def _counts(name: str) -> bool:
+    return name in PLANS or name.startswith(SEED)
+
+
+# --- the record -----------------------------------------------------------------------------------------------------------
+
+
+def recorded() -> list[Measured]:
+    """The recorded runs of the plans as they are now, and of seeds."""
+    present = {name: digest_of(plan_named(name)) for name in PLANS}
+    found = msgspec.json.decode(RECORD.read_bytes(), type=list[Measured]) if RECORD.exists() else []
+    return [one for one in found if one.plan.startswith(SEED) or one.plan_digest == present.get(one.plan)]
+
+
+def record(runs: Iterable[Measured]) -> None:
+    """Add runs to the record, each once, as they come."""
+    for one in runs:
+        found = {(each.plan, each.subject, each.run): each for each in (*recorded(), one)}
+        lines = ",\n".join(msgspec.json.encode(found[key]).decode() for key in sorted(found))
+        RECORD.write_text(f"[\n{lines}\n]\n")
+        print(f"{one.plan} on {one.subject}: {one.outcome}; {one.first_anomaly or one.failure or one.verdict}", flush=True)  # noqa: T201
+
+
+# --- the page -------------------------------------------------------------------------------------------------------------
+
+_INTRODUCTION = f"""# Bugs of history on real Kafka
+
+Each plan below makes one bug of Kafka's past possible. It runs on releases before and after the repair, and on the reference.
+This page is generated: `python -m bench.systems --page` counts the runs in `bench/systems.json`.
+
+* **lost or diverged**: the run is INVALID. Clients were told of a record, and later read another one at its offset.
+* **kept**: the run is VALID and live, and the hazard was met: something was at stake.
+* **kept, hazard not told**: the same, but the release logs too little to say whether the hazard was met.
+* **kept, not live**: nothing was lost, and after the bound B a partition still could not be written or read.
+* **vacuous**: nothing was lost, and the hazard was not met. Such a run shows nothing; `highwater run` ends with exit code 11.
+* **failed**: the harness failed, or evidence was missing.
+
+What each hazard is, and by which rows it is shown, says `highwater/runs/hazards.py`; a plan names its own.
+Runs are counted for the plans as they are now, on a machine with two cores and other work: elections came late at times.
+The first write is the first one that was acknowledged, counted from the start of the run.
+A quotation is what brokers wrote to their logs in one of the runs, with the seconds since its start; at most {QUOTES_MAX} lines.
+"""
+
+
+def page(runs: Iterable[Measured]) -> str:
+    """The text of docs/real-kafka.md."""
+    found = list(runs)
+    return "\n".join([_INTRODUCTION, *(_section(plan_named(name), found) for name in PLANS), _seeds(found)])
+
+
+def _seeds(runs: list[Measured]) -> str:
+    mine = [one for one in runs if one.plan.startswith(SEED)]
+    lines = ["## Fresh seeds", "", "Runs of campaigns within the promise, with the faults that a release can suffer:", ""]
+    lines += ["`highwater campaign --system kafka:3.9.1 --seeds 1..50 --seconds 60 --jobs 1 --keep-all`", ""]
+    lines += ["| on | runs | VALID and live | not live | INVALID | UNKNOWN or failed | seeds |", "|---|---|---|---|---|---|---|"]
+    for subject in sorted({one.subject for one in mine}):
+        these = [one for one in mine if one.subject == subject]
+        valid = [one for one in these if one.verdict == "VALID" and one.failure is None]
+        invalid = sum(one.verdict == "INVALID" for one in these)
+        live = sum(one.live is True for one in valid)
+        seeds = ", ".join(str(number) for number in sorted(int(one.plan.removeprefix(SEED)) for one in these))
+        rest = len(these) - len(valid) - invalid
+        lines.append(f"| {subject} | {len(these)} | {live} | {len(valid) - live} | {invalid} | {rest} | {seeds} |")
+    bad = [one for one in mine if one.verdict != "VALID" or one.failure is not None]
+    lines += ["", *(f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.verdict}" for one in bad)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(plan: Plan, runs: list[Measured]) -> str:
+    mine = [one for one in runs if one.plan == plan.name]
+    path = f"corpus/real/{plan.name}.yaml"
+    head = f"| on | backend | runs | {' | '.join(COLUMNS)} | first write after |\n|{'---|' * (4 + len(COLUMNS))}"
+    rows = sorted({(one.backend != "sim", not one.subject.startswith(REFERENCE), one.subject, one.backend) for one in mine})
+    table = [_row(subject, backend, mine) for _, _, subject, backend in rows]
+    parts = [
+        f"## {plan.name}",
+        "",
+        plan.story.strip().replace(". ", ".\n"),
+        "",
+        f"Hazard: {plan.hazard}. Plan: `{path}`.",
+        "",
+        head,
+        *table,
+        "",
+    ]
+    example = next(
+        (one for one in mine if one.outcome == COLUMNS[0] and one.backend != "sim" and one.subject.startswith("kafka")), None
+    )
+    if example is not None:
+        parts += [f"`highwater run --plan {path} --system {example.subject}`:", "", "```", str(example.first_anomaly), "```", ""]
+    for one in _quotable(mine):
+        parts += [f"{one.subject}, {one.outcome}:", "", "```", *one.said, "```", ""]
+    return "\n".join(parts)
+
+
+def _row(subject: str, backend: str, runs: list[Measured]) -> str:
+    these = [one for one in runs if (one.subject, one.backend) == (subject, backend)]
+    counts = " | ".join(str(sum(one.outcome == column for one in these)) for column in COLUMNS)
+    first = sorted({round(one.first_write_s) for one in these if one.first_write_s is not None and backend != "sim"})
+    writes = "never" if not first else f"{first[0]} s" if len(first) == 1 else f"{first[0]} to {first[-1]} s"
+    writes = "" if backend == "sim" else writes
+    return f"| {subject} | {backend} | {len(these)} | {counts} | {writes} |"
+
+
+def _quotable(runs: list[Measured]) -> Iterator[Measured]:
+    """One run that lost and one that kept all records, with what their brokers said."""
+    for outcome in COLUMNS[:2]:
+        yield from [one for one in runs if one.outcome == outcome and one.said][:1]
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Perform and record runs, record stored ones, or print the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("systems", nargs="*", default=SYSTEMS)
+    parser.add_argument("--plan", choices=PLANS, default=PLANS[0])
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--store", type=Path, default=Path("store/bench-systems"))
+    parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--read", type=Path, action="append", default=[])
+    parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
-    print("| system | runs | lost records | hazard met | verdicts | first write after | load |")  # noqa: T201
-    print("|---|---|---|---|---|---|---|")  # noqa: T201
-    for system in asked.systems:
-        print(row_of(system, list(measured(system, asked.runs, asked.store))), flush=True)  # noqa: T201
+    if asked.page:
+        sys.stdout.write(page(recorded()))
+        return
+    for folder in asked.read:
+        record(stored(folder))
+    for system in () if asked.read else asked.systems:
+        record(performed(on_system(plan_named(asked.plan), parsed_system(system)), asked.runs, asked.store))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UsageError as error:
+        sys.exit(f"bench.systems: {error}")

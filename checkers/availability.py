@@ -38,6 +38,7 @@ from history.op import ADMIN_REQUESTS
 NAME = "availability"
 _MOVES = "/admin/reassign"
 _MAY_BE_LATE = (None, "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")  # errors of a slow machine; librdkafka's begin with "_"
+NO_LEADER = "LEADER_NOT_AVAILABLE"
 Times = list[int]  # ns, of the writes of a partition's state
 _MADE = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED, K.APPEND)
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
@@ -81,9 +82,8 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
         elif kind == K.STATE_WRITTEN:
             partitions.add((topic, partition))
     why.extend(_cluster_lacks(facts, registered, controller, "at the end"))
-    for assignment in facts.assignments:
-        if (assignment.topic, assignment.partition) not in partitions:
-            why.append(f"{assignment.topic}-{assignment.partition} never had a leader")
+    never = {(one.topic, one.partition) for one in facts.assignments} - partitions | _leaderless(events)
+    why.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
     pending = _pending(operations, facts)
     fit = event_rows(events.filter(pl.col("partition").is_not_null()))
     about = {row["index"]: f"{row['topic']}-{row['partition']}" for row in events.iter_rows(named=True)}
@@ -116,6 +116,19 @@ def _pending(operations: pl.DataFrame, facts: Facts) -> list[str]:
         return ["at the end no administrator could read the open requests under /admin"]
     answered = [call for call in looks if call.type == "ok"]
     return [f"{row.value} is still requested at the end" for call in answered for row in call.rows if row.value is not None]
+
+
+def _leaderless(events: pl.DataFrame) -> set[tuple[str, int]]:
+    """The partitions that were made, exist at the end, and never had a state. A topic made again is another one."""
+    made: set[tuple[str, int, str | None]] = set()
+    over: set[tuple[str, int, str | None]] = set()
+    columns = (events[name].to_list() for name in ("kind", "topic", "partition", "topic_id"))
+    for kind, topic, partition, id_ in zip(*columns, strict=True):
+        if kind == K.ASSIGNED:
+            made.add((topic, partition, id_))
+        elif kind in (K.TOPIC_DELETED, K.STATE_WRITTEN):
+            over.add((topic, partition, id_))
+    return {(topic, partition) for topic, partition, _ in made - over}
 
 
 def _cluster_lacks(facts: Facts, registered: dict[str, int | None], controller: str | None, when: str) -> list[str]:
@@ -247,9 +260,17 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     if sent and not set(sent) & set(partition.log()):
         why.append(f"none of {len(sent)} records that were sent to {name} with acks=0 after the bound is in the log at the end")
     why.extend(slow(late, facts, deadline))
+    told = [call for call in done if call.f == "latest" and call.type == "ok" and call.rows[0].offset is None]
+    why.extend(f"process {call.process} was told no end offset of {name} by the answer at row {call.ended}" for call in told)
     hung = [call for call in done if not call.type and call.invoked_ns + patience < facts.end_ns]
     why.extend(f"process {call.process} got no answer to its {call.f} at row {call.invoked}" for call in hung)
     return why if facts.final_reads_at_ns is None else why + _unseen(done, facts.final_reads_at_ns, name, cuts)
+
+
+def _untold(done: list[Call], deadline: int, name: str) -> list[str]:
+    """Describe that no client was told that the partition rightly has no leader (SILENT-2), but only that time was up."""
+    errors = {call.rows[0].error for call in done if call.invoked_ns >= deadline and call.rows}
+    return [] if not errors or NO_LEADER in errors else [f"no client was told that {name} has no leader"]
 
 
 def _was_refused_by_client(call: Call) -> bool:
@@ -323,11 +344,12 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
             partition.see_swap(row)
         else:
             partition.see(row)
+    done = calls(operation_rows(operations))
     if partition.is_emptied():
+        why.extend(_untold(done, deadline, name))
         return Findings(not_live=tuple(why), live_judged=True, counts={"offline_rightly": 1})
     why.extend(partition.lacks("at the end"))
     why.extend(partition.disagrees())
-    done = calls(operation_rows(operations))
     why.extend(_clients(done, facts, deadline, partition, cuts_of(cuts, topic, number)))
     return Findings(not_live=tuple(why), live_judged=True)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from checkers.columns import Columns, Screened
 from checkers.identity import Life, lives
-from checkers.verdict import Anomaly, Cut, Findings, joined
+from checkers.verdict import Anomaly, Cut, Findings, joined, more_of_kind
 from history.event import EventKind
 from history.manifest import SOURCES, Assignment, FaultCount, Outcome, RunManifest, Source
 from history.promise import Promise, TopicPromise
@@ -210,7 +210,7 @@ def condensed(findings: Findings, *, more: int = 0) -> Findings:
     for kind in sorted(by_kind):
         first, others = by_kind[kind][:ANOMALIES_MAX], len(by_kind[kind]) - ANOMALIES_MAX + more
         if others > 0:
-            first[-1] = replace(first[-1], words=f"{first[-1].words} (and {others} more of this kind)")
+            first[-1] = replace(first[-1], words=f"{first[-1].words}{more_of_kind(others)}")
         kept.extend(first)
     return replace(findings, anomalies=tuple(kept))
 

@@ -2,8 +2,9 @@
 
 It stands in for the ledger (`checkers.acked_loss`) where a system shows nothing of its replicas. An acknowledgement under
 acks=all promises the record. It is missing if a poll that began afterwards returned the records around its offset without it, or
-if the final readers, after the quiet time, were told an end of the log at or below its offset. No copy is seen, so no wound can
-excuse a loss: a partition with a wound is unchecked.
+if the final readers, after the quiet time, were told an end of the log at or below its offset. Wounds on fewer brokers than
+min.insync.replicas excuse no loss (docs/promise.md DUR-4). No copy is seen, so nobody knows what more wounds excuse: a partition
+that has them is unchecked.
 
 A partition is not live if no produce under acks=all was acknowledged from the bound B after healing on, or if the final readers
 did not get to its end.
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
+from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of, promised
 from checkers.rows import Call, calls, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -50,17 +51,19 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
     done = calls(operation_rows(operations))
-    promised = _promised(done)
+    acknowledged = _acknowledged(done)
     final = [call for call in done if facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns]
     ends = [call for call in final if call.f == "latest" and call.type == "ok" and call.rows[0].offset is not None]
     not_live = tuple(_not_live(name, done, final, ends, facts))
     judged = deadline_ns(facts) is not None
-    if events.filter(pl.col("kind") == str(K.WOUND)).height:
-        why = f"{NAME}: {name} was wounded, and without notes nobody knows which losses that excuses"
+    wounded = events.filter(pl.col("kind") == str(K.WOUND))["node"].unique().to_list()
+    promise = promised(facts, topic)
+    if len(wounded) >= (1 if promise is None else promise.min_insync_replicas):
+        why = f"{NAME}: {name} was wounded on {', '.join(sorted(wounded))}; without notes nobody knows which losses that excuses"
         return Findings(unchecked=(why,), not_live=not_live, live_judged=judged)
-    losses = _losses(promised, done, ends)
+    losses = _losses(acknowledged, done, ends)
     read = {(row.offset, row.value) for call in done if call.f == "poll" and call.type == "ok" for row in call.rows}
-    unread = [one for one in promised if (one.offset, one.value) not in read and one.offset not in losses]
+    unread = [one for one in acknowledged if (one.offset, one.value) not in read and one.offset not in losses]
     unchecked = (f"{NAME}: {len(unread)} acknowledged records of {name} were never read back",) if unread else ()
     return Findings(
         anomalies=tuple(_anomaly(name, loss) for _, loss in sorted(losses.items())),
@@ -71,7 +74,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     )
 
 
-def _promised(done: list[Call]) -> list[_Promised]:
+def _acknowledged(done: list[Call]) -> list[_Promised]:
     return [
         _Promised(row.offset, row.value, call.ended)
         for call in done
@@ -81,11 +84,11 @@ def _promised(done: list[Call]) -> list[_Promised]:
     ]
 
 
-def _losses(promised: list[_Promised], done: list[Call], ends: list[Call]) -> dict[int, _Loss]:
+def _losses(acknowledged: list[_Promised], done: list[Call], ends: list[Call]) -> dict[int, _Loss]:
     """The first answer that lacks each promised record, by the record's offset."""
     found: dict[int, _Loss] = {}
     by_offset: dict[int, list[_Promised]] = {}
-    for record in promised:
+    for record in acknowledged:
         by_offset.setdefault(record.offset, []).append(record)
     for call in done:
         if call.f != "poll" or call.type != "ok" or call.asked[0].offset is None:
@@ -99,7 +102,7 @@ def _losses(promised: list[_Promised], done: list[Call], ends: list[Call]) -> di
                     found.setdefault(offset, _Loss(record, call.ended, instead))
     for call in ends:
         end = call.rows[0].offset
-        for record in promised:
+        for record in acknowledged:
             if end is not None and record.offset >= end and record.at < call.invoked:
                 found.setdefault(record.offset, _Loss(record, call.ended, f"the log ended at {end} for process {call.process}"))
     return found
@@ -132,7 +135,7 @@ CHECKER = Checker(
     name=NAME,
     claim="An acknowledged record is read back at its offset; after the quiet time writes are acknowledged and all is readable.",
     assumes="The final readers ask each partition for its end and read it from offset 0. Logs have no gaps.",
-    blind="Everything inside of the cluster; which losses a wound excuses; records that were never acknowledged.",
+    blind="Everything inside of the cluster; which losses several wounds excuse; records that were never acknowledged.",
     kinds=("lost-write",),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),

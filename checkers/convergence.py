@@ -8,6 +8,9 @@ metadata.
 If ZooKeeper names no leader, silence is right (SILENT-2; `checkers.availability` judges whether it may name none): no log is then
 the right one, and each replica keeps its own until an operator decides.
 
+Metadata of an old release of Kafka has no leader epoch, and a log whose first records were deleted has no digest: what is missing
+is not compared.
+
 A snapshot of a partition takes time. If the harness recorded two snapshots because they differ, the partition was still changing:
 observations from different moments prove nothing, and the partition is unchecked.
 
@@ -22,6 +25,7 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
+from checkers.rows import rows_as
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -51,7 +55,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         return Findings()
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
-    rows = _rows(ends)
+    rows = rows_as(_Row, ends)
     if _moving(rows):
         return Findings(unchecked=(f"{NAME}: {name} was still changing when it was observed at the end",))
     state = next((row for row in rows if row.kind == K.ZK_STATE), None)
@@ -76,20 +80,13 @@ def _moving(rows: list[_Row]) -> bool:
     return len({len(seen) for seen in looks.values()}) > 1 or any(len(set(seen)) > 1 for seen in looks.values())
 
 
-def _rows(events: pl.DataFrame) -> list[_Row]:
-    columns = [events[name].to_list() for name in _Row._fields]
-    for name in ("isr", "replicas"):
-        place = _Row._fields.index(name)
-        columns[place] = [None if members is None else tuple(members) for members in columns[place]]
-    return list(map(_Row._make, zip(*columns, strict=True)))
-
-
 def _views(name: str, state: _Row, views: list[_Row], brokers: tuple[str, ...]) -> list[str]:
     """Find brokers whose metadata names another leader, epoch, replicas or topic id than ZooKeeper (LIVE-1)."""
     told = {view.node: view for view in views}
     why = [f"{broker} does not list {name} for clients" for broker in brokers if broker not in told and state.leader is not None]
     for node, view in told.items():
-        if (view.leader, view.leader_epoch) != (state.leader, state.leader_epoch):
+        epoch = state.leader_epoch if view.leader_epoch is None else view.leader_epoch
+        if (view.leader, epoch) != (state.leader, state.leader_epoch):
             why.append(
                 f"{node} tells clients that {view.leader or 'no broker'} leads {name} in epoch {view.leader_epoch}, ZooKeeper "
                 f"names {state.leader or 'no leader'} in epoch {state.leader_epoch}"
@@ -141,7 +138,7 @@ def _logs(name: str, state: _Row, logs: list[_Row]) -> list[str]:
             f"the log of {name} on {log.node} ends at {log.leo} with digest {log.digest}, that of leader {state.leader} at "
             f"{leading.leo} with {leading.digest}"
             for log in others
-            if (log.leo, log.digest) != (leading.leo, leading.digest)
+            if log.leo != leading.leo or (None not in (log.digest, leading.digest) and log.digest != leading.digest)
         ]
     return why
 

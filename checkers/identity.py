@@ -22,7 +22,7 @@ class Life(NamedTuple):
     events: pl.DataFrame
 
 
-LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK)]
+LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK, K.RECORD_ON_DISK)]
 
 
 def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:

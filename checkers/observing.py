@@ -2,12 +2,13 @@
 
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
-VALID. Where the brokers' notes are missing, `checkers.client_log` judges in place of the ledger, from the clients alone.
+VALID. Where the brokers' notes are missing, `checkers.client_log` judges in place of the ledger, from the clients alone, and
+`checkers.stored_records` compares the disks at the end.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers import client_log
+from checkers import client_log, stored_records
 from checkers.acked_loss import CHECKER as LEDGER
 from checkers.checker import Checker, Facts
 from history.event import EventKind as K
@@ -35,15 +36,19 @@ _HARNESS = (
     K.FINAL_READS,
     K.METADATA_VIEW,
 )
+# Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
+IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER)
+# A rule of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966).
+_OF_THE_REFERENCE = ("electorate",)
 # They judge what clients saw; events of brokers only add to that.
-_OF_CLIENTS = ("offset-agreement", "assumptions", "vacuity")
+_OF_CLIENTS = ("client-log", "offset-agreement", "assumptions", "vacuity")
 
 
 def source_of(kind: K) -> Source | None:
     """The source that rows of this kind come from; None for the harness itself."""
     if kind in _HARNESS:
         return None
-    if kind is K.LOG_ON_DISK:
+    if kind in (K.LOG_ON_DISK, K.RECORD_ON_DISK):
         return "disks"
     return "coordination" if kind in _COORDINATION else "notes"
 
@@ -54,9 +59,11 @@ def observed(facts: Facts) -> tuple[K, ...]:
 
 
 def judging(facts: Facts, checkers: Sequence[Checker]) -> tuple[Checker, ...]:
-    """Those of the checkers that can judge a run; without notes, also the judge of clients in place of the ledger."""
+    """Those of the checkers that can judge a run; without notes, also the judges of clients and disks in place of the ledger."""
     able = tuple(checker for checker in checkers if not _lacks(facts, checker))
-    return able if LEDGER in able or LEDGER not in checkers else (client_log.CHECKER, *able)
+    if LEDGER in able or LEDGER not in checkers:
+        return able
+    return (*(checker for checker in IN_PLACE_OF_NOTES if not _lacks(facts, checker)), *able)
 
 
 def unjudged(system: SystemFacts, facts: Facts, checkers: Sequence[Checker]) -> Iterator[str]:
@@ -75,5 +82,5 @@ def _lacks(facts: Facts, checker: Checker) -> tuple[Source, ...]:
     """The sources that a checker reads and the system does not give."""
     if checker.name in _OF_CLIENTS:
         return ()
-    read = {source_of(kind) for kind in checker.events}
+    read = {source_of(kind) for kind in checker.events} | ({"notes"} if checker.name in _OF_THE_REFERENCE else set())
     return tuple(source for source in ("notes", "coordination", "disks") if source in read and source not in facts.observes)

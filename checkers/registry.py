@@ -11,10 +11,11 @@ from checkers import (
     assertions,
     assumptions,
     availability,
-    client_log,
+    brokers,
     committed_offsets,
     convergence,
     deletion,
+    demotions,
     duplicates,
     election,
     electorate,
@@ -38,6 +39,7 @@ from checkers import (
 )
 from checkers.checker import Checker
 from checkers.kafka import names
+from checkers.observing import IN_PLACE_OF_NOTES
 
 # acked-loss comes first: the excused losses that it finds are an input to the others.
 ALL: tuple[Checker, ...] = (
@@ -69,11 +71,13 @@ ALL: tuple[Checker, ...] = (
     availability.CLUSTER,
     progress.CHECKER,
     replacement.CHECKER,
+    demotions.CHECKER,
+    brokers.CHECKER,
     convergence.CHECKER,
 )
 
-# In place of the ledger, where a system shows nothing of its replicas (`checkers.observing`).
-OF_BLACK_BOXES: tuple[Checker, ...] = (client_log.CHECKER,)
+# In place of the ledger, where brokers note nothing (`checkers.observing`).
+OF_BLACK_BOXES: tuple[Checker, ...] = IN_PLACE_OF_NOTES
 
 _HEAD = """# What the checkers claim
 

@@ -5,11 +5,14 @@ meaningful only if the kind of the row fills it (`history.event`). Rows that lac
 `checkers.assumptions` reports them.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import polars as pl
 
 from history.event import EventKind as K
+
+_SEVERAL = ("isr", "replicas")  # columns of lists that become tuples, so that rows can be compared and hashed
+_Row = TypeVar("_Row", bound=NamedTuple)
 
 
 class EventRow(NamedTuple):
@@ -56,6 +59,7 @@ FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
     (K.HW, ("node", "hw", "leader_epoch", "detail")),
     (K.REPLICA_DELETED, ("node",)),
     (K.WOUND, ("node",)),
+    (K.RECORD_ON_DISK, ("node", "offset", "leader_epoch", "value")),
 )
 
 
@@ -99,12 +103,16 @@ def swaps(events: pl.DataFrame) -> list[EventRow]:
 
 
 def _rows(frame: pl.DataFrame) -> list[EventRow]:
-    fit = frame.rename({"index": "at"})
-    columns = [fit[name].to_list() for name in EventRow._fields]
-    for name in ("isr", "replicas"):
-        place = EventRow._fields.index(name)
-        columns[place] = [None if members is None else tuple(members) for members in columns[place]]
-    return list(map(EventRow._make, zip(*columns, strict=True)))
+    return rows_as(EventRow, frame)
+
+
+def rows_as(kind: type[_Row], events: pl.DataFrame) -> list[_Row]:
+    """Read the columns of cluster events that a class of rows names; `at` is the index of the row. No row is left out."""
+    columns = [events["index" if name == "at" else name].to_list() for name in kind._fields]
+    for place, name in enumerate(kind._fields):
+        if name in _SEVERAL:
+            columns[place] = [None if members is None else tuple(members) for members in columns[place]]
+    return [kind._make(values) for values in zip(*columns, strict=True)]
 
 
 class OperationRow(NamedTuple):

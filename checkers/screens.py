@@ -207,6 +207,8 @@ def availability(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screen
         late = np.flatnonzero(asked_late & (turns.other != NONE))
         slow = turns.time_ns[turns.other[late]] - turns.time_ns[late] > PROMPT_MS * MS
         suspect |= columns.named(turns.part[late[slow]])
+    ends = np.flatnonzero(turns.ok & ~turns.produce & ~turns.poll)
+    suspect |= columns.named(turns.part[ends[columns.offset[turns.first[ends]] == NONE]])
     patience = facts.promise.request_timeout_ms * MS
     suspect |= columns.named(turns.part[turns.asks & (turns.other == NONE) & (turns.time_ns + patience < facts.end_ns)])
     if facts.final_reads_at_ns is None:

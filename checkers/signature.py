@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from checkers.fault_windows import kinds_in_effect, windows
 from checkers.steps import CONSEQUENCES, steps
-from checkers.verdict import Anomaly, Verdict
+from checkers.verdict import Anomaly, Verdict, without_count
 from history.event import EventKind as K
 from history.history import History
 
@@ -145,7 +145,7 @@ def _of_anomaly(history: History, found: Anomaly) -> Signature:
         at=at,
         at_ns=time_ns,
         in_effect=_in_effect(history, time_ns),
-        words=_once(found.words),
+        words=without_count(found.words),
     )
 
 
@@ -237,11 +237,6 @@ def _lack(words: str) -> tuple[int, str, str]:
         if phrase in words:
             return rank, checker, lacking
     return len(_LACKS), *_OF_REQUESTS
-
-
-def _once(words: str) -> str:
-    """The words of an anomaly without the count of others of its kind (`checkers.checker.condensed`)."""
-    return re.sub(r" \(and \d+ more of this kind\)$", "", words)
 
 
 def _general(words: str) -> str:

@@ -2,8 +2,8 @@
 
 Source: docs/oracles.md §7.1 LeaderInIsr; B-38, B-39, B-44. Each write is judged against the one before. The leader named there
 may write another ISR and nothing else; the controller may write everything. The ISR lies within the assigned replicas and holds
-the leader. The leader epoch never falls, and each epoch names one leader. A broker that was elected controller and has been
-replaced since may no longer write as controller.
+the leader. The epochs of leader and controller never fall, and each leader epoch names one leader. A broker that was elected
+controller and has been replaced since may no longer write as controller.
 
 The clocks of rows differ: ZooKeeper's times are whole milliseconds, rounded down. Therefore an election counts from `SLACK_NS`
 before its row, and the broker that it replaced may act as controller until `SLACK_NS` after it. A broker may learn of its
@@ -13,6 +13,8 @@ election when it has already been replaced: an election with a controller epoch 
     >>> sketch("state-writes", "state-written leader=b1 isr=b2,b3")
     ['leader-outside-isr']
 """
+
+from itertools import pairwise
 
 import polars as pl
 
@@ -111,7 +113,18 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     states = _States(f"{topic}-{partition}", _Controllers(rows, _late(events)))
     for row in rows:
         states.see(row)
-    return Findings(anomalies=tuple(states.anomalies))
+    return Findings(anomalies=(*states.anomalies, *_older(events, f"{topic}-{partition}")))
+
+
+def _older(events: pl.DataFrame, key: str) -> list[Anomaly]:
+    """The writes that name an older controller epoch than the write before: their leader obeys nobody, or the wrong one."""
+    writes = events.filter(pl.col("kind") == str(K.STATE_WRITTEN)).select("index", "controller_epoch").drop_nulls().sort("index")
+    found = []
+    for (at, before), (then, epoch) in pairwise(writes.iter_rows()):
+        if epoch < before:
+            words = f"the controller epoch in the state fell from {before} to {epoch}"
+            found.append(Anomaly(kind="epoch-regressed", checker=NAME, key=key, witness=(at, then), words=words))
+    return found
 
 
 def _late(events: pl.DataFrame) -> set[int]:

@@ -1,9 +1,14 @@
 """The results of judging: anomalies with the rows that prove them, excused losses, and the merged verdict."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import Protocol
 
 from msgspec import Struct
+
+_LEFT_OUT = re.compile(r" \(and (\d+) more of this kind\)$")
 
 
 class Validity(IntEnum):
@@ -70,6 +75,38 @@ class Verdict(Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...]
     not_live: tuple[str, ...]
     counts: dict[str, int]
+
+
+def more_of_kind(more: int) -> str:
+    """The end of an anomaly's words where `more` others of its kind were found and left out (`checkers.checker.condensed`)."""
+    return f" (and {more} more of this kind)"
+
+
+def found_in(words: str) -> int:
+    """How many anomalies one stands for by its words: itself, and those of its kind that were left out."""
+    left_out = _LEFT_OUT.search(words)
+    return 1 if left_out is None else 1 + int(left_out[1])
+
+
+class _Told(Protocol):
+    # An anomaly, or its form in a summary.
+    @property
+    def kind(self) -> str: ...
+    @property
+    def words(self) -> str: ...
+
+
+def counts(anomalies: Iterable[_Told]) -> Counter[str]:
+    """The number of anomalies of each kind, with those that words count, in the order of the anomalies."""
+    found: Counter[str] = Counter()
+    for anomaly in anomalies:
+        found[anomaly.kind] += found_in(anomaly.words)
+    return found
+
+
+def without_count(words: str) -> str:
+    """The words of an anomaly without the count of others of its kind."""
+    return _LEFT_OUT.sub("", words)
 
 
 def joined(findings: Iterable[Findings]) -> Findings:

@@ -13,3 +13,5 @@
 
 Each folder imports those above it in this list, and none imports a folder below it.
 """
+
+__version__ = "0.2.0"

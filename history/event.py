@@ -89,7 +89,11 @@ class EventKind(StrEnum):
     )
     LOG_ON_DISK = (
         "log-on-disk",
-        "node, dir, topic_id, partition, leo, digest: a log in a directory at the end of the run",
+        "node, dir, topic_id, partition, leo, digest: a log in a directory at the end of the run; hw: of its checkpoint",
+    )
+    RECORD_ON_DISK = (
+        "record-on-disk",
+        "node, dir, partition, offset, leader_epoch (-1: the format has none), value: a record in such a log (no notes)",
     )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
     ASSERTION = "assertion", "node, life, detail: an assertion of the system under test failed"

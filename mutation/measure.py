@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.plans.plan import Plan
-from mutation.sample import HERE, SIZE, Mutant, lines_of
+from mutation.sample import HERE, SIZE, Mutant, MutationError, lines_of
 from mutation.trees import ROOT, copy_of_the_tree, mutated
 from mutation.worker import SERVES, Order, Run, RunRow
 from pipeline.stamp import present_stamp
@@ -134,7 +134,7 @@ class Bench:
         def perform(chunk: tuple[str, ...]) -> None:
             with self._tree() as tree:
                 runs = tuple(Run(name=name, plan=self._plans[name]) for name in chunk)
-                for row in self._runs(tree, Order(runs=runs, reach=True), {}):
+                for row in self.runs(tree, Order(runs=runs, reach=True), {}):
                     _append(path, row)
             self._say(f"baseline: {len(_read(path))} runs")
 
@@ -163,7 +163,7 @@ class Bench:
         with self._tree() as tree:
             text = mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8"))
             with mutated(tree / mutant.file, text):
-                yield from self._runs(tree, Order(runs=tuple(runs)), gate.baseline)
+                yield from self.runs(tree, Order(runs=tuple(runs)), gate.baseline)
 
     def _each(self, function: Callable[[T], None], arguments: Sequence[T]) -> None:
         """Call a function for each argument, as many at once as there are copies; none is begun when the time is up."""
@@ -190,7 +190,7 @@ class Bench:
         finally:
             self._trees.put(tree)
 
-    def _runs(self, tree: Path, order: Order, baseline: Mapping[str, RunRow]) -> Iterator[RunRow]:
+    def runs(self, tree: Path, order: Order, baseline: Mapping[str, RunRow]) -> Iterator[RunRow]:
         """The runs of a worker in a copy of the tree; one that ends or hangs without an answer has killed its mutant."""
         (tree / "order.json").write_bytes(msgspec.json.encode(order))
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
@@ -205,12 +205,16 @@ class Bench:
                 try:
                     for name in (run.name for run in order.runs):
                         row = self._answer(worker, name, baseline.get(name))
+                        if self._stop.is_set():
+                            return
                         if row is None:
+                            if worker.wait() < 0:  # not by `_end`: it says nothing of the mutant
+                                raise MutationError(
+                                    f"signal {-worker.returncode} ended the worker of {name}; the run is not stored"
+                                )
                             errors.seek(0)
                             last = (errors.read().decode(errors="replace").strip().splitlines() or ["no answer"])[-1]
                             row = RunRow(run=name, differs=True, killed_by="crash", words=last[:300])
-                        if self._stop.is_set():
-                            return
                         yield row
                         if row.killed_by and not order.reach:
                             return
@@ -290,7 +294,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     """The run without faults, stored plans that reach much, the seeds, the other plans, most of which aim at one switch."""
     first = ORDER.read_text(encoding="utf-8").split() if ORDER.is_file() else []
     seeds = [name for name in names if name.startswith("seeds/")]
-    wanted = [SERVES, *first[:5], *seeds[:16], *first, *seeds, *names]
+    wanted = [SERVES, *first[:18], *seeds[:16], *first, *seeds, *names]
     return [name for name in dict.fromkeys(wanted) if name in set(names)]
 
 

@@ -84,7 +84,7 @@ _DEFAULTS = {setting.key: setting.value for setting in SETTINGS}
 def missing() -> str | None:
     """Say in one sentence what this machine lacks to run Spark; None if nothing is missing."""
     if find_spec("pyspark") is None:
-        return "Spark needs PySpark: install highwater with its extra, pip install 'highwater[spark]'"
+        return "Spark needs PySpark: install highwater with its extra, pip install 'highwater-harness[spark]'"
     wanted = f"Spark needs Java {JAVA_MIN} or later: install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless)"
     java = _java()
     if java is None:

@@ -22,7 +22,7 @@ def convergence(case: Case) -> set[str]:
         mine = [row for row in views if row.node == node]
         found |= {f"mute {node}"} if not mine and state.leader is not None else set()
         for view in mine:
-            found |= {f"leader {node}"} if _reign(view) != _reign(state) else set()
+            found |= {f"leader {node}"} if not _agree(_reign(view), _reign(state)) else set()
             found |= {f"assignment {node}"} if view.replicas != state.replicas else set()
             found |= {f"view-id {node}"} if view.topic_id not in (None, state.topic_id) else set()
             # No message tells the other brokers of a state that the leader wrote itself.
@@ -36,6 +36,11 @@ def _reign(row: ClusterEvent) -> tuple[str | None, int | None]:
     return row.leader, row.leader_epoch
 
 
+def _agree(one: tuple[object, object], other: tuple[object, object]) -> bool:
+    """Whether two observations are equal; the second part of each (leader epoch, digest) may be unknown."""
+    return one[0] == other[0] and (None in (one[1], other[1]) or one[1] == other[1])
+
+
 def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
     """LIVE-2: one log on each assigned replica, equal to the leader's, and none elsewhere."""
     mine = [row for row in logs if row.node == node]
@@ -45,7 +50,7 @@ def _logs_of(node: str, state: ClusterEvent, logs: Events) -> set[str]:
     found |= {f"twice {node}"} if len(mine) > 1 else set()
     found |= {f"missing {node}"} if not mine and state.leader is not None else set()
     right = [(row.leo, row.digest) for row in logs if row.node == state.leader][:1]
-    unlike = node != state.leader and any(right and (row.leo, row.digest) != right[0] for row in mine)
+    unlike = node != state.leader and any(right and not _agree((row.leo, row.digest), right[0]) for row in mine)
     return found | ({f"unlike {node}"} if unlike else set())
 
 

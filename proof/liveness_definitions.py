@@ -130,11 +130,15 @@ def availability(case: Case) -> set[str]:
     found: set[str] = set()
     if len(in_time) < len(case.events) and not _is_emptied(case, in_time):
         found |= {f"{what} in time" for what in _lacks(in_time)}
-    if _is_emptied(case, case.events):
-        return found
-    found |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
     produced = calls(case.operations, "produce")
+    if _is_emptied(case, case.events):
+        every = (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest"))
+        errors = {call.answer[0].error for call in every if call.answer and call.asked[0].time_ns >= deadline}
+        return found | ({"untold"} if errors and "LEADER_NOT_AVAILABLE" not in errors else set())
+    found |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
     found |= _unserved(case, deadline)
+    ends = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]
+    found |= {f"endless {row.index}" for row in ends if row.offset is None}
     for call in (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest")):
         asked = call.asked[0]
         if call.answer and asked.time_ns >= deadline and call.answer[0].time_ns - asked.time_ns > PROMPT_NS:

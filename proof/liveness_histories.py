@@ -144,7 +144,8 @@ class _Partition:
     def ask(self) -> None:
         """Append a request for the end offset or a poll of nothing to the random history; some fail."""
         f, type_ = self.rng.pick(("latest", "poll")), self.rng.pick((OpType.OK, OpType.OK, OpType.FAIL))
-        self.call(f, {"offset": self.hw} if f == "poll" else {}, {"leader_epoch": self.epoch}, type_=type_)
+        told = {"offset": self.hw} if f == "latest" and type_ is OpType.OK and self.rng.below(8) else {}
+        self.call(f, {"offset": self.hw} if f == "poll" else {}, {"leader_epoch": self.epoch, **told}, type_=type_)
 
     def trouble(self) -> None:
         """Append one violation or disturbance to the random history."""

@@ -122,7 +122,10 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
         if at == 0:
             continue
         last = states[at - 1]
-        found |= {"epoch-regressed"} if (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
+        fell = None not in (row.controller_epoch, last.controller_epoch) and (row.controller_epoch or 0) < (
+            last.controller_epoch or 0
+        )
+        found |= {"epoch-regressed"} if fell or (row.leader_epoch or 0) < (last.leader_epoch or 0) else set()
         elections = [one for one in events if one.kind is K.CONTROLLER_ELECTED and one.index < row.index]
         highest = max((one.controller_epoch or 0 for one in elections), default=0)
         elected = [

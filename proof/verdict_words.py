@@ -29,6 +29,8 @@ _PATTERNS = tuple(
         (r"^process \d+ knew the leader of .* for its produce at row (\d+)$", "availability", "refused {0:r}"),
         (r"^none of \d+ records that were sent to (\S+) with acks=0", "availability", "not-in-log"),
         (r"^process \d+ waited \d+ ms for the answer to its \S+ at row (\d+)$", "availability", "slow {0:r}"),
+        (r"^process \d+ was told no end offset of .* by the answer at row (\d+)$", "availability", "endless {0:r}"),
+        (r"^no client was told that (\S+) has no leader$", "availability", "untold"),
         (r"^final readers of (\S+) ", "availability", "unread"),
         (r"^(?:no broker|\S+) leads (\S+), though (\S+) could", "replacement", "unreplaced"),
         (r"^none of \d+ acks=all produces to (\S+) was acknowledged", "replacement", "unwritten"),

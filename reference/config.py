@@ -183,6 +183,8 @@ VARIANTS: dict[str, Variant] = {
     "kip320": _without(truncation="kip320", isr_join="hw_only"),
     "truncate-on-fetch": _without(truncation="fetch"),
     "kip320-first-try": _without(truncation="fetch", fetch_fencing=False),
+    # Refusing epochs below the last one in the log makes up for the missing fence.
+    "kip320-first-try-no-floor": _without(truncation="fetch", fetch_fencing=False, startup_epoch_floor=False),
     "diverging-is-counted": _without(truncation="fetch", leo_of_diverging=True),
     "hw-before-truncation": _without(truncation="fetch", hw_of_diverging=True),
     "no-fetch-fencing": _without(fetch_fencing=False),

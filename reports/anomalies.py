@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from checkers.causes.cause import Cause
 from checkers.registry import ALL, OF_BLACK_BOXES
-from checkers.verdict import Anomaly, Verdict
+from checkers.severity import severity
+from checkers.verdict import Anomaly, Verdict, counts
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType
@@ -54,12 +56,16 @@ class AnomalyView:
     scale: TimeScale | None  # None: no picture
 
 
-def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
-    """Return the kinds of anomalies, most important first as in the registry, and the examples to show in full."""
+def kinds_of(verdict: Verdict, first: Anomaly | None = None) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]]:
+    """Return the kinds of anomalies, worst first, and the examples to show in full; `first` comes first of its kind."""
     claims = {checker.name: checker.claim for checker in (*OF_BLACK_BOXES, *ALL)}
     order = {name: number for number, name in enumerate(claims)}
     by_kind: dict[tuple[str, str], list[Anomaly]] = {}
-    for anomaly in sorted(verdict.anomalies, key=lambda a: (order.get(a.checker, len(order)), a)):
+
+    def rank(found: Anomaly) -> tuple[int, int, bool, Anomaly]:
+        return severity(found.kind)[0], order.get(found.checker, len(order)), found != first, found
+
+    for anomaly in sorted(verdict.anomalies, key=rank):
         by_kind.setdefault((anomaly.kind, anomaly.checker), []).append(anomaly)
     rows: list[KindRow] = []
     shown: list[Anomaly] = []
@@ -67,7 +73,8 @@ def kinds_of(verdict: Verdict) -> tuple[tuple[KindRow, ...], tuple[Anomaly, ...]
         examples = _examples(found)
         numbers = tuple(range(len(shown) + 1, len(shown) + len(examples) + 1))
         shown.extend(examples)
-        rows.append(KindRow(kind=kind, checker=checker, claim=claims.get(checker, ""), count=len(found), shown=numbers))
+        count = counts(found).total()
+        rows.append(KindRow(kind=kind, checker=checker, claim=claims.get(checker, ""), count=count, shown=numbers))
     return tuple(rows), tuple(shown)
 
 
@@ -78,39 +85,45 @@ def _examples(found: Sequence[Anomaly]) -> list[Anomaly]:
     for anomaly in found:
         ranked.append((nth[anomaly.key], anomaly))
         nth[anomaly.key] += 1
-    return [anomaly for _, anomaly in sorted(ranked)[:EXAMPLES_MAX]]
+    return [anomaly for _, anomaly in sorted(ranked, key=lambda one: one[0])[:EXAMPLES_MAX]]
 
 
 def views_of(
-    history: History, shown: Sequence[Anomaly], tracks: Sequence[PartitionTrack], end_ns: int
+    history: History, shown: Sequence[Anomaly], tracks: Sequence[PartitionTrack], end_ns: int, cause: Cause | None = None
 ) -> tuple[AnomalyView, ...]:
-    """The anomalies to show in full. Of several about one offset only the first has the account of that offset."""
+    """The anomalies to show in full. Of several about one offset only the first has the account of that offset.
+
+    The rows of the cause are in the account of its anomaly, and the row that did it is among its witnesses.
+    """
     views: list[AnomalyView] = []
     told: dict[Place, int] = {}
     kinds: set[str] = set()
     for number, anomaly in enumerate(shown, start=1):
-        view = _view(history, anomaly, tracks, number)
+        mine = cause if cause is not None and cause.anomaly == anomaly else None
+        view = _view(history, anomaly, tracks, number, mine)
         if number <= PICTURES_MIN or anomaly.kind not in kinds:
             view = replace(view, scale=_zoom(view.witnesses, end_ns))
         kinds.add(anomaly.kind)
         if view.place is not None and told.setdefault(view.place, number) != number:
             view = replace(view, told_by=told[view.place])
         else:
-            story = folded(_story(history, view))
+            story = folded(_with_cause(_story(history, view), history, view, mine))
             kept = _bounded(story)
             view = replace(view, story=kept, story_left_out=len(story) - len(kept))
         views.append(view)
     return tuple(views)
 
 
-def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int) -> AnomalyView:
+def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int, cause: Cause | None) -> AnomalyView:
     # The view without its story and its scale.
     track = next((track for track in tracks if track.key == anomaly.key), None)
     place = _place(history, anomaly, track)
     if track is None and place is not None:
         track = next((t for t in tracks if (t.topic, t.partition) == (place.topic, place.partition)), None)
     offset = None if place is None else place.offset
-    lines = [_line(row) for index in anomaly.witness for row in witness_rows(history, index, offset)]
+    step = None if cause is None else cause.step
+    pointed = sorted({*anomaly.witness, *(() if step is None else (step,))})
+    lines = [line for index in pointed for line in _lines(history, index, offset, step)]
     return AnomalyView(
         number=number,
         anomaly=anomaly,
@@ -144,12 +157,33 @@ def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
     if len(story) <= STORY_MAX:
         return story
     head, tail = STORY_MAX * 2 // 3, STORY_MAX // 3
-    middle = tuple(line for line in story[head:-tail] if line.witness)
+    middle = tuple(line for line in story[head:-tail] if line.witness or line.step)
     return (*story[:head], *middle, *story[-tail:])
 
 
-def _line(row: Operation | ClusterEvent) -> Line:
-    return event_line(row, witness=True) if isinstance(row, ClusterEvent) else operation_line(row, witness=True)
+def lines_of(history: History, cause: Cause) -> tuple[Line, ...]:
+    """The rows that the sentence of a cause tells of, in the order of index."""
+    named = None if cause.anomaly is None else _OFFSET.search(cause.anomaly.words)
+    offset = None if named is None else int(named[1])
+    indices = sorted({*cause.rows, *(() if cause.step is None else (cause.step,))})
+    return tuple(replace(line, witness=False) for index in indices for line in _lines(history, index, offset, cause.step))
+
+
+def _with_cause(story: tuple[Line, ...], history: History, view: AnomalyView, cause: Cause | None) -> tuple[Line, ...]:
+    if cause is None:
+        return story
+    known = {line.index for line in story}
+    added = [line for line in lines_of(history, cause) if line.index not in known]
+    told = [*(replace(line, step=line.index == cause.step) for line in story), *added]
+    return tuple(sorted(told, key=lambda line: line.index))
+
+
+def _lines(history: History, index: int, offset: int | None, step: int | None) -> list[Line]:
+    lines = [
+        event_line(row, witness=True) if isinstance(row, ClusterEvent) else operation_line(row, witness=True)
+        for row in witness_rows(history, index, offset)
+    ]
+    return [replace(line, step=index == step) for line in lines]
 
 
 def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:

@@ -5,8 +5,9 @@ counted; the page lists all failures, but of the other runs only the first `PASS
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from msgspec import Struct
 
@@ -15,6 +16,7 @@ from checkers.verdict import Validity
 from history.manifest import FaultCount
 
 PASSED_SHOWN = 1000  # valid and live runs that a page lists
+_LINKED = 4  # runs of a cause or of a kind of anomaly that are linked beside it
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
@@ -27,6 +29,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     live: bool | None
     anomalies: tuple[tuple[str, int], ...] = ()  # kind, count
     words: tuple[str, ...] = ()  # words of the anomalies, or the reasons for unknown or not live
+    cause: str = ""  # in one sentence
     excused: int = 0
     acked: int = 0
     leader_changes: int = 0
@@ -34,6 +37,9 @@ class RunRow(Struct, frozen=True, kw_only=True):
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0
     link: str = ""  # to its page, relative to the index
+    store: str = ""  # its folder in the store
+    signature: str = ""  # of the cause (docs/triage.md)
+    smaller: str = ""  # file of the shrunk plan
     repeat: str = ""  # the command that repeats it
     error: str = ""
     # Whether the run went as it had to; then a known-bad protocol passes if it fails. None: it had to be VALID and live.
@@ -51,6 +57,26 @@ class GoalRow(Struct, frozen=True, kw_only=True):
     name: str
     count: int
     wanted: bool
+
+
+class Banner(Struct, frozen=True, kw_only=True):
+    """The verdict on all runs together. `tone` is valid, unknown, not-live or invalid."""
+
+    tone: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRow:
+    """The runs that failed for one cause, with the run whose plan is the smallest."""
+
+    signature: str
+    words: str
+    runs: int
+    new: bool  # no earlier campaign of the store had it
+    expected: bool  # all of its runs had to fail
+    smallest: RunRow
+    others: tuple[RunRow, ...]  # a few more, to follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +98,16 @@ class CampaignPage:
 
     title: str
     repeat: str
+    banner: Banner
+    sentence: str  # what failed, in words
+    causes: tuple[CauseRow, ...]  # not as expected first, and of these the new ones first
+    compared: bool  # there was an earlier campaign in the store
     broken: tuple[RunRow, ...]  # checks of a job that are not as expected, with their complaint as `error`
     rows: tuple[RunRow, ...]
     as_expected: tuple[RunRow, ...]  # runs that had to fail and did
     left_out: int  # valid and live runs that are not among the rows
     totals: tuple[tuple[str, str], ...]
-    anomalies: tuple[tuple[str, int, int], ...]  # kind, runs, anomalies
+    anomalies: tuple[tuple[str, int, int, tuple[RunRow, ...]], ...]  # kind, runs, anomalies, and its first runs
     faults: tuple[FaultTotal, ...]
     goals: tuple[GoalRow, ...]
 
@@ -100,28 +130,108 @@ class Shown:
 
 
 def campaign_of(
-    rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = (), broken: Sequence[RunRow] = ()
+    rows: Iterable[RunRow],
+    *,
+    title: str,
+    repeat: str,
+    goals: Sequence[GoalRow] = (),
+    broken: Sequence[RunRow] = (),
+    banner: Banner | None = None,
+    known: Set[str] | None = None,
 ) -> CampaignPage:
-    """Make the index page of many runs, worst runs first. The rows are read once."""
+    """Make the index page of many runs, worst runs first. The rows are read once.
+
+    `banner` is the verdict on the campaign; without it the worst of the runs. `known` has the signatures of earlier campaigns;
+    None if there was none.
+    """
     sums, shown = _Sums(), Shown()
     listed = sorted(shown.of(map(sums.add, rows)), key=_worst_first)
+    causes = _causes(listed, known)
     return CampaignPage(
         title=title,
         repeat=repeat,
+        banner=banner or sums.banner(),
+        sentence=_sentence(listed, causes),
+        causes=causes,
+        compared=known is not None,
         broken=tuple(broken),
         rows=tuple(row for row in listed if row.passed or not row.expected),
         as_expected=tuple(row for row in listed if row.expected and not row.passed),
         left_out=shown.left_out,
         totals=sums.totals(),
-        anomalies=tuple((kind, sums.found_in[kind], sums.found[kind]) for kind in sorted(sums.found, key=severity)),
+        anomalies=tuple(
+            (kind, sums.found_in[kind], sums.found[kind], _with(kind, listed)) for kind in sorted(sums.found, key=severity)
+        ),
         faults=sums.faults(),
         goals=tuple(goals),
     )
 
 
+def _with(kind: str, rows: Iterable[RunRow]) -> tuple[RunRow, ...]:
+    """The first runs with an anomaly of this kind."""
+    return tuple(islice((row for row in rows if any(kind == found for found, _ in row.anomalies)), _LINKED))
+
+
+def _causes(rows: Sequence[RunRow], known: Set[str] | None) -> tuple[CauseRow, ...]:
+    by_signature: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if not row.passed and row.signature:
+            by_signature.setdefault(row.signature, []).append(row)
+    found = []
+    for signature, failed in by_signature.items():
+        failed.sort(key=_size)
+        found.append(
+            CauseRow(
+                signature=signature,
+                words=failed[0].cause or next(iter(failed[0].words), ""),  # UNKNOWN has reasons and no cause
+                runs=len(failed),
+                new=known is not None and signature not in known,
+                expected=all(row.expected for row in failed),
+                smallest=failed[0],
+                others=tuple(failed[1 : 1 + _LINKED]),
+            )
+        )
+    return tuple(sorted(found, key=lambda cause: (cause.expected, not cause.new, -cause.runs, cause.signature)))
+
+
+def _size(row: RunRow) -> tuple[bool, int, float, str]:
+    """How much there is to read of a failed run: a shrunk plan first, then few faults, then a short run."""
+    return (not row.smaller, sum(fault.begun for fault in row.faults), row.sim_seconds, row.name)
+
+
+def _sentence(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
+    """How many runs failed without having to, of how many causes, and how many had to fail."""
+    failed = [row for row in rows if not row.passed]
+    unexpected = [row for row in failed if not row.expected]
+    own = [cause for cause in causes if not cause.expected]
+    parts = [_counted(len(unexpected), "run failed", "runs failed") if unexpected else "no run failed"]
+    if own:
+        parts.append(f"of {_counted(len(own), 'cause', 'causes')}")
+        new = sum(cause.new for cause in own)
+        parts.append(f"{new} of them new" if new else "")
+    if len(failed) > len(unexpected):
+        parts.append(f"{len(failed) - len(unexpected)} failed as they had to")
+    return ", ".join(part for part in parts if part)
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
 def _worst_first(row: RunRow) -> tuple[int, bool, str, int, str]:
     severity = 3 if row.validity is None else int(row.validity)
     return (-severity, row.live is not False, row.protocol, -1 if row.seed is None else row.seed, row.name)
+
+
+_WORST_UNKNOWN, _WORST_STUCK, _WORST_INVALID = 1, 2, 3
+
+
+def _badness(row: RunRow) -> int:
+    if row.expected or (row.passed and row.expected is None):
+        return 0
+    if row.validity is Validity.INVALID or row.expected is False:
+        return _WORST_INVALID
+    return _WORST_STUCK if row.live is False else _WORST_UNKNOWN
 
 
 class _Sums:
@@ -140,6 +250,7 @@ class _Sums:
         """Count a run; return it."""
         self._validity[row.validity] += 1
         self._numbers["expected"] += bool(row.expected) and not row.passed
+        self._numbers["worst"] = max(self._numbers["worst"], _badness(row))
         self._numbers["not live"] += row.live is False
         self._numbers["excused losses"] += row.excused
         self._numbers["acknowledged"] += row.acked
@@ -161,6 +272,16 @@ class _Sums:
         if fault.acted:
             counts.update({"runs_acted": 1, "invalid": int(row.validity is Validity.INVALID)})
             self._together.update((fault.kind, anomaly) for anomaly, _ in row.anomalies)
+
+    def banner(self) -> Banner:
+        """The worst of the runs that did not have to fail."""
+        if self._numbers["worst"] == _WORST_INVALID:
+            return Banner(tone="invalid", word="INVALID")
+        if self._numbers["worst"] == _WORST_STUCK:
+            return Banner(tone="not-live", word="not live")
+        if self._numbers["worst"] or not self._validity.total():
+            return Banner(tone="unknown", word="UNKNOWN")
+        return Banner(tone="valid", word="VALID")
 
     def totals(self) -> tuple[tuple[str, str], ...]:
         """The numbers of the page's head, with their names."""

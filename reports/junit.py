@@ -32,7 +32,12 @@ def junit_xml(rows: Sequence[RunRow], *, suite: str, left_out: int = 0) -> str:
         if outcome is not None:
             tag, counted, message = outcome
             counts[counted] += 1
-            lines = [*row.words, *([f"page: {row.link}"] if row.link else []), *([f"repeat: {row.repeat}"] if row.repeat else [])]
+            lines = [
+                *([row.cause] if row.cause else []),
+                *row.words,
+                *([f"page: {row.link}"] if row.link else []),
+                *([f"repeat: {row.repeat}"] if row.repeat else []),
+            ]
             SubElement(case, tag, message=_clean(message)).text = _clean("\n".join(lines))
     for name, count in counts.items():
         cases.set(name, str(count))

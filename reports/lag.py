@@ -6,6 +6,7 @@ replica held. The figure is drawn on the pixel grid (`svg.step_path`), so its si
 
 from collections.abc import Sequence
 
+from reports.bands import ROW, bands, paused, shown
 from reports.replicas import PartitionTrack, Point, ReplicaTrack, RoleSpan
 from reports.svg import (
     LEFT,
@@ -15,6 +16,7 @@ from reports.svg import (
     TimeScale,
     figure,
     from_to,
+    group,
     line,
     nice_ticks,
     path,
@@ -23,8 +25,6 @@ from reports.svg import (
     seconds,
     shade,
     step_path,
-    strip,
-    strip_height,
     text,
     time_axis,
     visible,
@@ -49,18 +49,32 @@ def partition_figure(
 ) -> str:
     """Draw the figure of one partition's replicas over time. `brokers` fixes the colour of each replica in all figures."""
     colours = {node: f"r{brokers.index(node) % 8}" if node in brokers else "r7" for node in (r.node for r in track.replicas)}
-    lanes_top = _TOP + strip_height(behind)
+    rows = shown(behind.windows, scale)
+    lanes_top = _TOP + ROW * len(rows) + 2
     lanes_end = lanes_top + _LANE * len(track.replicas)
     offsets_top = lanes_end + _GAP
     lag_top = offsets_top + _OFFSETS + _GAP
     bottom = lag_top + _LAG
-    parts = [shade(scale, behind, _TOP, bottom), strip(scale, behind, _TOP), time_axis(scale, lanes_top, bottom)]
+    parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, lanes_top, bottom)]
     for number, replica in enumerate(track.replicas):
-        parts.append(_lane(replica, scale, lanes_top + _LANE * number, colours[replica.node]))
+        y, colour = lanes_top + _LANE * number, colours[replica.node]
+        parts.append(group(replica.node, [_lane(replica, scale, y, colour), _pauses(replica.node, scale, behind, y)]))
     parts.append(_offsets(track, scale, offsets_top, colours))
     parts.append(_lags(track, scale, lag_top, colours))
     parts.append(point(scale, pointers, _TOP, bottom))
-    return figure(bottom + 22, f"{track.key}: role, ISR, log end offset and high watermark of each replica over time", parts)
+    return figure(
+        bottom + 22, f"{track.key}: role, ISR, log end offset and high watermark of each replica over time", parts, scale
+    )
+
+
+def _pauses(node: str, scale: TimeScale, behind: Backdrop, y: int) -> str:
+    return "".join(
+        rect(
+            scale.x(start), y, scale.x(end) - scale.x(start), _BAR, css="paused", title=f"{node} is paused, {from_to(start, end)}"
+        )
+        for start, end in paused(behind.windows, node)
+        if scale.shows(start, end)
+    )
 
 
 def _lane(replica: ReplicaTrack, scale: TimeScale, y: int, colour: str) -> str:
@@ -86,11 +100,11 @@ def _role(span: RoleSpan, scale: TimeScale, y: int, colour: str, node: str) -> s
     match span.role:
         case "leader":
             bar = rect(x, y + 2, width, _BAR - 4, css=f"lead {colour}", title=f"{node} leads, leader epoch {epoch}, {when}")
-            return bar + (text(x + 4, y + 13, epoch, css="epoch-lead") if label_fits and epoch else "")
+            return bar + (text(x, y + 13, epoch, css="epoch-lead", dx=4) if label_fits and epoch else "")
         case "follower":
             title = f"{node} follows, leader epoch {epoch}, {when}"
             bar = rect(x, y + 14, width, 3, css=f"follow {colour}", title=title)
-            return bar + (text(x + 4, y + 12, epoch, css="epoch") if label_fits and epoch else "")
+            return bar + (text(x, y + 12, epoch, css="epoch", dx=4) if label_fits and epoch else "")
         case "down":
             return rect(x, y, width, _BAR, css="down", title=f"{node} is down, {when}")
         case "idle":
@@ -116,8 +130,9 @@ def _offsets(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[st
     parts = [_y_axis(ticks, top, bottom, "offset: log end solid, high watermark dashed")]
     for number, (replica, leos, hws) in enumerate(zip(track.replicas, leo, hw, strict=True)):
         colour, end, up = colours[replica.node], scale.x(scale.end_ns), _DODGE * number
-        parts.append(path(step_path(pixels(hws, up), end), css=f"hw {colour}", title=f"HW of {replica.node}"))
-        parts.append(path(step_path(pixels(leos, up), end), css=f"leo {colour}", title=f"LEO of {replica.node}"))
+        hw_line = path(step_path(pixels(hws, up), end), css=f"hw {colour}", title=f"HW of {replica.node}")
+        leo_line = path(step_path(pixels(leos, up), end), css=f"leo {colour}", title=f"LEO of {replica.node}")
+        parts.append(group(replica.node, [hw_line, leo_line]))
     return "".join(parts)
 
 

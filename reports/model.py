@@ -8,17 +8,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkers.verdict import ExcusedLoss, Validity, Verdict
+from checkers.causes.cause import cause_of
+from checkers.severity import severity
+from checkers.verdict import ExcusedLoss, Validity, Verdict, counts
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.manifest import RunManifest
 from history.op import OpType
 from history.seed import format_seed
-from reports.anomalies import AnomalyView, KindRow, kinds_of, views_of
+from reports.anomalies import AnomalyView, KindRow, kinds_of, lines_of, views_of
 from reports.calls import Call, calls_of, quantile
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, folded, is_control
+from reports.spacetime import Diagram, diagram_of
 from reports.svg import NS_PER_S, Backdrop, TimeScale
 from reports.windows import FaultWindow, windows_of
 
@@ -95,6 +98,10 @@ class RunPage:
     manifest: RunManifest
     seed: str
     banner: Banner
+    cause: str  # in one sentence; empty where nothing failed
+    cause_lines: tuple[Line, ...]  # the rows that it tells of
+    diagram: Diagram | None
+    anomalies_found: int  # with those that the verdict counts and does not list
     facts: tuple[Fact, ...]
     statistics: tuple[CallStatistics, ...]
     faults: tuple[FaultRow, ...]
@@ -127,7 +134,8 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
     windows = windows_of(history.events_frame, scale.end_ns)
     tracks = tracks_of(history.events, manifest.assignments, scale.end_ns)
     control = [event for event in history.events if is_control(event)]
-    kinds, shown = kinds_of(verdict)
+    cause = cause_of(history, verdict)
+    kinds, shown = kinds_of(verdict, None if cause is None else cause.anomaly)
     excused = _excused(history, verdict.excused)
     return RunPage(
         played=_played(manifest),
@@ -136,10 +144,14 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
         manifest=manifest,
         seed=_seed(manifest),
         banner=banner_of(verdict, manifest),
+        cause="" if cause is None else cause.sentence,
+        cause_lines=() if cause is None else lines_of(history, cause),
+        diagram=diagram_of(history, cause),
+        anomalies_found=counts(verdict.anomalies).total(),
         facts=_facts(history, calls, tracks),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
-        anomalies=views_of(history, shown, tracks, scale.end_ns),
+        anomalies=views_of(history, shown, tracks, scale.end_ns, cause),
         kinds=kinds,
         excused=excused[:EXCUSED_MAX],
         excused_left_out=max(len(excused) - EXCUSED_MAX, 0),
@@ -159,10 +171,10 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
 def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
     """The verdict in words: safety first, then liveness, then whether the run was completed."""
     live = {True: "live", False: "not live", None: "liveness not judged"}[verdict.live]
-    kinds = Counter(anomaly.kind for anomaly in verdict.anomalies)
+    kinds = counts(verdict.anomalies)
     match verdict.validity:
         case Validity.INVALID:
-            listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+            listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items(), key=lambda item: severity(item[0])))
             sentence = f"The {'protocol' if manifest.system is None else 'system'} broke its promise: {listed}."
         case Validity.UNKNOWN:
             sentence = "No anomaly was found, but the run proves too little: " + "; ".join(verdict.unchecked)

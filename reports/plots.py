@@ -56,7 +56,7 @@ def call_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, what:
     parts = [shade(scale, behind, _TOP, bottom), strip(scale, behind, _TOP), time_axis(scale, top, bottom)]
     parts.append(_latency(calls, scale, top))
     parts.append(_throughput(calls, scale, rate_top))
-    return figure(bottom + 22, f"latency and throughput of {what} over time", parts)
+    return figure(bottom + 22, f"latency and throughput of {what} over time", parts, scale)
 
 
 def _latency(calls: Sequence[Call], scale: TimeScale, top: int) -> str:

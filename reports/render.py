@@ -4,9 +4,12 @@ Autoescape is on, undefined names are errors, styles and figures are inline, not
 view model gives the same bytes.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,28 +18,61 @@ from checkers.verdict import Verdict
 from history.history import History
 from reports.analytics import AnalyticsPage, DiffPage, side_words
 from reports.anomalies import AnomalyView
-from reports.index import CampaignPage, GoalRow, RunRow, campaign_of
+from reports.cycle import graph_svg
+from reports.foreign import ForeignPage
+from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
+from reports.lanes import chart_svg
 from reports.model import VALUES_MAX, RunPage, page_of
 from reports.plots import call_figure
-from reports.svg import Pointer, latency_words, seconds
+from reports.rows import CLIENTS, process_of
+from reports.spacetime import ZOOKEEPER
+from reports.spacetime_figure import spacetime_figure
+from reports.svg import LEFT, PLOT, Pointer, latency_words, seconds, visible_text
 from reports.timeline import nodes_figure, timeline_figure
 from reports.windows import CATEGORIES
 
+STATIC = Path(__file__).parent / "static"
 
-def run_html(history: History, verdict: Verdict, *, plan: str, repeat: str) -> str:
-    """Render the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
-    return render_run(page_of(history, verdict, plan=plan, repeat=repeat))
+
+class Source(NamedTuple):
+    """Where the reference makes a kind of row: the function, or each that may have, and the numbers of their statements."""
+
+    functions: tuple[str, ...]
+    statements: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """The statements (R) and the functions in short, for example follower._cut."""
+        names = " or ".join(function.rpartition("/")[2] for function in self.functions)
+        return ", ".join((*(f"R-{number:03d}" for number in self.statements[:3]), names))
+
+
+def run_html(
+    history: History, verdict: Verdict, *, plan: str, repeat: str, sources: Mapping[str, Source] = MappingProxyType({})
+) -> str:
+    """Render the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
+
+    `sources` tells of kinds of rows (with their detail, as `Line.kind`) which code notes them.
+    """
+    return render_run(page_of(history, verdict, plan=plan, repeat=repeat), sources=sources)
 
 
 def campaign_html(
-    rows: Iterable[RunRow], *, title: str, repeat: str, goals: Sequence[GoalRow] = (), broken: Sequence[RunRow] = ()
+    rows: Iterable[RunRow],
+    *,
+    title: str,
+    repeat: str,
+    goals: Sequence[GoalRow] = (),
+    broken: Sequence[RunRow] = (),
+    banner: Banner | None = None,
+    known: Set[str] | None = None,
 ) -> str:
     """Render the index page of a campaign, or of a job with checks that are not as expected (`broken`)."""
-    return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals, broken=broken))
+    return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals, broken=broken, banner=banner, known=known))
 
 
-def render_run(page: RunPage) -> str:
+def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyType({})) -> str:
     """Render the page of a run from its view model."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
@@ -47,6 +83,12 @@ def render_run(page: RunPage) -> str:
         .render(
             page=page,
             css=_css(),
+            script=_static("run.js"),
+            sources={} if page.manifest.system is not None else sources,
+            left=LEFT,
+            plot=PLOT,
+            processes=(*([CLIENTS] if page.calls else []), *brokers, ZOOKEEPER),
+            spacetime=Markup("" if page.diagram is None else spacetime_figure(page.diagram)),
             categories=CATEGORIES,
             values_max=VALUES_MAX,
             timeline=Markup(timeline_figure(page.calls, scale, behind, pointers=_flags(page))),
@@ -67,7 +109,11 @@ def render_run(page: RunPage) -> str:
 
 def render_campaign(page: CampaignPage) -> str:
     """Render the index page of a campaign from its view model."""
-    return _environment().get_template("campaign.html.j2").render(page=page, css=_css())
+    return (
+        _environment()
+        .get_template("campaign.html.j2")
+        .render(page=page, css=_css() + _static("campaign.css"), script=_static("campaign.js"))
+    )
 
 
 def render_analytics(page: AnalyticsPage) -> str:
@@ -78,6 +124,31 @@ def render_analytics(page: AnalyticsPage) -> str:
 def render_diff(page: DiffPage) -> str:
     """Render the view model of two campaigns side by side."""
     return _environment().get_template("diff.html.j2").render(page=page, css=_css())
+
+
+def render_foreign(page: ForeignPage) -> str:
+    """Render the page of a history that another system recorded."""
+    return (
+        _environment()
+        .get_template("foreign.html.j2")
+        .render(
+            page=page,
+            css=_css() + _static("foreign.css"),
+            script=_static("foreign.js"),
+            draw_chart=chart_svg,
+            draw_graph=graph_svg,
+        )
+    )
+
+
+def render_named(template: str, css: str, **values: object) -> str:
+    """Render a page of `highwater serve` from the values that its template names; `css` is a file of further styles."""
+    return _environment().get_template(template).render(css=_css() + _static(css), **values)
+
+
+def static_text(name: str) -> str:
+    """The text of a script or a style that is sent by itself."""
+    return str(_static(name))
 
 
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
@@ -108,20 +179,41 @@ def _zoom(view: AnomalyView, page: RunPage) -> Markup:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
     )
+    environment.filters["process"] = process_of
     environment.filters["seconds"] = seconds
     environment.filters["latency"] = latency_words
     environment.filters["counted"] = counted
     environment.filters["side"] = side_words
+    environment.filters["clock"] = clock
     return environment
 
 
-@cache
+def _visible(value: object) -> object:
+    # What a template places: text from outside with its control characters as symbols; markup of ours as it is.
+    return visible_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _css() -> Markup:
-    return Markup((Path(__file__).parent / "static" / "report.css").read_text(encoding="utf-8"))
+    return _static("report.css")
+
+
+@cache
+def _static(name: str) -> Markup:
+    return Markup((STATIC / name).read_text(encoding="utf-8"))
 
 
 def counted(number: int, noun: str) -> str:
     """Format a number with its noun: "1 leader change", "2 leader changes"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def clock(time_ns: int) -> str:
+    """A time of the wall clock, in UTC: "2026-01-31 12:05"."""
+    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M}"

@@ -12,6 +12,7 @@ from history.op import Operation, OpType
 
 Tone = Literal["call", "ok", "fail", "info", "election", "isr", "node", "fault", "wound", "replica", "milestone", "assertion"]
 
+CLIENTS = "clients"  # all clients, as the filters of a page name them
 _TONES: dict[EventKind, Tone] = {
     EventKind.NODE_STARTED: "node",
     EventKind.NODE_STOPPED: "node",
@@ -55,17 +56,21 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.ZK_STATE: "milestone",
     EventKind.METADATA_VIEW: "milestone",
     EventKind.LOG_ON_DISK: "milestone",
+    EventKind.RECORD_ON_DISK: "milestone",
 }
 _OUTCOMES: dict[OpType, Tone] = {OpType.INVOKE: "call", OpType.OK: "ok", OpType.FAIL: "fail", OpType.INFO: "info"}
 # Left out of logs: appends, flushes and HW moves are too many and mostly shown in the figures, FAULT_ACTED is summed in the table
 # of faults, and the state at the end of the run is reported only where it is inconsistent.
-_END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK})
+_END = frozenset({EventKind.ZK_STATE, EventKind.METADATA_VIEW, EventKind.LOG_ON_DISK, EventKind.RECORD_ON_DISK})
 _BULK = frozenset({EventKind.APPEND, EventKind.FLUSHED, EventKind.HW, EventKind.FAULT_ACTED}) | _END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One row of a history as a line of a log. `where` is a partition or ""; `witness` marks the proof of an anomaly."""
+    """One row of a history as a line of a log. `where` is a partition or "".
+
+    `witness` marks the proof of an anomaly, `step` the row that the cause names as what did it.
+    """
 
     index: int
     time_ns: int
@@ -73,7 +78,9 @@ class Line:
     where: str
     words: str
     tone: Tone
+    kind: str = ""  # of an event, with its detail where that is a word of the protocol; empty for an operation
     witness: bool = False
+    step: bool = False
 
 
 def is_control(event: ClusterEvent) -> bool:
@@ -84,6 +91,16 @@ def is_control(event: ClusterEvent) -> bool:
 def partition_key(row: Operation | ClusterEvent) -> str:
     """The partition of a row as "orders-0"; "" for a row without a partition."""
     return "" if row.topic is None or row.partition is None else f"{row.topic}-{row.partition}"
+
+
+def known(value: object) -> object:
+    """A column for a sentence; "unknown" for one that the row lacks."""
+    return "unknown" if value is None else value
+
+
+def process_of(who: str) -> str:
+    """Who acts, as the filters of a page name it: a broker, ZooKeeper, or all clients together."""
+    return CLIENTS if who.startswith("client ") else who
 
 
 def operation_line(row: Operation, *, witness: bool = False) -> Line:
@@ -108,8 +125,15 @@ def event_line(row: ClusterEvent, *, witness: bool = False) -> Line:
         where=partition_key(row),
         words=_event_words(row),
         tone=_TONES[row.kind],
+        kind=_kind(row),
         witness=witness,
     )
+
+
+def _kind(row: ClusterEvent) -> str:
+    if row.kind is EventKind.STATE_WRITTEN:
+        return f"{row.kind}:{'leader' if row.node == row.leader else 'other'}"
+    return f"{row.kind}:{row.detail}" if row.kind in (EventKind.TRUNCATE, EventKind.HW, EventKind.APPEND) else str(row.kind)
 
 
 def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
@@ -120,7 +144,7 @@ def folded(lines: Iterable[Line]) -> tuple[Line, ...]:
         if (
             last is not None
             and line.tone in ("fault", "node")
-            and not (line.witness or last.witness)
+            and not (line.witness or last.witness or line.step or last.step)
             and (line.time_ns, line.where, line.words) == (last.time_ns, last.where, last.words)
         ):
             out[-1] = replace(last, who=f"{last.who}, {line.who}")
@@ -146,7 +170,7 @@ def _operation_words(row: Operation) -> str:
                 else (f"is told that{value} is written{at}{by}{epoch}, acks={row.acks}")
             )
         case "poll", OpType.INVOKE:
-            return f"polls from offset {row.offset}"
+            return f"polls from offset {known(row.offset)}"
         case "poll", OpType.OK if row.value is None:
             return f"gets nothing{by}"
         case "poll", OpType.OK:
@@ -154,7 +178,7 @@ def _operation_words(row: Operation) -> str:
         case "latest", OpType.INVOKE:
             return "asks for the end offset"
         case "latest", OpType.OK:
-            return f"is told that the end offset is {row.offset}{by}{epoch}"
+            return f"is told that the end offset is {known(row.offset)}{by}{epoch}"
         case _, OpType.INVOKE:
             return f"asks for {row.f}{value}{at}"
         case _, OpType.OK:
@@ -183,27 +207,34 @@ def _node_words(row: ClusterEvent) -> str:
         case EventKind.NODE_STOPPED:
             return f"stops{life}: {row.detail or 'no reason given'}"
         case EventKind.REGISTERED:
-            return f"is registered in ZooKeeper{life} as incarnation {row.incarnation}"
+            return f"is registered in ZooKeeper{life} as incarnation {known(row.incarnation)}"
         case EventKind.SESSION_ENDED:
-            return f"loses its ZooKeeper session, incarnation {row.incarnation}"
+            return f"loses its ZooKeeper session, incarnation {known(row.incarnation)}"
         case EventKind.CONTROLLER_ELECTED:
-            return f"becomes controller, controller epoch {row.controller_epoch}"
+            return f"becomes controller{_in_controller_epoch(row)}"
         case EventKind.BROKER_STATE:
-            return f"considers {row.broker}, incarnation {row.incarnation}, {row.detail or 'unknown'}"
+            return f"considers {known(row.broker)}, incarnation {known(row.incarnation)}, {row.detail or 'unknown'}"
         case EventKind.COMMAND_UNANSWERED:
-            return f"gets no answer to {row.detail} from {row.broker}, incarnation {row.incarnation}, in time"
+            return (
+                f"gets no answer to {known(row.detail)} from {known(row.broker)}, incarnation {known(row.incarnation)}, in time"
+            )
         case EventKind.FENCED:
             return f"fences itself{life}: refuses requests of clients and followers"
         case EventKind.UNFENCED:
             return f"accepts requests again{life}"
         case EventKind.CONTROLLER_RESIGNED:
-            return f"resigns as controller, controller epoch {row.controller_epoch}"
+            return f"resigns as controller{_in_controller_epoch(row)}"
         case EventKind.DIR_FAILED:
-            return f"reports log directory {row.dir} as failed{life}: {row.detail or 'no reason given'}"
+            return f"reports log directory {known(row.dir)} as failed{life}: {row.detail or 'no reason given'}"
         case EventKind.GAUGE:
-            return f"gauge {row.detail}: {row.gauge}"
+            return f"gauge {known(row.detail)}: {known(row.gauge)}"
         case _:
             return ""
+
+
+def _in_controller_epoch(row: ClusterEvent) -> str:
+    # Protocols before KIP-380 have no controller epoch.
+    return "" if row.controller_epoch is None else f", controller epoch {row.controller_epoch}"
 
 
 def _state_words(row: ClusterEvent) -> str:
@@ -212,85 +243,91 @@ def _state_words(row: ClusterEvent) -> str:
             elr = f", ELR {_names(row.elr)}" if row.elr else ""
             leader = row.leader or "none"
             return (
-                f"writes to ZooKeeper: leader {leader}, leader epoch {row.leader_epoch}, ISR {_names(row.isr)}{elr}"
-                f" (version {row.zk_version})"
+                f"writes to ZooKeeper: leader {leader}, leader epoch {known(row.leader_epoch)}, ISR {_names(row.isr)}{elr}"
+                f" (version {known(row.zk_version)})"
             )
         case EventKind.ISR_CHANGE_SENT:
-            return f"asks for ISR {_names(row.isr)}, leader epoch {row.leader_epoch}, version {row.zk_version}"
+            return f"asks for ISR {_names(row.isr)}, leader epoch {known(row.leader_epoch)}, version {known(row.zk_version)}"
         case EventKind.ISR_CHANGE_ENDED:
-            return f"ISR change {row.detail or 'ended'}: assumes ISR {_names(row.isr)}, leader epoch {row.leader_epoch}"
+            return f"ISR change {row.detail or 'ended'}: assumes ISR {_names(row.isr)}, leader epoch {known(row.leader_epoch)}"
         case EventKind.ASSIGNED:
             return f"ZooKeeper assigns replicas {_names(row.replicas)}"
         case EventKind.REASSIGNMENT_BEGUN:
-            return f"starts to move the partition {row.detail}"
+            return f"starts to move the partition {known(row.detail)}"
         case EventKind.REASSIGNMENT_ENDED:
-            return f"has moved the partition {row.detail}"
+            return f"has moved the partition {known(row.detail)}"
         case EventKind.REASSIGNMENT_REFUSED:
-            return f"refuses to move the partition: {row.detail}"
+            return f"refuses to move the partition: {known(row.detail)}"
         case EventKind.REQUEST_REFUSED:
-            return f"refuses a request: {row.detail}"
+            return f"refuses a request: {known(row.detail)}"
         case EventKind.UNCLEAN_ELECTION_ORDERED:
-            return f"an operator orders the unclean election of {row.leader}"
+            return f"an operator orders the unclean election of {known(row.leader)}"
         case _:
             return ""
 
 
 def _replica_words(row: ClusterEvent) -> str:
-    why = "" if row.detail is None else f" ({row.detail})"
+    why = "" if row.detail is None else f" ({known(row.detail)})"
     match row.kind:
         case EventKind.BECAME_LEADER:
-            return f"leads under leader epoch {row.leader_epoch}: LEO {row.leo}, HW {row.hw}, ISR {_names(row.isr)}"
+            end = f"LEO {known(row.leo)}, HW {known(row.hw)}"
+            return f"leads under leader epoch {known(row.leader_epoch)}: {end}, ISR {_names(row.isr)}"
         case EventKind.BECAME_FOLLOWER:
-            return f"follows {row.leader or 'no leader'} under leader epoch {row.leader_epoch}"
+            return f"follows {row.leader or 'no leader'} under leader epoch {known(row.leader_epoch)}"
         case EventKind.RESIGNED:
-            return f"resigns as leader or follower, leader epoch {row.leader_epoch}"
+            return f"resigns as leader or follower, leader epoch {known(row.leader_epoch)}"
         case EventKind.RECOVERED:
-            return f"finds its replica at startup: LEO {row.leo}, HW {row.hw}"
+            return f"finds its replica at startup: LEO {known(row.leo)}, HW {known(row.hw)}"
         case EventKind.APPEND:
-            return f"appends {row.value} at offset {row.offset}, leader epoch {row.leader_epoch}{why}"
+            return f"appends {known(row.value)} at offset {known(row.offset)}, leader epoch {known(row.leader_epoch)}{why}"
         case EventKind.TRUNCATE:
-            return f"truncates to offset {row.offset}{why}"
+            return f"truncates to offset {known(row.offset)}{why}"
         case EventKind.FLUSHED:
-            return f"has flushed what is below offset {row.offset}"
+            return f"has flushed what is below offset {known(row.offset)}"
         case EventKind.HW:
-            return f"moves its HW to {row.hw}, LEO {row.leo}{why}"
+            return f"moves its HW to {known(row.hw)}, LEO {known(row.leo)}{why}"
         case EventKind.REPLICA_DELETED:
             return "deletes its replica"
         case EventKind.TOPIC_DELETED:
-            return f"the topic is deleted (id {row.topic_id})"
+            return f"the topic is deleted (id {known(row.topic_id)})"
         case _:
             return ""
 
 
 def _harness_words(row: ClusterEvent) -> str:
-    fault = "" if row.fault is None else f" {row.fault}"
+    fault = "" if row.fault is None else f" {known(row.fault)}"
     match row.kind:
         case EventKind.WOUND:
-            first = "" if row.offset is None else f" from offset {row.offset} on"
-            return f"wound by {row.detail or 'the harness'}: bytes destroyed{first} (dir {row.dir})"
+            first = "" if row.offset is None else f" from offset {known(row.offset)} on"
+            return f"wound by {row.detail or 'the harness'}: bytes destroyed{first} (dir {known(row.dir)})"
         case EventKind.FAULT_BEGUN:
-            return f"fault{fault} begins: {row.detail}"
+            return f"fault{fault} begins: {known(row.detail)}"
         case EventKind.FAULT_ENDED:
-            return f"fault{fault} ends: {row.detail}"
+            return f"fault{fault} ends: {known(row.detail)}"
         case EventKind.FAULT_ACTED:
-            return f"fault{fault} acted {row.count} times: {row.detail}"
+            return f"fault{fault} acted {known(row.count)} times: {known(row.detail)}"
         case EventKind.FAULT_PROBED:
-            return f"probe of fault {row.fault}: {row.detail}"
+            return f"probe of fault {known(row.fault)}: {known(row.detail)}"
         case EventKind.HEALED:
             return "all faults have ended"
         case EventKind.FINAL_READS:
             return "the final reads begin"
         case EventKind.ZK_STATE:
-            return f"final state in ZooKeeper: {_led(row)}, version {row.zk_version}"
+            return f"final state in ZooKeeper: {_led(row)}, version {known(row.zk_version)}"
         case EventKind.METADATA_VIEW:
             return f"final metadata: {_led(row)}"
         case EventKind.LOG_ON_DISK:
-            return f"final log in directory {row.dir}: LEO {row.leo}"
+            hw = "" if row.hw is None else f", HW {row.hw} in its checkpoint"
+            return f"final log in directory {known(row.dir)}: LEO {known(row.leo)}{hw}"
+        case EventKind.RECORD_ON_DISK:
+            epoch = "" if (row.leader_epoch or 0) < 0 else f" of leader epoch {known(row.leader_epoch)}"
+            return f"has {known(row.value)}{epoch} at offset {known(row.offset)} at the end"
         case EventKind.ASSERTION:
-            return f"an assertion of the system under test failed: {row.detail}"
+            return f"an assertion of the system under test failed: {known(row.detail)}"
         case _:
             raise AssertionError(row.kind)
 
 
 def _led(row: ClusterEvent) -> str:
-    return f"leader {row.leader or 'none'}, leader epoch {row.leader_epoch}, replicas {', '.join(row.replicas or ()) or 'none'}"
+    replicas = ", ".join(row.replicas or ()) or "none"
+    return f"leader {row.leader or 'none'}, leader epoch {known(row.leader_epoch)}, replicas {replicas}"

@@ -60,6 +60,8 @@ class _Copies:
                 return self._removed(node, kept_to=event.leo or 0)
             case EventKind.REPLICA_DELETED:
                 return self._removed(node, kept_to=0)
+            case EventKind.RECORD_ON_DISK:
+                return event.offset == self.offset
             case _:
                 return False
 

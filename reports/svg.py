@@ -15,6 +15,10 @@ LEFT = 96  # px for labels
 PLOT = 1000  # px for time
 WIDTH = LEFT + PLOT + 20
 NS_PER_S = 1_000_000_000
+# U+2400 and following picture the control characters; of those above U+007F only the number can be shown.
+_CONTROL = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
+_CONTROL |= {127: "\u2421"} | {code: f"<U+{code:04X}>" for code in (*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F))}
+_CONTROL |= {code: f"<U+{code:04X}>" for code in (*range(0x2066, 0x206A), 0xFEFF)}
 _STRIP = 4  # px of one row of fault bars
 
 
@@ -75,20 +79,33 @@ def from_to(start_ns: int, end_ns: int) -> str:
     return f"{seconds(start_ns)} to {seconds(end_ns)} s"
 
 
-def figure(height: int, label: str, parts: Iterable[str]) -> str:
-    """A whole SVG drawing; `label` is the text for screen readers."""
+def figure(height: int, label: str, parts: Iterable[str], scale: TimeScale | None = None) -> str:
+    """A whole SVG drawing; `label` is the text for screen readers. With the scale of its time, a script can zoom into it."""
     body = "".join(parts)
-    return f'<svg class="figure" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">{body}</svg>'
+    times = "" if scale is None else f' data-start="{scale.start_ns}" data-stop="{scale.end_ns}"'
+    return f'<svg class="figure" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}"{times}>{body}</svg>'
 
 
-def text(x: int, y: int, words: str, *, css: str = "", anchor: str = "start") -> str:
-    """The SVG element of a label."""
-    return f'<text x="{x}" y="{y}" class="{css}" text-anchor="{anchor}">{escape(words)}</text>'
+def group(process: str, parts: Iterable[str]) -> str:
+    """The elements of one process together, so that a filter can hide them."""
+    return f'<g data-process="{escape(process)}">{"".join(parts)}</g>'
+
+
+def visible_text(words: str) -> str:
+    """The words with control characters as symbols, so that a reader sees them; line breaks and tabs stay."""
+    return words.translate(_CONTROL)
+
+
+def text(x: int, y: int, words: str, *, css: str = "", anchor: str = "start", title: str = "", dx: int = 0) -> str:
+    """The SVG element of a label. A title is shown on hover; `dx` is a distance from a point in time that zooming keeps."""
+    inner = f"<title>{escape(visible_text(title))}</title>" if title else ""
+    shift = f' dx="{dx}"' if dx else ""
+    return f'<text x="{x}" y="{y}"{shift} class="{css}" text-anchor="{anchor}">{escape(visible_text(words))}{inner}</text>'
 
 
 def rect(x: int, y: int, width: int, height: int, *, css: str, title: str = "") -> str:
     """The SVG element of a box, at least one pixel wide, with a title shown on hover."""
-    inner = f"<title>{escape(title)}</title>" if title else ""
+    inner = f"<title>{escape(visible_text(title))}</title>" if title else ""
     return f'<rect x="{x}" y="{y}" width="{max(width, 1)}" height="{height}" class="{css}">{inner}</rect>'
 
 
@@ -101,7 +118,7 @@ def path(d: str, *, css: str, title: str = "") -> str:
     """The SVG element of a path; "" for a path without commands."""
     if not d:
         return ""
-    inner = f"<title>{escape(title)}</title>" if title else ""
+    inner = f"<title>{escape(visible_text(title))}</title>" if title else ""
     return f'<path d="{d}" class="{css}">{inner}</path>'
 
 

@@ -4,13 +4,18 @@
 """
 
 import os
+import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SLOW_S = 1.0
 
@@ -40,6 +45,22 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
         terminalreporter.section(f"over {SLOW_S:g} s without the mark slow")
     for report in sorted(long, key=lambda report: -report.duration):
         terminalreporter.write_line(f"{report.duration:.2f}s {report.nodeid}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """The Chromium of this machine. If there is none, tests are skipped with the reason; in CI they fail."""
+    playwright_api = pytest.importorskip("playwright.sync_api")
+    with playwright_api.sync_playwright() as playwright:
+        try:
+            found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        except playwright_api.Error as error:
+            reason = f"no Chromium to look with: {error.message.splitlines()[0]}"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        yield found
+        found.close()
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from checkers.elle.list_append import ListAppend
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
-from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import Cycle, Judgement, Link
 from checkers.verdict import Anomaly, Validity
 from history.foreign.pairing import Paired
 
@@ -57,7 +57,8 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     found = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
-    found.extend(_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden))
+    proven = [_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden)]
+    found.extend(map(_anomaly, proven))
     answered = () if table.ok.any() else ("no transaction that certainly committed",)
     unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *answered]
     return Judgement(
@@ -65,6 +66,7 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
         anomalies=tuple(found),
         unchecked=tuple(unchecked),
         operations=len(history.calls) + len(history.failed),
+        cycles=tuple(proven),
     )
 
 
@@ -79,16 +81,21 @@ def _first_of_each_kind(table: Table, found: list[Found]) -> list[Anomaly]:
     return kept
 
 
-def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Anomaly:
-    steps = [
-        f"line {table.line(s.source)} before line {table.line(s.target)}, because {_reason(table, s)} ({NAMES[s.kind]})"
+def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
+    links = [
+        Link(source=table.line(s.source), target=table.line(s.target), kind=NAMES[s.kind], reason=_reason(table, s))
         for s in cycle
     ]
+    return Cycle(kind=name, links=tuple(links))
+
+
+def _anomaly(cycle: Cycle) -> Anomaly:
+    steps = [f"line {s.source} before line {s.target}, because {s.reason} ({s.kind})" for s in cycle.links]
     return Anomaly(
-        kind=name,
+        kind=cycle.kind,
         checker=CHECKER,
         key="",
-        witness=tuple(table.line(s.source) for s in cycle),
+        witness=tuple(s.source for s in cycle.links),
         words="; ".join(steps) + ": a contradiction",
     )
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.elle.cycles import Step, cycles
-from checkers.elle.graph import REALTIME, WR, WW, Edges, edges, joined, real_time
+from checkers.elle.graph import NAMES, REALTIME, WR, WW, Edges, edges, joined, real_time
 from checkers.elle.table import NEVER, Ints
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import TRANSACTIONS, Op
+from checkers.linearizability.judge import Link
 
 KINDS = ("G0", "G0-realtime", "G1c", "G1c-realtime")
 _WRITES = "transactions may interleave their writes"
@@ -46,8 +47,9 @@ def anomalies(logs: Logs) -> Iterator[Found]:
         for kind, cycle in found:
             if kind not in told:
                 told.add(kind)
-                words = "; ".join(_said(nodes, step) for step in cycle) + ": a contradiction"
-                yield Found(kind, "", tuple(nodes[step.source].line for step in cycle), words, allowed)
+                links = tuple(_link(nodes, step) for step in cycle)
+                words = "; ".join(link.reason for link in links) + ": a contradiction"
+                yield Found(kind, "", tuple(link.source for link in links), words, allowed, links)
 
 
 def _edges(pairs: Iterable[tuple[int, int]], kind: int) -> Edges:
@@ -86,6 +88,11 @@ def _followed(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
 def _sole_writer(log: Log, offset: int) -> Op | None:
     values = list(log.offsets[offset])
     return log.writer(values[0]) if len(values) == 1 and len(log.places[values[0]]) == 1 else None
+
+
+def _link(nodes: list[Op], step: Step) -> Link:
+    source, target = nodes[step.source].line, nodes[step.target].line
+    return Link(source=source, target=target, kind=NAMES[step.kind], reason=_said(nodes, step))
 
 
 def _said(nodes: list[Op], step: Step) -> str:

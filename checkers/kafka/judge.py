@@ -17,7 +17,7 @@ from checkers.kafka import cycles, processes, values
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Logs
 from checkers.kafka.transactions import TRANSACTIONS, Op, operations
-from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import Cycle, Judgement
 from checkers.verdict import Anomaly, Validity
 from history.foreign.step import Step
 from history.op import OpType
@@ -57,6 +57,7 @@ def judge_operations(ops: list[Op]) -> Judgement:
         unchecked=tuple(unchecked),
         notes=tuple(_notes([one for one in found if one.allowed])),
         operations=len(ops),
+        cycles=tuple(Cycle(kind=one.kind, links=one.links) for one in bad if one.links),
     )
 
 

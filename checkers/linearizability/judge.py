@@ -16,7 +16,7 @@ would take very long. A part that is not decided within the last round is unchec
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from checkers.linearizability import unique
 from checkers.linearizability.independent import by_key
@@ -37,12 +37,28 @@ _LAST_PLACED = 3  # the number of witnesses placed before the impossible call
 _WORDS_MAX = 200
 
 
+class Link(Struct, frozen=True, kw_only=True):
+    """One dependency in a cycle of transactions: the operation of line `source` came before that of `target`, and why."""
+
+    source: int
+    target: int
+    kind: str  # ww, wr, rw, process, realtime
+    reason: str
+
+
+class Cycle(Struct, frozen=True, kw_only=True):
+    """The dependencies that prove an anomaly of this kind; their sources are its witness."""
+
+    kind: str
+    links: tuple[Link, ...]
+
+
 class Judgement(Struct, frozen=True, kw_only=True):
     """The result of judging a foreign history. `notes` are facts for the reader that do not affect the validity.
 
     `longest` has one entry for each anomaly in a history of calls: an order of the longest prefix that has one, as indices of
     calls, and the call that cannot be placed. If the deciding algorithm makes no orders, it lists the returned calls of the
-    prefix by invocation.
+    prefix by invocation. `cycles` has the cycles of transactions; pages draw them.
     """
 
     validity: Validity
@@ -51,6 +67,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     operations: int = 0
     longest: tuple[Stuck, ...] = ()
+    cycles: tuple[Cycle, ...] | UnsetType = UNSET
 
 
 class _Part(Struct, frozen=True, kw_only=True):

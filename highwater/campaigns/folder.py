@@ -3,7 +3,7 @@
     STORE/campaigns/<name>/request.json            the order and the build; written before the first run
                            ledger/<key>.json       the summary of a finished run (pipeline.ledger)
                            records/<key>.parquet   its record for the dataset (campaigns.records); not of runs without a result
-                           runs.jsonl  index.html  junit.xml
+                           runs.jsonl  index.html  junit.xml  causes.json
     STORE/<plan>/<run id>/                         operations, events, verdict and page of a failed run; of all with keep_all
 
 A worker writes a run aside, copies it to the store with the manifest last, then writes its record, then its row of the ledger.

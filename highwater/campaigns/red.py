@@ -30,6 +30,7 @@ class Red(Struct, frozen=True, kw_only=True):
     name: str
     sentence: str  # entry, verdict, worst anomaly
     reasons: tuple[str, ...]  # worst first
+    cause: str = ""  # in one sentence
     plan: str
     page: str
     repeat: str
@@ -66,6 +67,7 @@ def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, str]) -> It
                 name=check.name,
                 sentence=check.complaint,
                 reasons=() if run is None else run.reasons[:_KINDS],
+                cause="" if run is None else run.cause,
                 plan=check.plan or stored,
                 page=str(folder / run.report) if run is not None and run.report else "",
                 repeat=check.repeat,
@@ -78,6 +80,8 @@ def lines_of(found: Sequence[Red]) -> Iterator[str]:
     """The lines for the terminal: the worst checks with anomalies, plan, page and command; the names of some others."""
     for red in found[:_SHOWN]:
         yield red.sentence
+        if red.cause:
+            yield f"    cause   {red.cause}"
         yield from (f"    {reason}" for reason in red.reasons[1:])
         yield from (f"    {name:<7} {value}" for name, value in _places(red) if value)
     yield from (shorten(red.sentence, _WIDTH, placeholder=" …") for red in found[_SHOWN:_NAMED])
@@ -109,7 +113,8 @@ def _bare(check: Check) -> RunRow:
 def annotation(red: Red) -> str:
     """The line that makes GitHub Actions show an error at the plan."""
     place = f" file={_property(red.plan)},title={_property(red.name)}" if red.plan else f" title={_property(red.name)}"
-    message = f"{red.sentence}\n{red.page}\n{red.repeat}".rstrip()
+    cause = f"{red.cause}\n" if red.cause else ""
+    message = f"{red.sentence}\n{cause}{red.page}\n{red.repeat}".rstrip()
     return f"::error{place}::{_data(message)}"
 
 
@@ -128,10 +133,16 @@ def markdown(parts: Sequence[Part], found: Sequence[Red], *, repeat: str) -> str
         text += f"| {part.name} | {WORDS[part.code] if part.code else 'ok'} | {len(part.summaries)} |\n"
     for red in found[:_NAMED]:
         lines = [f"{name}: `{value}`" for name, value in _places(red) if value]
-        text += f"\n### {_escaped(red.name)}\n\n{_escaped(red.sentence)}\n\n" + "".join(f"* {line}\n" for line in lines)
+        text += f"\n### {_escaped(red.name)}\n\n{_escaped(red.sentence)}\n\n{_paragraph(red.cause)}" + "".join(
+            f"* {line}\n" for line in lines
+        )
     if len(found) > _NAMED:
         text += f"\nand {len(found) - _NAMED} more\n"
     return f"{text}\nAgain: `{repeat}`\n"
+
+
+def _paragraph(text: str) -> str:
+    return f"{_escaped(text)}\n\n" if text else ""
 
 
 def _escaped(text: str) -> str:

@@ -3,10 +3,6 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
-from checkers.signature import signature
-from checkers.verdict import Verdict
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
@@ -14,7 +10,6 @@ from highwater.runs.summary import Summary
 from highwater.shrink.folder import Asked, folder_of, shrink_in
 from highwater.shrink.search import Budget
 from history import store as run_store
-from history.errors import HistoryError
 
 FAILURES_MAX = 20  # whose signatures are compared
 TRIALS_MAX = 300  # of each plan
@@ -33,7 +28,7 @@ def shrink_failures(
     plans: dict[str, str] = {}
     complaints: list[str] = []
     left = cpu_seconds
-    for run in _first_of_each(summaries, store):
+    for run in _first_of_each(summaries):
         if left <= 0:
             complaints.append(f"{run} is not shrunk: {cpu_seconds:g} s of CPU are spent (--shrink)")
             continue
@@ -51,7 +46,7 @@ def shrink_failures(
     return plans, tuple(complaints)
 
 
-def _first_of_each(summaries: Iterable[Summary], store: Path) -> tuple[str, ...]:
+def _first_of_each(summaries: Iterable[Summary]) -> tuple[str, ...]:
     """The folders of the first run of each signature."""
     first: dict[str, str] = {}
     compared = 0
@@ -60,18 +55,6 @@ def _first_of_each(summaries: Iterable[Summary], store: Path) -> tuple[str, ...]
         if not failed or summary.store is None or compared == FAILURES_MAX:
             continue
         compared += 1
-        text = _signature(store / summary.store)
-        if text is not None:
-            first.setdefault(text, summary.store)
+        if summary.signature:
+            first.setdefault(summary.signature, summary.store)
     return tuple(first.values())
-
-
-def _signature(folder: Path) -> str | None:
-    """The signature of a stored run; None if it cannot be read or has none."""
-    try:
-        history = run_store.load(folder)
-        verdict = msgspec.json.decode((folder / run_store.VERDICT).read_bytes(), type=Verdict)
-    except (OSError, HistoryError, msgspec.DecodeError):
-        return None
-    found = signature(history, verdict)
-    return None if found is None else found.text

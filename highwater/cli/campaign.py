@@ -1,10 +1,12 @@
 """`highwater campaign`: run many seeds, here or on Spark, and report verdicts, faults and anomalies."""
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -17,7 +19,7 @@ from highwater.campaigns.folder import CampaignFolder, present_asked
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
-from highwater.campaigns.pages import INDEX, JUNIT, write_pages
+from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
 from highwater.campaigns.smaller import shrink_failures
 from highwater.cli import options
 from highwater.cli.output import progress, say, say_json
@@ -32,11 +34,12 @@ from pipeline.session import session_if_asked
 from pipeline.storage import Storage, storage_at
 from pipeline.work import perform
 
-_FAILURES_SHOWN = 20
+_CAUSES_SHOWN = 3
+_NAMES_SHOWN = 6
+_WIDTH = 200  # characters
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
 _DEADLINE_FACTOR = 10
 _GENERATION = 8
-BRANCHES = "branches.txt"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -152,24 +155,58 @@ def campaign(
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     say(_headline(order)) if not json else None
     with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(order.backend):
-        folder.begin() if not (resume and folder.is_resumable()) else None
+        known = _begun(folder, resume=resume)
         work = partial(perform, spark=started, jobs=jobs or cores())
-        watch, seen = Watch(Limits(invalid_runs=stop_after)), ticker.tick
+        watch = Watch(Limits(invalid_runs=stop_after))
         deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
         carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
-        found = carry_out(work, watch, lambda run: seen(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
-    write_pages(folder.storage, folder.under, found.summaries, title=order.title, repeat=order.command(), junit=place, goals=must)
-    said = _write_branches(folder, found.summaries) if order.counts_branches else None
+        found = carry_out(work, watch, lambda run: ticker.tick(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
-    shown = _shown(folder, store)
-    pages = (f"{shown}/{INDEX}", str(place or f"{shown}/{JUNIT}"))
+    (write := partial(_write, folder, found, junit=place, code=code, known=known))()
+    said = _write_branches(folder, found.summaries)
+    pages = (f"{_shown(folder, store)}/{INDEX}", str(place or f"{_shown(folder, store)}/{JUNIT}"))
     if json:
         _show_json(found, order, code, pages)
         return code
-    show(found, code, _shrunk(found, store, order, cpu_seconds=0.0 if spark else shrink, workers=jobs or cores()))
-    say(f"pages   {', '.join(pages)}")
-    say(f"branches {said}: {shown}/{BRANCHES}") if said else None
+    smaller = _shrunk(found, store, order, cpu_seconds=0.0 if spark else shrink, workers=jobs or cores())
+    write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
+    show(found, code, smaller, known)
+    say(f"pages   {', '.join(pages)}" + (f"; branches: {said}: {_shown(folder, store)}/{BRANCHES}" if said else ""))
     return code
+
+
+def _begun(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
+    """Empty the folder unless its campaign goes on; returns the signatures that the store knew before (`known_causes`)."""
+    resumed = resume and folder.is_resumable()
+    known = known_causes(folder.storage, folder.under, resumed=resumed)
+    if not resumed:
+        folder.begin()
+    return known
+
+
+def _write(
+    folder: CampaignFolder,
+    found: Campaign,
+    *,
+    junit: Path | None,
+    code: ExitCode,
+    known: Set[str] | None,
+    smaller: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write the index page and the JUnit file."""
+    order = folder.asked.order
+    write_pages(
+        folder.storage,
+        folder.under,
+        found.summaries,
+        title=order.title,
+        repeat=order.command(),
+        junit=junit,
+        goals=found.goals,
+        code=code,
+        smaller=smaller,
+        known=known,
+    )
 
 
 def _shown(folder: CampaignFolder, store: str) -> str:
@@ -190,7 +227,9 @@ def _generation_size(given: int | None, *, guided: bool) -> int:
 
 
 def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> str:
-    """Write which branches no run took; returns how many there are in words."""
+    """Write which branches no run took; returns how many there are in words, "" if they were not counted."""
+    if not folder.asked.order.counts_branches:
+        return ""
     protocols = folder.asked.order.protocols
     never, there = never_taken(summaries, protocols), len(possible(protocols))
     folder.storage.write(f"{folder.under}/{BRANCHES}", never_text(never).encode())
@@ -256,8 +295,12 @@ def _cleaned_up(backend: BackendName) -> Iterator[None]:
             deque(cleaning.clean(), maxlen=0)
 
 
-def show(found: Campaign, code: ExitCode, smaller: Mapping[str, str]) -> None:
-    """Print the result of a campaign: the totals, the faults, each anomaly with its first seed, and the failed runs."""
+def show(found: Campaign, code: ExitCode, smaller: Mapping[str, str], known: Set[str] | None = None) -> None:
+    """Print the result of a campaign in about ten lines: the totals, and one line for each cause of failures.
+
+    `smaller` has the shrunk plans by the folder of the run, `known` the signatures of earlier campaigns of the store. The pages
+    and `--json` have the rest.
+    """
     numbers = tally(found.summaries, found.goals)
     verdicts = ", ".join(f"{count} {name}" for name, count in numbers.verdicts.items() if count)
     live = f"{numbers.live} live, {numbers.not_live} not live"
@@ -270,29 +313,42 @@ def show(found: Campaign, code: ExitCode, smaller: Mapping[str, str]) -> None:
         f"{numbers.recovery_elections} recovery elections, {numbers.elections_from_elr} from the ELR, "
         f"{numbers.sim_seconds:.0f} s {how} in {found.wall_seconds:.0f} s"
     )
+    idle = [fault.kind for fault in numbers.faults if not fault.acted]
     if numbers.faults:
-        say("faults  " + ", ".join(f"{f.kind} {f.acted}/{f.begun}" for f in numbers.faults) + "  (acted/begun)")
-    say("reached " + ", ".join(f"{_short(goal.name)} {goal.count}" for goal in numbers.reached if goal.count))
-    say("never   " + ", ".join(_short(goal.name) for goal in numbers.reached if not goal.count))
+        acted = len(numbers.faults) - len(idle)
+        say(f"faults  {acted} of {len(numbers.faults)} kinds acted" + (f"; never: {_some(idle)}" if idle else ""))
+    never = [_short(goal.name) for goal in numbers.reached if not goal.count]
+    say(
+        f"reached {len(numbers.reached) - len(never)} of {len(numbers.reached)} situations"
+        + (f"; never: {_some(never)}" if never else "")
+    )
     if numbers.missed and not found.stopped:
         say(f"missed  {', '.join(numbers.missed)}: goals that no run reached")
-    for anomaly in numbers.anomalies:
-        say(f"found   {anomaly.kind} in {anomaly.runs} runs, first: {anomaly.repeat}")
-    show_failures(found.summaries, smaller)
+    show_failures(found.summaries, smaller, known)
 
 
 def _short(goal: str) -> str:
     return goal.removeprefix("message:").removeprefix("error:")
 
 
-def show_failures(summaries: Collection[Summary], smaller: Mapping[str, str]) -> None:
-    """Print each run whose exit code is not 0, with its shrunk plan and the command that repeats it; at most 20 runs."""
-    failures = [s for s in summaries if s.exit_code is not ExitCode.VALID]
-    for summary in failures[:_FAILURES_SHOWN]:
-        why = next(iter((*(a.words for a in summary.anomalies), *summary.not_live, *summary.unchecked)), "")
-        say(f"  {summary.words}: {summary.plan}: {why}")
-        if summary.store is not None and summary.store in smaller:
-            say(f"    shrunk: {smaller[summary.store]}")
-        say(f"    repeat: {summary.repeat}")
-    if len(failures) > _FAILURES_SHOWN:
-        say(f"  and {len(failures) - _FAILURES_SHOWN} more")
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
+
+
+def show_failures(summaries: Collection[Summary], smaller: Mapping[str, str], known: Set[str] | None = None) -> None:
+    """Print one failed run for each cause, new causes first, with its shrunk plan or the command that repeats it."""
+    causes: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        if summary.exit_code is not ExitCode.VALID:
+            causes.setdefault(summary.signature or f"{summary.words} {summary.failure or ''}", []).append(summary)
+    ranked = sorted(causes.items(), key=lambda cause: (known is None or cause[0] in known, -len(cause[1])))
+    for signature, failed in ranked[:_CAUSES_SHOWN]:
+        first = next((run for run in failed if run.store in smaller), failed[0])
+        new = "new: " if known is not None and first.signature and signature not in known else ""
+        why = next(iter(first.reasons), "")
+        say(shorten(f"{new}{len(failed)} x {first.words}: {first.name}: {why}", _WIDTH, placeholder=" …"))
+        plan = smaller.get(first.store or "")
+        say(f"    {f'shrunk  {plan}' if plan else f'repeat  {first.repeat}'}")
+    if len(ranked) > _CAUSES_SHOWN:
+        say(f"and {len(ranked) - _CAUSES_SHOWN} more causes")

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -15,7 +15,7 @@ from msgspec import Struct
 from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
 from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import load_corpus, load_plans
-from highwater.campaigns.pages import INDEX, JUNIT, write_pages, write_runs
+from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
 from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
 from highwater.campaigns.smaller import shrink_failures
 from highwater.cli import options
@@ -33,6 +33,7 @@ from pipeline.storage import storage_at
 _FIRST_BELOW = 1 << 40  # short enough to type
 _ANNOTATED = 10  # errors of a step that GitHub Actions shows
 _CHANGED = 20  # runs that a comparison lists
+_OF_CORPUS: frozenset[Phase] = frozenset({"corpus", "known-bad", "containers"})  # phases that perform entries of the corpus
 
 
 _Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds for `safe`.")]
@@ -92,10 +93,11 @@ def chaos(
     phases = _phases(parts, PHASES if against is None else COMPARED)
     if against is not None:
         commit_of(against)
-    entries = load_corpus(corpus)  # refuse bad input before writing anything
+    # Refuse bad input before writing anything. Users who have plans and no corpus gate with `--parts plans`.
+    entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
     inputs = Inputs(
         entries=entries,
-        plans=load_plans(plans, entries),
+        plans=load_plans(plans, entries) if "plans" in phases else (),
         seeds=range(low, low + seeds),
         unknown_allowed=unknown_allowed,
     )
@@ -120,11 +122,12 @@ def chaos(
         found, left = _perform(phases, inputs, means, keep_going=going, show=not json)
     smaller = _shrunk(found, store, 0.0 if bisect or other else shrink, workers=jobs or cores(), show=not json)
     _tell(reds(found, store, smaller), found, repeat=repeat, show=not json)
-    _write(found, store, repeat=repeat)
+    code = worst(part.code for part in found)
+    _write(found, store, repeat=repeat, code=code, smaller=smaller)
     compared = None if other is None else compare(other, lines)
     outcome = Outcome(
         first_seed=low,
-        exit=worst(part.code for part in found) if compared is None else compared.code,
+        exit=code if compared is None else compared.code,
         stages=found,
         not_performed=left,
         against=compared,
@@ -145,13 +148,30 @@ def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: 
     return plans
 
 
-def _write(found: Sequence[Part], store: Path, *, repeat: str) -> None:
+def _write(found: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, str]) -> None:
     """Write the summaries, the index page and the JUnit file of all runs."""
     summaries = tuple(summary for part in found for summary in part.summaries)
-    expected = [as_expected for part in found for as_expected in part.expected]
     storage = storage_at(store)
     write_runs(storage, "", summaries)  # first, so that it is kept if rendering a page fails
-    write_pages(storage, "", summaries, title="test-chaos", repeat=repeat, cases=list(cases_of(found)), expected=expected)
+    write_pages(
+        storage,
+        "",
+        summaries,
+        title="test-chaos",
+        repeat=repeat,
+        cases=list(cases_of(found)),
+        expected=[as_expected for part in found for as_expected in part.expected],
+        code=code,
+        names=[name for part in found for name in _names(part)],
+        smaller=smaller,
+        known=known_causes(storage, ""),
+    )
+
+
+def _names(part: Part) -> list[str | None]:
+    """What the runs of a part are called: as their checks, which the terminal and JUnit name."""
+    by_run = {check.run: check.name for check in part.checks}
+    return [by_run.get(number) for number in range(len(part.summaries))]
 
 
 def _conclude(outcome: Outcome) -> None:

@@ -3,12 +3,14 @@
 Runs of highwater are judged by the checkers of the log, histories of other systems by the model given with --model.
 """
 
+import shlex
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 import msgspec
 import typer
+from msgspec import Struct
 
 from checkers.linearizability.judge import Judgement
 from checkers.verdict import Validity, Verdict
@@ -17,17 +19,26 @@ from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
-from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file
+from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file, page_of_file, steps_of
+from highwater.runs.guess import Unguessed, guess
 from highwater.runs.memory import peak_mib
-from highwater.runs.summary import VALIDITY_NAMES, by_kind
+from highwater.runs.summary import VALIDITY_NAMES, by_kind, first_of_kinds
 from history import store
-from history.foreign.read import Form, form_of
+from history.errors import HistoryError
+from history.foreign.looks import looks_like
+from history.foreign.quotes import cited
+from history.foreign.read import Form, form_of, steps
 
 
 def check(
     file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")],
     *,
-    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Model of the object under test: {', '.join(MODELS)}; guessed from the functions in use if not given."
+        ),
+    ] = None,
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = "",
     consistency: Annotated[
         str, typer.Option(help="Consistency models that the history must satisfy, separated by commas.")
@@ -38,27 +49,76 @@ def check(
             metavar="VARIANT", help="Check instead that each step of a run is one of this abstract model (docs/model.md)."
         ),
     ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the anomalies drawn.")] = None,
     json: options.AsJson = False,
 ) -> int:
     """Judge one history and print the verdict; store nothing."""
     if refines is not None:
         return _check_refinement(file, refines, json=json)
-    asked = Asked(model=model, initial=initial, consistency=tuple(name.strip() for name in consistency.split(",")))
-    check_asked(asked)
+    page = None if report is None else options.file_of(report)
+    try:
+        return _check(file, _Options(model=model, initial=initial, consistency=consistency, page=page, json=json))
+    except HistoryError as error:
+        looks = looks_like(file)
+        raise HistoryError(f"{error}; the file looks like {looks}") if looks else error from error
+
+
+class _Options(Struct, frozen=True, kw_only=True):
+    """How to judge a file and what to write."""
+
+    model: str | None
+    initial: str
+    consistency: str
+    page: Path | None
+    json: bool
+
+
+def _check(file: Path, given: _Options) -> int:
+    names = tuple(name.strip() for name in given.consistency.split(","))
+    if given.model is not None:  # refuse a wrong one before the file is read
+        check_asked(Asked(model=given.model, initial=given.initial, consistency=names))
     began = perf_counter()
-    if model == LOG and form_of(file) is Form.OURS:
-        return _check_ours(file, began, json=json)
+    form = form_of(file)
+    if form is Form.OURS and given.model in (None, LOG):
+        return _check_ours(file, began, page=given.page, json=given.json)
+    model, guessed = (given.model, "") if given.model is not None else _guessed(file)
+    asked = Asked(model=model, initial=given.initial, consistency=names)
+    check_asked(asked)
     found = judge_file(file, asked)
-    _say_judgement(file, found, _measured(began), json=json)
+    if guessed and not given.json:
+        say(guessed)
+    _say_judgement(file, form, found, _measured(began), json=given.json)
+    if given.page is not None:
+        html = page_of_file(file, asked, found, guess=guessed, repeat=_repeat(file, asked))
+        store.write_file(given.page, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
+        say(f"page    {given.page}") if not given.json else None
     return of_verdict(found.validity, live=None)
 
 
-def _check_ours(file: Path, began: float, *, json: bool) -> int:
+def _guessed(file: Path) -> tuple[str, str]:
+    """The model that fits the functions of a file, and how it was chosen. UsageError if none fits."""
+    found = guess(steps(file))
+    if isinstance(found, Unguessed):
+        functions = ", ".join(found.functions)
+        raise UsageError(f"{file}: no model has the functions {functions}; --model must be of {', '.join(MODELS)}")
+    return found.model, found.words
+
+
+def _repeat(file: Path, asked: Asked) -> str:
+    words = ["highwater", "check", str(file), "--model", asked.model]
+    words += ["--initial", asked.initial] if asked.initial else []
+    words += ["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else []
+    return shlex.join(words)
+
+
+def _check_ours(file: Path, began: float, *, page: Path | None, json: bool) -> int:
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
-    from highwater.runs.run import judge
+    from highwater.runs.run import judge, write_page
 
     history = store.load(file)
     verdict = judge(history)
+    if page is not None:
+        write_page(page, history, verdict, plan="", repeat=f"highwater check {shlex.quote(str(file))}")
     measured = {"operations": history.operation_count, **_measured(began)}
     if json:
         say_json({"file": str(file), **encoded(verdict), **measured})
@@ -67,6 +127,8 @@ def _check_ours(file: Path, began: float, *, json: bool) -> int:
     say(_first_line(file, verdict.validity, measured))
     for line in explained(verdict):
         say(f"  {line}")
+    if page is not None:
+        say(f"page    {page}")
     return of_verdict(verdict.validity, live=verdict.live)
 
 
@@ -95,15 +157,22 @@ def _first_line(file: Path, validity: Validity, measured: dict[str, float]) -> s
     return f"{VALIDITY_NAMES[validity]}: {file}: {spent}"
 
 
-def _say_judgement(file: Path, found: Judgement, measured: dict[str, float], *, json: bool) -> None:
+def _say_judgement(file: Path, form: Form, found: Judgement, measured: dict[str, float], *, json: bool) -> None:
     verdict = VALIDITY_NAMES[found.validity]
     if json:
         # `longest` may hold a million calls; programs that need it call the judge directly.
-        body = {k: v for k, v in msgspec.structs.asdict(found).items() if k not in ("validity", "longest")}
+        body = {k: v for k, v in msgspec.structs.asdict(found).items() if k not in ("validity", "longest", "cycles")}
         say_json({"file": str(file), "verdict": verdict, **body, **measured})
         return
     say(_first_line(file, found.validity, {"operations": found.operations, **measured}))
-    for line in (*by_kind(found.anomalies), *first_of(found.unchecked), *found.notes):
+    first = first_of_kinds(found.anomalies)
+    quoted = cited(steps_of(file, form), {line for anomaly in first for line in anomaly.witness}) if first else {}
+    for anomaly, words in zip(first, by_kind(found.anomalies), strict=True):
+        say(f"  {words}")
+        lines = dict.fromkeys(line for line in anomaly.witness if line in quoted)
+        for text in first_of([f"line {line}: {quoted[line].words}" for line in lines]):
+            say(f"    {text}")
+    for line in (*first_of(found.unchecked), *found.notes):
         say(f"  {line}")
 
 

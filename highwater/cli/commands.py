@@ -42,6 +42,7 @@ COMMANDS = (
     Command("export", "export", "Write a history as EDN, for Elle, Knossos and Jepsen."),
     Command("judge", "judge", "Judge stored histories again."),
     Command("report", "report", "Write the page of a stored run."),
+    Command("serve", "serve", "Show all runs of a store in a browser."),
     Command("query", "query", "Answer a question about many runs."),
     Command("diff", "diff", "Compare two campaigns."),
     Command("triage", "query", "Count the causes of failed runs."),

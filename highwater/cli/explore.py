@@ -11,9 +11,13 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.cli import options
+from highwater.cli.explore_ablate import ablate as ablate_safe
 from highwater.cli.explore_model import Asked, explore_model
+from highwater.cli.explore_realise import Toward, check_name, show_toward
+from highwater.cli.explore_realise import realise as realise_published
 from highwater.cli.explore_refines import AskedRefinement, explore_refines
 from highwater.cli.output import say, say_json
 from highwater.cli.searching import Manner, PropertyName, Question, StrategyName, check, memory_limit_mib, resume, search, stopped
@@ -21,6 +25,7 @@ from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.model import Model
 from highwater.explore.path import plan_of
+from highwater.explore.published import PUBLISHED
 from highwater.explore.search import Budget, Result
 from highwater.explore.state import Bounds
 from highwater.explore.story import tell
@@ -59,6 +64,7 @@ class Explored(Struct, frozen=True, kw_only=True):
     goals: tuple[str, ...]
     goals_missed: tuple[str, ...]
     resume: str = ""  # the command that goes on
+    toward: Toward | None = None  # of --realise
 
 
 # Options that say which machines are searched, and those that say which abstract model.
@@ -70,12 +76,15 @@ _OF_MACHINES = (
     "crashes",
     "expiries",
     "losses",
+    "doubles",
     "zk",
     "holds",
     "unclean",
     "kip343",
     "plan",
     "refines",
+    "realise",
+    "ablate",
     "strategy",
     "scheduler",
     "seed",
@@ -85,6 +94,9 @@ _OF_MACHINES = (
     "folder",
     "resume_from",
 )
+_OF_BOUNDS = ("brokers", "records", "max_epochs", "crashes", "expiries", "losses", "doubles")
+_OF_ABLATIONS = (*_OF_BOUNDS, "zk", "kip343", "memory_mib")
+_OF_REALISED = (*_OF_BOUNDS, "protocol", "holds", "unclean", "memory_mib", "plan")
 _SPELT = {"resume_from": "resume"}
 _OF_MODELS = ("variant", "without", "replicas", "log_size", "max_records", "max_epoch", "max_offset", "max_version")
 _Brokers = Annotated[int, typer.Option(min=1, max=4, help="Number of brokers.")]
@@ -93,6 +105,7 @@ _MaxEpochs = Annotated[int, typer.Option(min=1, help="Number of leader epochs; s
 _Crashes = Annotated[int, typer.Option(min=0, help="Maximum of crashes in one schedule.")]
 _Expiries = Annotated[int, typer.Option(min=0, help="Maximum of session expiries of running brokers in one schedule.")]
 _Losses = Annotated[int, typer.Option(min=0, help="Maximum of lost messages in one schedule.")]
+_Doubles = Annotated[int, typer.Option(min=0, help="Maximum of messages in one schedule that may arrive twice.")]
 _Zk = Annotated[
     Literal["atomic", "async"],
     typer.Option(help="atomic: a ZooKeeper request and its reply are one action; async: each is an action."),
@@ -119,6 +132,16 @@ _PlanOption = Annotated[Path | None, typer.Option(help="File for the plan of a c
 _Refines = Annotated[
     str | None, typer.Option(metavar="VARIANT", help="Check that each step is one of this variant of kafka-replication.")
 ]
+_Realise = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Search best-first for this published counterexample, by default in its own world."),
+]
+_Ablate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROTOCOL", help="Take each switch out of safe and search; the budget is CPU seconds for each strategy."
+    ),
+]
 _ModelOption = Annotated[
     str | None, typer.Option(help="Search this abstract model instead of the machines: kafka-replication or async-isr.")
 ]
@@ -142,6 +165,7 @@ def explore(
     crashes: _Crashes = 1,
     expiries: _Expiries = 1,
     losses: _Losses = 0,
+    doubles: _Doubles = 0,
     zk: _Zk = "atomic",
     holds: _Holds = "committed",
     kip343: _Kip343 = False,
@@ -158,6 +182,8 @@ def explore(
     resume_from: _ResumeFrom = None,
     plan: _PlanOption = None,
     refines: _Refines = None,
+    realise: _Realise = None,
+    ablate: _Ablate = None,
     model: _ModelOption = None,
     variant: _Variant = None,
     without: _Without = None,
@@ -182,16 +208,7 @@ def explore(
         raise UsageError(f"{plan}: folder {plan.parent} does not exist")
     question = Question(
         protocol=protocol,
-        bounds=Bounds(
-            brokers=brokers,
-            records=records,
-            max_epochs=max_epochs,
-            crashes=crashes,
-            expiries=expiries,
-            losses=losses,
-            zk_async=zk == "async",
-            kip343=kip343,
-        ),
+        bounds=Bounds(**{name: context.params[name] for name in _OF_BOUNDS}, zk_async=zk == "async", kip343=kip343),
         holds=holds,
         unclean=unclean,
         workers=workers,
@@ -199,6 +216,12 @@ def explore(
     budget = Budget(seconds=budget_seconds, depth=max_depth, walks=walks, memory_mib=memory_mib or memory_limit_mib())
     manner = Manner(strategy=strategy, scheduler=scheduler, seed=seed, folder=folder)
     check(question, manner)
+    if ablate is not None:
+        _allow(context, "ablate", _OF_ABLATIONS)
+        return ablate_safe(ablate, question.bounds, budget, repeat=_repeat_ablation(question, budget_seconds), json=json)
+    if realise is not None:
+        _allow(context, "realise", _OF_REALISED)
+        return _realised(_in_its_world(context, realise, question), realise, budget, plan=plan, json=json)
     if refines is not None:
         return _refined(question, manner, refines, budget, json=json)
     return _answer(question, manner, budget, resume_from=resume_from, plan=plan, json=json)
@@ -221,7 +244,11 @@ def _answer(
         result = resume(question, checkpoint, resume_from, budget, quiet=json)
     else:
         result = search(question, manner, budget, quiet=json)
-    explored = _explored(result, question)
+    return _told(_explored(result, question), plan, json=json)
+
+
+def _told(explored: Explored, plan: Path | None, *, json: bool) -> int:
+    """Print what was found, and write the plan of a counterexample."""
     if plan is not None and explored.plan:
         try:
             plan.write_text(explored.plan, encoding="utf-8")
@@ -236,8 +263,20 @@ def _answer(
 
 def _refused(context: typer.Context, names: tuple[str, ...]) -> str:
     """The first of these options that was given; empty if none was."""
-    given = (name for name in names if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE")
+    given = (name for name in names if _is_given(context, name))
     return next((f"--{_SPELT.get(name, name.replace('_', '-'))}" for name in given), "")
+
+
+def _allow(context: typer.Context, search: str, names: tuple[str, ...]) -> None:
+    """Refuse options of other searches. Raises UsageError."""
+    refused = _refused(context, tuple(name for name in (*_OF_MACHINES, "max_depth") if name not in (*names, search)))
+    if refused:
+        raise UsageError(f"{refused} does not apply to --{search} {context.params[search]}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _refined(question: Question, manner: Manner, variant: str, budget: Budget, *, json: bool) -> int:
@@ -250,13 +289,36 @@ def _refined(question: Question, manner: Manner, variant: str, budget: Budget, *
     return explore_refines(Model(question.variant, question.bounds), asked, json=json)
 
 
+def _in_its_world(context: typer.Context, name: str, question: Question) -> Question:
+    """The question with the protocol, bounds and property of a published counterexample where no option says otherwise."""
+    check_name(name)
+    published = PUBLISHED[name]
+    given = {name: value for name, value in msgspec.structs.asdict(question.bounds).items() if _is_given(context, name)}
+    return replace(
+        question,
+        protocol=question.protocol if _is_given(context, "protocol") else published.protocol,
+        holds=question.holds if _is_given(context, "holds") else published.holds,
+        bounds=replace(published.bounds, **given),
+    )
+
+
+def _realised(question: Question, name: str, budget: Budget, *, plan: Path | None, json: bool) -> int:
+    """Look for a published counterexample on the machines."""
+    if not json:
+        say(_headline(question))
+    result, toward = realise_published(name, question, budget, quiet=json)
+    repeat = f"{_repeat(question, PUBLISHED[name].bounds, holds=None)} --realise {name}"
+    return _told(replace(_explored(result, question), toward=toward, repeat=repeat), plan, json=json)
+
+
 def _headline(question: Question) -> str:
     bounds = question.bounds
+    doubles = f", {_count(bounds.doubles, 'doubled message')}" if bounds.doubles else ""
     clean = " without its unclean election" if VARIANTS[question.protocol] != question.variant else ""
     return (
         f"explore {question.protocol}{clean}: {_count(bounds.brokers, 'broker')}, {_count(bounds.records, 'record')}, "
         f"{_count(bounds.max_epochs, 'leader epoch')}; at most {_count(bounds.crashes, 'crash')}, "
-        f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}; "
+        f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}{doubles}; "
         f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}{'; KIP-343' if bounds.kip343 else ''}"
     )
 
@@ -266,18 +328,22 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
-def _repeat(question: Question) -> str:
-    """The command that repeats the search, without options at their default."""
+def _repeat(question: Question, defaults: Bounds = _DEFAULTS, holds: PropertyName | None = "committed") -> str:
+    """The command that repeats the search, without options at their default; `holds` None: that option has no default."""
     bounds = question.bounds
     parts = [f"highwater explore --protocol {question.protocol}"]
     for name, number in msgspec.structs.asdict(bounds).items():
-        if not isinstance(number, bool) and number != getattr(_DEFAULTS, name):
+        if not isinstance(number, bool) and number != getattr(defaults, name):
             parts.append(f"--{name.replace('_', '-')} {number}")
     parts += ["--zk async"] if bounds.zk_async else []
     parts += ["--kip343"] if bounds.kip343 else []
-    parts += [f"--holds {question.holds}"] if question.holds != "committed" else []
+    parts += [f"--holds {question.holds}"] if question.holds != holds else []
     parts += ["--unclean"] if question.unclean else []
     return " ".join(parts)
+
+
+def _repeat_ablation(question: Question, seconds: int) -> str:
+    return _repeat(question).replace("--protocol safe", "--ablate safe") + f" --budget-seconds {seconds}"
 
 
 def _plan(result: Result[AnyAction], story: tuple[str, ...], question: Question) -> Plan:
@@ -353,5 +419,7 @@ def _show(explored: Explored, plan: Path | None) -> None:
     say(f"seen: {', '.join(explored.goals) or 'nothing'}")
     if explored.goals_missed:
         say(f"never: {', '.join(explored.goals_missed)}")
+    if explored.toward is not None:
+        show_toward(explored.toward)
     if explored.resume:
         say(f"go on  {explored.resume}")

@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
-from rich.console import Console
 
 from highwater.cli.output import say, say_json
+from highwater.cli.searching import shown_progress
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.abstract.async_isr import ISR_VARIANTS, AsyncIsr, IsrSizes
@@ -112,11 +112,8 @@ def _model(asked: Asked, variant: str, sizes: dict[str, int]) -> Model:
 
 
 def _search(search: LevelSearch, *, quiet: bool) -> Result:
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        return search.run()
-    with console.status("searching") as status:
-        return search.run(lambda states, depth: status.update(f"{states} states, depth {depth}"))
+    with shown_progress(quiet=quiet) as progress:
+        return search.run(progress)
 
 
 def _explored(asked: Asked, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:

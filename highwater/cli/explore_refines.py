@@ -4,9 +4,9 @@ from time import monotonic
 from typing import Literal
 
 from msgspec import Struct
-from rich.console import Console
 
 from highwater.cli.output import say, say_json
+from highwater.cli.searching import shown_progress
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.abstract.rules import VARIANTS
@@ -60,11 +60,8 @@ def explore_refines(model: Model, asked: AskedRefinement, *, json: bool) -> int:
 
 
 def _search(search: Refinement, asked: AskedRefinement, *, quiet: bool) -> Refined:
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        return search.run(asked.budget)
-    with console.status("searching") as status:
-        return search.run(asked.budget, lambda states, depth: status.update(f"{states} states, depth {depth}"))
+    with shown_progress(quiet=quiet) as progress:
+        return search.run(asked.budget, progress)
 
 
 def _explored(asked: AskedRefinement, result: Refined, story: tuple[str, ...]) -> ExploredRefinement:

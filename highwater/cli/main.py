@@ -8,11 +8,12 @@ assertions of the system under test, and failed assertions are part of the verdi
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 
+from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command
 from highwater.cli.output import complain, say
 from highwater.errors import HighwaterError
@@ -60,7 +61,7 @@ def _asked(arguments: Sequence[str]) -> str | None:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        say(f"highwater {metadata.version('highwater')}")
+        say(f"highwater {__version__}")
         raise typer.Exit
 
 
@@ -87,7 +88,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         shown = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])
         result = build(_asked(arguments))(args=shown, prog_name="highwater", standalone_mode=False)
     except typer.TyperException as error:
-        complain(f"{error.format_message()} (highwater --help)")
+        complain(f"{error.format_message()}{_given(error, arguments)} ({_command_of(error)} --help)")
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
@@ -101,6 +102,19 @@ def _exit_code(arguments: Sequence[str]) -> int:
         complain(f"{error.filename or 'system error'}: {error.strerror or error}")
         return ExitCode.LABORATORY_FAILED
     return interrupted() if result == _TYPER_INTERRUPTED else int(result or 0)
+
+
+def _given(error: typer.TyperException, arguments: Sequence[str]) -> str:
+    """The value of the option that an error is about; Typer's sentences about numbers lack it."""
+    names = getattr(getattr(error, "param", None), "opts", ())
+    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    value = next((value for name, value in pairwise(words) if name in names), None)
+    return "" if value is None or repr(value) in error.format_message() else f"; given: {value}"
+
+
+def _command_of(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    return "highwater" if context is None else str(context.command_path)
 
 
 def interrupted() -> ExitCode:

@@ -54,12 +54,14 @@ def _completed(incomplete: str, names: Iterable[str]) -> list[str]:
 
 Protocol = Annotated[
     str,
-    typer.Option(help="Protocol variant, see `highwater protocols`.", callback=lowered, autocompletion=protocols_like),
+    typer.Option(
+        help="Protocol variant: safe, v3 or another of `highwater protocols`.", callback=lowered, autocompletion=protocols_like
+    ),
 ]
 ProtocolIfAny = Annotated[
     str | None,
     typer.Option(
-        help="Protocol variant, see `highwater protocols`; the plan's, or `safe` for a seed.",
+        help="Protocol variant: safe, v3 or another of `highwater protocols`; the plan's, or safe for a seed.",
         callback=lowered,
         autocompletion=protocols_like,
     ),
@@ -67,7 +69,8 @@ ProtocolIfAny = Annotated[
 Faults = Annotated[
     str,
     typer.Option(
-        help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if empty.",
+        help=f"Mixes ({', '.join(MIXES)}), families ({', '.join(FAMILIES)}) or kinds of `highwater faults`, separated by commas; "
+        "the profile's default kinds if empty.",
         callback=lowered,
         autocompletion=faults_like,
     ),

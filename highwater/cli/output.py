@@ -6,14 +6,16 @@ bar.
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event, Thread
 
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 _LINES_SHOWN = 10
+_FOLLOW_S = 0.3
 
 
 def say(line: str = "") -> None:
@@ -71,3 +73,33 @@ def progress(total: int, *, quiet: bool = False) -> Iterator[Ticker]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         yield Ticker(bar, total)
+
+
+@contextmanager
+def status(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show one line that changes, on stderr if it is a terminal and not `quiet`. What is yielded sets the line."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda words: None
+        return
+    with console.status("begins") as shown:
+        yield shown.update
+
+
+@contextmanager
+def followed(words: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
+    """As `status`, for work that says nothing by itself: `words` is asked for the line, from another thread."""
+    ended = Event()
+
+    def follow(tell: Callable[[str], None]) -> None:
+        while not ended.wait(_FOLLOW_S):
+            tell(words())
+
+    with status(quiet=quiet) as tell:
+        thread = Thread(target=follow, args=(tell,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

@@ -12,12 +12,16 @@ from highwater.errors import UsageError
 from highwater.runs.run import judge, write_page
 from highwater.runs.summary import VALIDITY_NAMES
 from history import store
+from reports.trace import trace_json
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a stored run.")],
     *,
     output: Annotated[Path | None, typer.Option(help="File for the page; in the run's folder if not given.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the run in Perfetto's trace format to this file.")
+    ] = None,
     json: options.AsJson = False,
 ) -> int:
     """Judge a stored run with the current checkers and render its page."""
@@ -26,6 +30,8 @@ def report(
     page = options.file_of(output or run / store.REPORT)
     verdict = judge(history)
     write_page(page, history, verdict, plan=plan, repeat=f"highwater replay {run}")
+    if trace is not None:
+        store.write_file(options.file_of(trace), trace_json(history, verdict))
     if json:
         say_json({"run": str(run), "report": str(page), "verdict": VALIDITY_NAMES[verdict.validity]})
     else:

@@ -1,23 +1,26 @@
 """`highwater run`: perform one run from a seed or a plan, and judge its history."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 import typer
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from highwater.campaigns.campaign import Request
+from highwater.backends.sim.backend import SimBackend
+from highwater.backends.sim.world import World
 from highwater.cli import options
-from highwater.cli.output import first_of, say, say_json
-from highwater.errors import UsageError
+from highwater.cli.choosing import choose, perform
+from highwater.cli.output import first_of, followed, say, say_json
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import MIXED
-from highwater.plans.plan import REFERENCE, Plan, checked, is_foreign, on_system, parsed_system, system_of, words_of
-from highwater.plans.text import load_plan
-from highwater.runs.provenance import present_build
-from highwater.runs.run import Keep, backend_named, carry_out
+from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.rig.backend import Backend
+from highwater.runs.run import BackendName, Keep, backend_named
 from highwater.runs.summary import Summary, by_kind
 from history.manifest import RunManifest
 from history.seed import format_seed
@@ -43,59 +46,49 @@ def run(
     json: options.AsJson = False,
 ) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""
-    loaded = None if plan is None else load_plan(plan)
-    backend = options.backend_for(backend, loaded, system)
-    request = Request(
-        protocol=protocol or "safe",
-        faults=options.names_of(faults),
+    chosen = choose(
+        seed=seed,
+        derivation=derivation,
+        plan=plan,
+        protocol=protocol,
+        faults=faults,
         profile=profile,
         seconds=seconds,
         workload=workload,
         backend=backend,
-        system=system or "",
+        system=system,
+        described=described,
     )
-    if derivation is not None and seed is None:
-        raise UsageError("--derivation needs --seed")
-    options.check_seeds(derivation)
-    chosen, repeat = _chosen(seed, plan, loaded, protocol, request)
-    if described is not None:
-        chosen = checked(on_system(chosen, options.asked_system(system or REFERENCE, described)))
-        repeat += f" --with {described}"
     keep = Keep(store=None if no_store else options.folder_of(store), report=report)
     if not json:
-        say(headline(chosen))
-    summary = carry_out(chosen, backend_named(backend), build=present_build(), repeat=repeat, keep=keep).summary
+        say(headline(chosen.plan))
+    with _shown(chosen.backend, quiet=json) as performer:
+        summary = perform(chosen, keep, performer).summary
     summary = replace(summary, store=_below(store, summary.store), report=_below(store, summary.report))
     say_json(summary) if json else show(summary)
     return summary.exit_code
 
 
+@contextmanager
+def _shown(backend: BackendName, *, quiet: bool) -> Iterator[Backend]:
+    """The backend of this name; while it performs, the terminal shows how far it is."""
+    began, worlds = monotonic(), list[World]()
+
+    def words() -> str:
+        spent = f"{monotonic() - began:.0f} s"
+        if not worlds:
+            return spent
+        simulated = worlds[0].sim
+        rows = len(simulated.recorder.operations) + len(simulated.recorder.events)
+        return f"{simulated.scheduler.now / 1e9:.0f} s simulated in {spent}, {rows} rows"
+
+    with followed(words, quiet=quiet):
+        yield SimBackend(watch=worlds.append) if backend == "sim" else backend_named(backend)
+
+
 def _below(store: Path, name: str | None) -> str | None:
     """The path of a name relative to the store."""
     return None if name is None else str(store / name)
-
-
-def _chosen(seed: str | None, path: Path | None, plan: Plan | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
-    if (seed is None) == (path is None):
-        raise UsageError("give either --seed S or --plan FILE")
-    if seed is not None:
-        number = options.seed_of(seed)
-        return request.plan(number), request.command(number)
-    assert path is not None
-    assert plan is not None
-    if request != Request(protocol=request.protocol, backend=request.backend, system=request.system):
-        raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
-    if plan.path and request.backend != "sim":
-        raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
-    repeat = f"highwater run --plan {path}"
-    if protocol is not None:
-        plan = checked(replace(plan, protocol=protocol, variant=None))
-        repeat += f" --protocol {protocol}"
-    if request.system:
-        plan = checked(on_system(plan, parsed_system(request.system)))
-        repeat += f" --system {request.system}"
-    implied = options.backend_for(None, plan, None)
-    return plan, repeat + (f" --backend {request.backend}" if request.backend != implied else "")
 
 
 def headline(of: Plan | RunManifest) -> str:
@@ -111,12 +104,14 @@ def _played(of: Plan | RunManifest) -> str:
         return f"system {words_of(system_of(of))}" if is_foreign(of) else f"protocol {of.protocol}"
     if of.system is None:
         return f"protocol {of.protocol}"
-    return f"system {of.system.name}:{of.system.version}".removesuffix(":")
+    return f"system {words_of(of.system)}"
 
 
 def show(summary: Summary) -> None:
     """Print the verdict with its reasons, the numbers, the paths of the stored files and the command that repeats the run."""
     say(f"{summary.words}: {', '.join(_numbers(summary))}")
+    if summary.cause:
+        say(f"cause   {summary.cause}")
     for line in (*by_kind(summary.anomalies), *first_of((*summary.unchecked, *summary.not_live))):
         say(f"  {line}")
     if summary.faults:

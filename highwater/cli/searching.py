@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.console import Console
 
+from highwater.cli.output import status
 from highwater.errors import HarnessError, UsageError
 from highwater.explore.breadth_first import BreadthFirst, Checkpoint, Searched, read_checkpoint
 from highwater.explore.depth_first import DepthFirst
@@ -73,7 +73,7 @@ def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -
         folder = _made(manner.folder or _unused(question.protocol))
         return _ended(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
     names = ("committed", question.holds)
-    with _progress(quiet=quiet) as progress:
+    with shown_progress(quiet=quiet) as progress:
         if manner.strategy == "depth-first":
             model = world()
             properties = tuple(property_ for property_ in model.properties if property_.name in names)
@@ -121,7 +121,7 @@ def _ended(
     quiet: bool,
 ) -> Result[AnyAction]:
     """Run or resume a search; its folder stays only if it was stopped."""
-    with _progress(quiet=quiet) as progress:
+    with shown_progress(quiet=quiet) as progress:
         result = strategy.run(budget, progress) if checkpoint is None else strategy.resume(checkpoint, budget, progress)
     if not result.folder:
         rmtree(folder)
@@ -144,10 +144,7 @@ def _unused(protocol: str) -> Path:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Progress]:
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda states, depth: None
-        return
-    with console.status("searching") as status:
-        yield lambda states, depth: status.update(f"{states} states, depth {depth}")
+def shown_progress(*, quiet: bool) -> Iterator[Progress]:
+    """Show states and depth on a terminal while a search runs."""
+    with status(quiet=quiet) as tell:
+        yield lambda states, depth: tell(f"{states} states, depth {depth}")

@@ -155,7 +155,7 @@ class _Scribe:
 
 def _faults(spent: Spent) -> tuple[FaultCount, ...]:
     """The faults in an explored schedule, as fault kinds of the nemesis."""
-    counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses))
+    counts = (("crash-random", spent.crashes), ("expire-session", spent.expiries), ("packets", spent.losses + spent.doubles))
     return tuple(FaultCount(kind=kind, begun=count, acted=count) for kind, count in counts if count)
 
 

@@ -24,6 +24,7 @@ from highwater.plans.actions import (
     AnyAction,
     Crash,
     Deliver,
+    Double,
     Expire,
     Fire,
     Lose,
@@ -39,6 +40,7 @@ from reference.types import BrokerId
 _ROUND_TRIPS_MAX = 3  # after which a timer counts as changing the state
 _WARM_STEPS_MAX = 1000
 
+OfMessage = Deliver | Lose | Double
 OfBroker = Produce | Crash | Restart | Expire | Notice | ZkHear | ZkPerform
 
 
@@ -174,10 +176,7 @@ class Model:
         transitions = self._transitions
         for action, position in self._arrivals(key):
             draft = transitions.draft(key)
-            if isinstance(action, Deliver):
-                transitions.deliver(draft, position)
-            else:
-                transitions.lose(draft, position)
+            self._carry(draft, action, position)
             yield action, transitions.done(draft)
         for index in range(self._size):
             for kind in self._kinds(key, index):
@@ -191,10 +190,20 @@ class Model:
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
 
-    def _arrivals(self, key: Key) -> Iterator[tuple[Deliver | Lose, int]]:
+    def _carry(self, draft: Draft, action: OfMessage, position: int) -> None:
+        match action:
+            case Deliver():
+                self._transitions.deliver(draft, position)
+            case Lose():
+                self._transitions.lose(draft, position)
+            case Double():
+                self._transitions.double(draft, position)
+
+    def _arrivals(self, key: Key) -> Iterator[tuple[OfMessage, int]]:
         # Flights are sorted: alike ones and equal ones are neighbours.
         flights = self._transitions.flights
         lossy = self.spent(key).losses < self.bounds.losses
+        doubling = self.spent(key).doubles < self.bounds.doubles
         last, nth, link = -1, 0, (-1, -1, "")
         for position, number in enumerate(key[self._size + 3 :]):
             facts = flights[number]
@@ -207,6 +216,8 @@ class Model:
             yield action, position
             if lossy:
                 yield Lose(message=action.message, source=action.source, to=action.to, nth=nth), position
+            if doubling:
+                yield Double(message=action.message, source=action.source, to=action.to, nth=nth), position
 
     def _kinds(self, key: Key, index: int) -> list[type[OfBroker]]:
         # The possible actions of one broker, its session and its link to ZooKeeper.
@@ -237,7 +248,7 @@ class Model:
     def actor(self, action: AnyAction) -> str:
         """A broker, a link, a client or the faults of a broker: who is slow when an action is delayed."""
         match action:
-            case Deliver(source=source, to=to) | Lose(source=source, to=to):
+            case Deliver(source=source, to=to) | Lose(source=source, to=to) | Double(source=source, to=to):
                 return f"{source} {to}"
             case Fire(node=node) | ZkHear(node=node) | ZkPerform(node=node) | Notice(node=node):
                 return node
@@ -306,10 +317,8 @@ class Model:
         transitions = self._transitions
         draft = transitions.draft(key, witness)
         match action:
-            case Deliver():
-                transitions.deliver(draft, self._position(key, action))
-            case Lose():
-                transitions.lose(draft, self._position(key, action))
+            case Deliver() | Lose() | Double():
+                self._carry(draft, action, self._position(key, action))
             case Fire(node=node, timer=timer):
                 index = self._index(node)
                 if timer not in self._hosts[key[index]].timers:
@@ -339,7 +348,7 @@ class Model:
             if refused:
                 raise Impossible(why)
 
-    def _position(self, key: Key, action: Deliver | Lose) -> int:
+    def _position(self, key: Key, action: OfMessage) -> int:
         """The position of a message in the network."""
         link = (self._index(action.source), self._index(action.to), action.message)
         flights = self._transitions.flights

@@ -28,6 +28,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     crashes: int = 1
     expiries: int = 1  # sessions of running brokers
     losses: int = 0  # lost messages
+    doubles: int = 0  # messages that may arrive twice
     zk_async: bool = False
     kip343: bool = False  # heartbeats, and ISR changes through the controller
 
@@ -75,6 +76,7 @@ class Spent(Struct, frozen=True):
     crashes: int = 0
     expiries: int = 0
     losses: int = 0
+    doubles: int = 0
 
 
 class State(Struct, frozen=True):

@@ -7,7 +7,8 @@ These are part of the action, so nothing happens between them:
 * the reply to a control request, which only lets the controller send the next one;
 * an UpdateMetadata: it is answered at once and not delivered, because only clients need it and this client does not.
 
-Messages in flight arrive in any order, at most once. A crash drops the messages to the process, not those it has sent.
+Messages in flight arrive in any order, at most once unless they are doubled. A crash drops the messages to the process, not those
+it has sent.
 """
 
 from collections import deque
@@ -184,6 +185,11 @@ class Transitions:
         """A message in flight is lost."""
         del draft.flights[position]
         draft.spent = self._count(draft.spent, "losses")
+
+    def double(self, draft: Draft, position: int) -> None:
+        """A message in flight is doubled."""
+        draft.flights.append(draft.flights[position])
+        draft.spent = self._count(draft.spent, "doubles")
 
     def produce(self, draft: Draft, index: int) -> None:
         """A client sends the next record to a broker."""

@@ -31,6 +31,15 @@ class Lose(Action, frozen=True, kw_only=True, tag="lose"):
     nth: int = 0
 
 
+class Double(Action, frozen=True, kw_only=True, tag="double"):
+    """Explorer's action: a message in flight is doubled, so that it may arrive twice."""
+
+    message: str
+    source: str
+    to: str
+    nth: int = 0
+
+
 class Produce(Action, frozen=True, kw_only=True, tag="produce"):
     """Explorer's action: a client sends the next record with acks=all to a broker that acts as leader."""
 
@@ -80,7 +89,7 @@ class ZkHear(Action, frozen=True, kw_only=True, tag="zk-hear"):
     node: str
 
 
-AnyAction = Deliver | Lose | Produce | Fire | Crash | Restart | Expire | Notice | ZkPerform | ZkHear
+AnyAction = Deliver | Lose | Double | Produce | Fire | Crash | Restart | Expire | Notice | ZkPerform | ZkHear
 Path = tuple[AnyAction, ...]
 
 
@@ -91,6 +100,8 @@ def words(action: AnyAction) -> str:
             return f"{to} gets {message} of {source}" if source != to else f"{to} gets its own {message}"
         case Lose(message=message, source=source, to=to):
             return f"{message} from {source} to {to} is lost"
+        case Double(message=message, source=source, to=to):
+            return f"{message} from {source} to {to} is doubled"
         case Produce(node=node):
             return f"a client produces to {node}"
         case Fire(node=node, timer=timer):

@@ -6,7 +6,7 @@ fault does not change the other draws. `complaints` lists why a plan is invalid.
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import get_args
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -16,6 +16,7 @@ from highwater.errors import UsageError
 from highwater.plans.actions import AnyAction
 from history.errors import unknown
 from history.event import EventKind
+from history.manifest import SystemFacts
 from history.promise import Promise
 from history.store import name_complaint
 from nemesis.faults import Clog, CrashAt, Packets, ZkStep
@@ -75,6 +76,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
 
 
+Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica"]
 REFERENCE = "reference"  # the system of a plan that names none
 
 
@@ -108,6 +110,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     script: tuple[Step, ...] = ()  # requests of an administrator, beside the workload
     path: tuple[AnyAction, ...] = ()  # of the explorer: exactly these actions, instead of workload and schedule
     required_marks: tuple[str, ...] = ()
+    hazard: Hazard | UnsetType = UNSET  # what the plan is about; a run that does not meet it is vacuous (highwater.runs.hazards)
     min_acked: int = 1
     limit_events: int = 20_000_000  # more handled events end the run as a failure of the harness
 
@@ -137,7 +140,7 @@ def is_foreign(plan: Plan) -> bool:
     return system_of(plan).name != REFERENCE
 
 
-def words_of(system: SystemSpec) -> str:
+def words_of(system: SystemSpec | SystemFacts) -> str:
     """A system as the command line gives it: kafka:3.9.1."""
     return f"{system.name}:{system.version}" if system.version else system.name
 
@@ -159,9 +162,11 @@ class Complaint(Struct, frozen=True, kw_only=True):
 def plan_digest(plan: Plan) -> str:
     """The digest of a plan: 32 hex digits over its canonical encoding; equal plans have equal digests.
 
-    The version of the derivation does not count: a plan that two versions derive alike is the same plan.
+    The version of the derivation does not count: a plan that two versions derive alike is the same plan. Neither does the hazard,
+    by which a run is read and not performed.
     """
-    return blake2b(msgspec.json.encode(replace(plan, derivation=UNSET), order="deterministic"), digest_size=16).hexdigest()
+    performed = replace(plan, derivation=UNSET, hazard=UNSET)
+    return blake2b(msgspec.json.encode(performed, order="deterministic"), digest_size=16).hexdigest()
 
 
 def shape_of(plan: Plan) -> Shape:
@@ -372,3 +377,6 @@ def _marks(plan: Plan) -> Iterator[Complaint]:
         if mark not in known:
             sentence = f"unknown mark {mark!r}; known: {', '.join(known)}"
             yield Complaint(path=("required_marks", index), sentence=sentence)
+    partitions = sum(topic.partitions for topic in plan.cluster.topics)
+    if plan.hazard is not UNSET and partitions != 1:
+        yield Complaint(path=("hazard",), sentence=f"a plan with a hazard must have one partition, not {partitions}")

@@ -16,7 +16,7 @@ def plan_to_yaml(plan: Plan) -> str:
     """Convert a plan to YAML text."""
     parts = {"name": plan.name, "protocol": plan.protocol, **sparse(plan)}
     lines = {name: parts.pop(name) for name in _ON_LINES if name in parts}
-    after = {name: parts.pop(name) for name in ("required_marks", "min_acked", "limit_events") if name in parts}
+    after = {name: parts.pop(name) for name in ("required_marks", "hazard", "min_acked", "limit_events") if name in parts}
     text = dump(parts)
     for name in lines:
         text += f"{name}:\n" + "".join(f"  - {flow(one)}\n" for one in getattr(plan, name))

@@ -17,6 +17,7 @@ from reference.coordination.api import Data
 from reference.events import DirImage, LogImage
 from reference.log.log import end_of
 from reference.messages import PartitionState
+from reference.sealed import in_the_clear
 from reference.types import NO_TOPIC_ID, BrokerId, TopicId, broker_address, index_of, topic_of
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -52,26 +53,55 @@ def record_metadata(recorder: Recorder, node: str, states: Iterable[PartitionSta
             topic_id=_id(state.topic_id),
             partition=index_of(state.tp),
             leader=_leader(state),
-            leader_epoch=state.leader_epoch,
+            leader_epoch=None if state.leader_epoch < 0 else state.leader_epoch,  # before Kafka 2.1 metadata has none
             isr=names(tuple(member.broker for member in state.isr)),
             replicas=names(state.replicas),
         )
 
 
-def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage]) -> None:
-    """Record the final logs of a broker, one row for each log in its directories."""
+def record_logs(recorder: Recorder, broker: BrokerId, image: Iterable[DirImage], *, noted: bool = True) -> None:
+    """Record the final logs of a broker, one row for each log in its directories.
+
+    If the broker has not noted its appends, also record the high watermark of its checkpoint and each record of the log.
+    """
     for directory in image:
+        high_watermarks = {} if noted else dict(directory.checkpoint)
         for log in directory.logs:
             recorder.event(
                 EventKind.LOG_ON_DISK,
                 node=broker_address(broker),
                 topic=topic_of(log.tp),
-                topic_id=_id(log.topic_id),
                 partition=index_of(log.tp),
                 dir=directory.dir,
+                topic_id=_id(log.topic_id),
                 leo=_end(log),
-                digest=blake2b(_encode(log.batches), digest_size=8).hexdigest(),
+                hw=high_watermarks.get(log.tp),
+                digest=_digest(log),
             )
+            if not noted:
+                _record_records(recorder, broker, directory.dir, log)
+
+
+def _record_records(recorder: Recorder, broker: BrokerId, dir_: int, log: LogImage) -> None:
+    for batch in log.batches:
+        for offset, value in enumerate(in_the_clear(batch.values), batch.base_offset):
+            recorder.event(
+                EventKind.RECORD_ON_DISK,
+                node=broker_address(broker),
+                topic=topic_of(log.tp),
+                partition=index_of(log.tp),
+                dir=dir_,
+                offset=offset,
+                leader_epoch=batch.leader_epoch,
+                value=value,
+            )
+
+
+def _digest(log: LogImage) -> str | None:
+    """The digest of all records of a log; None if its first ones were deleted: replicas need not delete them at once."""
+    if log.batches and log.batches[0].base_offset > 0:
+        return None
+    return blake2b(_encode(log.batches), digest_size=8).hexdigest()
 
 
 def _id(topic_id: TopicId) -> str | None:

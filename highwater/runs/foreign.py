@@ -4,6 +4,7 @@ Of a highwater history only the operations of clients are judged here, not the e
 """
 
 from collections.abc import Hashable, Iterable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from checkers.elle.judge import judge as judge_transactions
 from checkers.jepsen import judge as jepsen
 from checkers.kafka.judge import MODEL as KAFKA
 from checkers.kafka.judge import judge as judge_queue
+from checkers.kafka.transactions import Op, operations
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
+from checkers.linearizability.model import Model
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
 from checkers.screening import without_collector
 from checkers.verdict import Validity
@@ -119,6 +122,12 @@ def _queue_steps(history: History) -> Iterable[Step]:
 
 
 def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
+    found = judge_linearizability(_object(form, asked), history.calls)
+    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
+    return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
+
+
+def _object(form: Form, asked: Asked) -> Model:
     # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if asked.model == LOG else asked.model
     first = _given(asked) if asked.initial else _implied(form, name)
@@ -126,10 +135,7 @@ def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
         first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
     # value is nil, a read of nil is an observation.
-    nil_is_a_value = form is Form.ETCD_LOG or first is None
-    found = judge_linearizability(model_named(name, initial=first, nil_is_a_value=nil_is_a_value), history.calls)
-    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
-    return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
+    return model_named(name, initial=first, nil_is_a_value=form is Form.ETCD_LOG or first is None)
 
 
 def _implied(form: Form, model: str) -> Hashable:
@@ -137,6 +143,32 @@ def _implied(form: Form, model: str) -> Hashable:
     if model == "kv":
         return ""
     return 0 if form in (Form.EDN, Form.JSON) and model in ("cas-register", "multi-register") else None
+
+
+def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repeat: str) -> str:
+    """Render the page of a judged file as HTML. `guess` says how the model was chosen, `repeat` is the command."""
+    # Imported here because most files are judged without a page, and importing its modules takes as long as judging a small one.
+    from reports.foreign import Object, page_of
+    from reports.render import render_foreign
+
+    form = form_of(file)
+    read = partial(steps_of, file, form)
+    judged: Object | list[Op] | None = None
+    if asked.model == KAFKA:
+        judged = operations(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
+    elif asked.model in (LOG, *NAMES):
+        history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+        judged = Object(model=_object(form, asked), calls=history.calls)
+    page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
+    return render_foreign(page)
+
+
+def steps_of(file: Path, form: Form) -> Iterable[Step]:
+    """The steps of a history file, whoever recorded it: what a verdict's lines refer to."""
+    if form is not Form.OURS:
+        return steps(file)
+    history = store.load(file)
+    return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
 
 
 def exported(file: Path) -> Iterable[str]:

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from polars.exceptions import PanicException
 from pyarrow import fs
@@ -278,7 +278,7 @@ def _at_hand(location: str) -> Iterator[Path]:
 def _judged(path: Path, asked: Asked) -> Ruling:
     if asked.model != LOG or form_of(path) is not Form.OURS:
         judgement = judge_file(path, asked)
-        return Ruling(judgement=replace(judgement, longest=()), operations=judgement.operations)
+        return Ruling(judgement=replace(judgement, longest=(), cycles=UNSET), operations=judgement.operations)
     history = store.load(path)
     verdict = run.judge(history)
     if history.manifest.parts:  # judging counted their rows, and reading them whole would need their memory

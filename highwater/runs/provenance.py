@@ -7,7 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_PARTS = ("highwater", "msgspec", "polars", "pyarrow")
+from highwater import __version__
+
+_LIBRARIES = ("msgspec", "polars", "pyarrow")
 
 
 class Build(Struct, frozen=True, kw_only=True):
@@ -20,7 +22,8 @@ class Build(Struct, frozen=True, kw_only=True):
 
 def present_build() -> Build:
     """The build of the running code."""
-    versions = {"python": platform.python_version(), **{part: version(part) for part in _PARTS}}
+    libraries = {library: version(library) for library in _LIBRARIES}
+    versions = {"python": platform.python_version(), "highwater": __version__, **libraries}
     return Build(commit=_git("rev-parse", "HEAD"), dirty=bool(_git("status", "--porcelain")), versions=versions)
 
 

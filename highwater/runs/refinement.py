@@ -92,6 +92,9 @@ class _Partition:
         """The pictures before and after this row; several pairs if it stands for several steps."""
         if event.kind is K.STATE_WRITTEN:
             yield from self._written(event)
+        elif event.kind is K.WOUND and event.node in self._index:
+            # A fault destroyed these bytes: no step of the protocol. An empty log has no row when its broker starts again.
+            self._destroyed(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
             for changed in self._changed(event, self._index[event.node]):
                 before = self._picture
@@ -102,6 +105,10 @@ class _Partition:
         replicas = list(self._picture.replicas)
         replicas[index] = replica
         self._picture = replace(self._picture, replicas=tuple(replicas))
+
+    def _destroyed(self, index: int, offset: int) -> None:
+        was = self._picture.replicas[index]
+        self._put(index, replace(was, log=was.log[:offset]))
 
     def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
         # The replica with the records that it appended before a crash and that no row shows. That was no step of its own.

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import reference
+from checkers.signature import signature
 from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
 from highwater.backends.real.interrupts import held
@@ -29,6 +30,7 @@ from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import Backend, Provenance, Run
 from highwater.runs.provenance import Build
+from highwater.runs.sources import SOURCES
 from highwater.runs.summary import Summary, summarize
 from history import store
 from history.errors import HistoryError
@@ -80,7 +82,9 @@ def carry_out(plan: Plan, backend: Backend, *, build: Build, repeat: str, keep: 
             raise KeyboardInterrupt
     with attempting(f"judging {plan.name}", repeat):
         verdict = judge(run.history)
-    summary = summarize(plan, run.history, verdict, repeat=repeat, wall_seconds=perf_counter() - start)
+        summary = summarize(plan, run.history, verdict, repeat=repeat, wall_seconds=perf_counter() - start)
+        if summary.exit_code is not ExitCode.VALID and (sign := signature(run.history, verdict)) is not None:
+            summary = replace(summary, signature=sign.text)
     judged = Judged(plan=plan, history=run.history, verdict=verdict, summary=replace(summary, failure=run.failure))
     if keep.store is None or (keep.only_failures and summary.exit_code is ExitCode.VALID):
         return judged
@@ -154,7 +158,7 @@ def store_judgement(judged: Judged, directory: Path, folder: Path, *, report: bo
 
 def write_page(path: Path, history: History, verdict: Verdict, *, plan: str, repeat: str) -> None:
     """Write the HTML report of a run; `plan` is its plan as YAML text."""
-    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat))
+    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat, sources=SOURCES))
 
 
 def encode_verdict(verdict: Verdict) -> bytes:

@@ -3,18 +3,21 @@
 It follows from the plan, the history and the verdict; only the measured seconds differ when a simulated run is repeated.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType
 
+from checkers.causes.cause import cause_of
 from checkers.severity import severity
 from checkers.steps import leader_changes
-from checkers.verdict import Anomaly, Validity, Verdict
+from checkers.verdict import Anomaly, Validity, Verdict, counts, without_count
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.runs.branches import Reach
+from highwater.runs.hazards import Shown, hazard_of
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome
 from history.op import OpType
@@ -54,7 +57,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     verdict: ValidityName
     live: bool | None
     excused: int = 0  # lost records that a wound excuses
+    cause: str = ""  # in one sentence; empty for a run that is VALID and live, or UNKNOWN
     anomalies: tuple[FoundAnomaly, ...] = ()  # worst first
+    signature: str = ""  # of the cause (docs/triage.md)
     unchecked: tuple[str, ...] = ()
     not_live: tuple[str, ...] = ()
     digest: str = ""
@@ -79,18 +84,48 @@ class Summary(Struct, frozen=True, kw_only=True):
     plan_digest: str
     backend: str
     outcome: Outcome
+    hazard: Shown | UnsetType = UNSET  # whether the run met its plan's hazard, where the plan has one
     failure: str | None = None  # of the harness, in words
     crash: str | None = None  # an exception of the protocol that ended the run: where in `reference/`, and its words
     repeat: str  # the command that repeats it
     reach: Reach | UnsetType = UNSET  # with --branches and --guided
 
     @property
+    def name(self) -> str:
+        """What this run is called in the terminal, in JUnit, on pages and by `highwater serve`."""
+        mix = f" with {self.mix}" if self.mix else ""
+        return f"{self.plan} on {self.played}{mix}"
+
+    @property
+    def played(self) -> str:
+        """The system that was tested, or the protocol of the reference."""
+        return self.protocol if self.system is UNSET else self.system
+
+    @property
+    def mix(self) -> str:
+        """The fault kinds, families or mixes that were asked for; "" for the default ones, or those of a plan."""
+        found = re.search(r"--faults (\S+)", self.repeat)
+        return "" if found is None else found[1]
+
+    @property
     def exit_code(self) -> ExitCode:
         """The exit code for this run alone."""
         if self.crash is not None:
             return ExitCode.INVALID
-        validity = Validity[self.verdict]
+        validity = Validity.UNKNOWN if self.vacuous else Validity[self.verdict]
         return of_verdict(validity, live=self.live, laboratory_failed=self.outcome == "harness-fault")
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the run was judged VALID and did not meet its plan's hazard: it shows nothing."""
+        return self.verdict == "VALID" and self.hazard == "not shown"
+
+    @property
+    def shown_verdict(self) -> ValidityName | None:
+        """The verdict in lists of runs: INVALID too if the protocol crashed, None if only the harness failed."""
+        if self.crash is not None:
+            return "INVALID"
+        return None if self.outcome == "harness-fault" and self.verdict != "INVALID" else self.verdict
 
     @property
     def words(self) -> str:
@@ -99,7 +134,8 @@ class Summary(Struct, frozen=True, kw_only=True):
         if self.crash is not None:
             return f"{self.verdict}, the protocol crashed"
         failed = f", {WORDS[ExitCode.LABORATORY_FAILED]}" if self.outcome == "harness-fault" else ""
-        return f"{self.verdict}, {live}{failed}"
+        vacuous = ", vacuous (the plan's hazard was not met)" if self.vacuous else ""
+        return f"{self.verdict}, {live}{vacuous}{failed}"
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -108,20 +144,34 @@ class Summary(Struct, frozen=True, kw_only=True):
         return (*crash, *by_kind(self.anomalies), *self.not_live, *(() if self.crash else self.unchecked))
 
 
-def by_kind(anomalies: Sequence[Anomaly | FoundAnomaly]) -> tuple[str, ...]:
+_A = TypeVar("_A", Anomaly, FoundAnomaly)
+
+
+def by_kind(anomalies: Sequence[_A]) -> tuple[str, ...]:
     """Summarize anomalies in one line for each kind, worst first: its first anomaly and the number of further ones."""
-    kinds: dict[str, list[Anomaly | FoundAnomaly]] = {}
+    return tuple(
+        f"{f'{kind} {found[0].key}'.rstrip()}: {without_count(found[0].words)}" + (f" (and {all_ - 1} more)" if all_ > 1 else "")
+        for kind, found in _kinds(anomalies).items()
+        for all_ in (counts(found).total(),)
+    )
+
+
+def first_of_kinds(anomalies: Sequence[_A]) -> tuple[_A, ...]:
+    """The first anomaly of each kind, worst first: those that `by_kind` puts into words."""
+    return tuple(found[0] for found in _kinds(anomalies).values())
+
+
+def _kinds(anomalies: Sequence[_A]) -> dict[str, list[_A]]:
+    kinds: dict[str, list[_A]] = {}
     for anomaly in sorted(anomalies, key=lambda a: severity(a.kind)):
         kinds.setdefault(anomaly.kind, []).append(anomaly)
-    return tuple(
-        f"{f'{kind} {found[0].key}'.rstrip()}: {found[0].words}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
-        for kind, found in kinds.items()
-    )
+    return kinds
 
 
 def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wall_seconds: float) -> Summary:
     """Make the summary of a judged run; the paths of stored files are added later."""
     manifest = history.manifest
+    cause = cause_of(history, verdict)
     calls = history.operations_frame.filter(pl.col("slot") == 0)
     done = calls.filter(pl.col("type") == OpType.OK.value)
     return Summary(
@@ -131,6 +181,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         verdict=VALIDITY_NAMES[verdict.validity],
         live=verdict.live,
         excused=len(verdict.excused),
+        cause="" if cause is None else cause.sentence,
         anomalies=tuple(
             FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words)
             for a in sorted(verdict.anomalies, key=lambda a: severity(a.kind))
@@ -156,6 +207,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         plan_digest=manifest.plan_digest,
         backend=manifest.backend,
         outcome=manifest.outcome,
+        hazard=hazard_of(plan, history, accused=bool(verdict.anomalies)),
         repeat=repeat,
     )
 

@@ -1,5 +1,6 @@
 """All questions, in the order in which they are listed and shown."""
 
+from history.errors import unknown
 from pipeline.errors import PipelineError
 from pipeline.questions.availability import LATENCY, RECOVERY, SLOWEST
 from pipeline.questions.coverage import COVERAGE, NEVER_REACHED
@@ -25,4 +26,4 @@ def question_named(name: str) -> Question:
     for question in QUESTIONS:
         if question.name == name:
             return question
-    raise PipelineError(f"{name!r} is not a question; known: {', '.join(question.name for question in QUESTIONS)}")
+    raise PipelineError(unknown("question", name, [question.name for question in QUESTIONS]))

@@ -12,7 +12,7 @@ as JSON lines.
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -45,6 +45,15 @@ class Loss(Struct, frozen=True, kw_only=True):
     lose_all: bool = False
 
 
+class Layout(Struct, frozen=True, kw_only=True):
+    """How the logs in a log directory are read; other systems under test have layouts of their own."""
+
+    replicas: Callable[[Path], Sequence[Path]]  # the folders of replicas in a log directory
+    batches: Callable[[Path], list[tuple[int, bytes]]]  # of a replica, in order: first offset, and bytes that tell batches apart
+    ends: Callable[[bytes], list[int]]  # the positions in a segment at which a power loss may cut: 0 and the end of each batch
+    topic_id: Callable[[Path], TopicId]  # of a replica
+
+
 class _File(Struct):
     # What the ledger says of one segment: its first `durable` bytes were synced, then `cuts` followed.
 
@@ -60,8 +69,11 @@ class _Book(Struct):
     renames: list[Renamed] = []
 
 
-def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss) -> list[Wound]:
+def lose_power(
+    ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Loss, *, layout: Layout | None = None
+) -> list[Wound]:
     """Undo unsynced changes in the log directories numbered `only`, as a power loss does; note that the rest is durable."""
+    layout = _own_layout() if layout is None else layout
     book = _book(ledger)
     chance = random.Random(loss.seed)
     wounds: list[Wound] = []
@@ -70,20 +82,20 @@ def lose_power(ledger: Path, dirs: Sequence[Path], only: Sequence[int], loss: Lo
         for dir_ in sorted(only):
             if not dirs[dir_].is_dir():
                 continue
-            before = _logs(dirs[dir_])
+            before = _logs(dirs[dir_], layout)
             for rename in book.renames:
                 if rename.dir == dir_:
                     _undo_rename(dirs[dir_], rename, chance, lose_all=loss.lose_all)
-            for folder in replica_folders(dirs[dir_]):
+            for folder in layout.replicas(dirs[dir_]):
                 for path in sorted(folder.glob("*.log")):
                     name = f"{folder.name}/{path.name}"
                     known = book.files.get((dir_, name))
                     if known is not None:
-                        _cut_back(path, known, bytes_file(ledger), chance, loss)
+                        _cut_back(path, known, bytes_file(ledger), chance, loss, ends=layout.ends)
                     keeper.made(dir_, name)
                     keeper.synced(dir_, name, length=path.stat().st_size, cuts=0)
             keeper.settled(dir_)
-            wounds += _wounds(dir_, dirs[dir_], before)
+            wounds += _wounds(dir_, dirs[dir_], before, layout)
     finally:
         keeper.close()
     return wounds
@@ -116,7 +128,9 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
         after.rename(before)
 
 
-def _cut_back(path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss) -> None:
+def _cut_back(
+    path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, ends: Callable[[bytes], list[int]]
+) -> None:
     """Undo the last changes of a segment since its last fsync, as many as `chance` draws."""
     survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
     undone = known.cuts[survive:]
@@ -129,7 +143,7 @@ def _cut_back(path: Path, known: _File, cut_bytes: Path, chance: random.Random, 
     elif loss.torn and chance.randrange(2):
         length = chance.randint(floor, len(data))
     else:
-        length = chance.choice([end for end in (*_ends(data), len(data)) if end >= floor])
+        length = chance.choice([end for end in (*ends(data), len(data)) if end >= floor])
     if undone:
         path.write_bytes(data[:length])
     else:
@@ -158,25 +172,34 @@ def _ends(data: bytes) -> list[int]:
 # --- wounds ---------------------------------------------------------------------------------------------------------------
 
 
-def _logs(path: Path) -> dict[str, list[bytes]]:
-    return {folder.name: headers_in(folder) for folder in replica_folders(path)}
+def _own_layout() -> Layout:
+    """The layout of the reference's logs."""
+    return Layout(
+        replicas=replica_folders,
+        batches=lambda folder: [(read_header(header).base_offset, header) for header in headers_in(folder)],
+        ends=_ends,
+        topic_id=lambda folder: metadata_of((folder / _METADATA).read_text()).topic_id,
+    )
 
 
-def _wounds(dir_: int, path: Path, before: dict[str, list[bytes]]) -> list[Wound]:
+def _logs(path: Path, layout: Layout) -> dict[str, list[tuple[int, bytes]]]:
+    return {folder.name: layout.batches(folder) for folder in layout.replicas(path)}
+
+
+def _wounds(dir_: int, path: Path, before: dict[str, list[tuple[int, bytes]]], layout: Layout) -> list[Wound]:
     found = []
     for name, old in before.items():
-        offset = _first_difference(old, headers_in(path / name))
+        offset = _first_difference(old, layout.batches(path / name))
         if offset is not None:
-            topic_id = metadata_of((path / name / _METADATA).read_text()).topic_id
-            found.append(Wound(dir=dir_, tp=TopicPartition(name), topic_id=topic_id, offset=Offset(offset)))
+            found.append(Wound(dir=dir_, tp=TopicPartition(name), topic_id=layout.topic_id(path / name), offset=Offset(offset)))
     return found
 
 
-def _first_difference(before: list[bytes], after: list[bytes]) -> int | None:
+def _first_difference(before: list[tuple[int, bytes]], after: list[tuple[int, bytes]]) -> int | None:
     for old, new in zip(before, after, strict=False):
         if old != new:
-            return read_header(old).base_offset
-    return None if len(after) >= len(before) else read_header(before[len(after)]).base_offset
+            return old[0]
+    return None if len(after) >= len(before) else before[len(after)][0]
 
 
 # --- command line -----------------------------------------------------------------------------------------------------------

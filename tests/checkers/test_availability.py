@@ -104,6 +104,23 @@ def test_partition_whose_replicas_were_all_emptied_is_live() -> None:
     assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
 
 
+@pytest.mark.parametrize(("error", "told"), [("LEADER_NOT_AVAILABLE", True), ("REQUEST_TIMED_OUT", False)])
+def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told: bool) -> None:
+    """SILENT-2: error 5, which says more than that time is up."""
+    story = quiet_cluster()
+    power_out(story, "b1 b2 b3", why="swapped")
+    story.state(None, 2, "b1 b2 b3")
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    story.asks(7, "y")
+    story.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": error},))
+    story.event(EventKind.FINAL_READS, whole_node=True)
+
+    found = judge(story.history(healed_at_ns=healed_at)).not_live
+
+    assert ("no client was told that orders-0 has no leader" not in found) is told
+
+
 def test_partition_offline_after_power_loss_is_not_live() -> None:
     story = quiet_cluster()
     power_out(story, "b1 b2 b3")
@@ -398,3 +415,26 @@ def test_offline_at_the_bound_is_not_excused_by_later_loss() -> None:
     verdict = judge(story.history(healed_at_ns=healed_at))
 
     assert "orders-0 has no leader B after healing" in verdict.not_live
+
+
+def test_topic_that_was_made_and_never_led_is_told() -> None:
+    story = quiet_cluster()
+    story.about(3).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+
+    assert "orders-3 never had a leader" in judge(healed(story)).not_live
+
+
+def test_topic_that_was_made_and_deleted_need_not_be_led() -> None:
+    story = quiet_cluster()
+    story.about(3).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    story.event(EventKind.TOPIC_DELETED)
+
+    assert judge(healed(story)).not_live == ()
+
+
+def test_end_offset_that_an_answer_leaves_out_is_told() -> None:
+    story = quiet_cluster()
+    story.op(7, OpType.INVOKE, "latest")
+    at = story.op(7, OpType.OK, "latest", ({"leader_epoch": 1},))
+
+    assert f"process 7 was told no end offset of orders-0 by the answer at row {at}" in judge(healed(story)).not_live

@@ -4,10 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.client_log import CHECKER
+from checkers.convergence import CHECKER as CONVERGENCE
 from checkers.observing import source_of
 from checkers.registry import ALL
 from checkers.single import judge
 from checkers.sketches import history_of
+from checkers.stored_records import CHECKER as STORED
 from checkers.verdict import Validity
 from history.event import EventKind
 from history.history import History
@@ -83,12 +85,67 @@ def test_silence_after_the_bound_is_not_live() -> None:
     assert verdict.not_live == ("no acks=all produce to t-0 was acknowledged from the bound B after healing on",)
 
 
-def test_wounded_partition_is_not_accused() -> None:
-    """Without notes nobody knows whether the destroyed copy was the last one that counted."""
-    verdict = judge(black_box(WRITTEN, "wound node=b1 dir=0 offset=0 detail=swapped", *ENDS, *SERVED, *read_back("z")))
+def wounds(*nodes: str) -> tuple[str, ...]:
+    return tuple(f"wound node={node} dir=0 offset=0 detail=power-loss" for node in nodes)
+
+
+def test_wounds_on_min_insync_brokers_accuse_nobody() -> None:
+    """Without notes nobody knows whether the destroyed copies were the last ones that counted."""
+    verdict = judge(black_box(WRITTEN, *wounds("b1", "b2"), *ENDS, *SERVED, *read_back("z")))
 
     assert "lost-write" not in {anomaly.kind for anomaly in verdict.anomalies}
-    assert any("was wounded" in why for why in verdict.unchecked)
+    assert any("was wounded on b1, b2" in why for why in verdict.unchecked)
+
+
+def test_wounds_on_fewer_brokers_excuse_no_loss() -> None:
+    """DUR-4: the last replica standing loses power, and others hold what was acknowledged."""
+    verdict = judge(black_box(WRITTEN, *wounds("b1", "b1"), *ENDS, *SERVED, *read_back("z")))
+
+    assert "lost-write" in {anomaly.kind for anomaly in verdict.anomalies}
+
+
+VIEWS = tuple(f"metadata-view node={node} leader=b1 isr=b1,b2 replicas=b1,b2,b3" for node in ("b1", "b2", "b3"))
+
+
+def stored(node: str, value: str, *, epoch: int = 1, hw: int = 1) -> tuple[str, ...]:
+    """The log of a broker at the end: one record, and the high watermark of its checkpoint."""
+    record = f"record-on-disk node={node} dir=0 offset=0 leader_epoch={epoch} value={value}"
+    return f"log-on-disk node={node} dir=0 leo=1 hw={hw}", record
+
+
+def found_on_disks(*lines: str) -> list[str]:
+    return [anomaly.kind for anomaly in judge(black_box(*lines, *VIEWS, observes=("disks",)), (STORED,)).anomalies]
+
+
+def test_equal_records_on_all_disks_are_no_anomaly() -> None:
+    assert found_on_disks(*stored("b1", "a"), *stored("b2", "a"), *stored("b3", "a")) == []
+
+
+def test_one_record_epoch_with_two_values_is_a_log_mismatch() -> None:
+    assert found_on_disks(*stored("b1", "a"), *stored("b3", "b")) == ["log-mismatch"]
+
+
+def test_isr_member_with_other_record_below_its_hw_is_accused() -> None:
+    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b2", "b")) == ["uncommitted-below-hw"]
+
+
+def test_other_record_above_the_checkpointed_hw_is_no_anomaly() -> None:
+    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b2", "b", hw=0)) == []
+
+
+def test_replica_outside_of_the_isr_may_hold_a_divergent_tail() -> None:
+    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b3", "b")) == []
+
+
+def test_wounded_replica_outside_of_the_isr_is_left_out() -> None:
+    assert found_on_disks(*wounds("b3"), *stored("b1", "a"), *stored("b3", "b")) == []
+
+
+def test_disks_are_compared_where_brokers_note_nothing() -> None:
+    lines = (WRITTEN, *ENDS, *SERVED, *read_back("a", "z"), *stored("b1", "a"), *stored("b3", "b"), *VIEWS)
+
+    assert [one.checker for one in judge(black_box(*lines, observes=("disks",))).anomalies] == ["stored-records"]
+    assert judge(black_box(*lines)).anomalies == ()
 
 
 def test_rows_of_an_incomplete_source_accuse_nobody() -> None:
@@ -111,3 +168,26 @@ def test_reference_is_not_judged_by_its_clients_alone() -> None:
 @pytest.mark.parametrize("kind", EventKind)
 def test_every_kind_of_event_has_a_source(kind: EventKind) -> None:
     assert source_of(kind) in (None, *SOURCES)
+
+
+def ended(*logs: str) -> tuple[str, ...]:
+    """Why a partition whose brokers all name leader b1 is not live, if its brokers have these logs at the end.
+
+    The metadata has no leader epoch, as before Kafka 2.1.
+    """
+    history = history_of("healed", "zk-state leader=b1 leader_epoch=7 isr=b1,b2 replicas=b1,b2,b3", *VIEWS, *logs)
+    views = [replace(row, leader_epoch=None) if row.kind is EventKind.METADATA_VIEW else row for row in history.events]
+    return judge(History(history.manifest, operations=(), events=views), (CONVERGENCE,)).not_live
+
+
+def test_metadata_without_a_leader_epoch_agrees_with_any() -> None:
+    assert ended(*(f"log-on-disk node=b{broker} dir=0 leo=5 digest=d" for broker in (1, 2, 3))) == ()
+
+
+def test_logs_without_digests_are_compared_by_their_ends() -> None:
+    """Replicas need not delete their first segments at once, so their digests would differ."""
+    logs = ("log-on-disk node=b1 dir=0 leo=5 digest=d", "log-on-disk node=b2 dir=0 leo=5", "log-on-disk node=b3 dir=0 leo=4")
+
+    (why,) = ended(*logs)
+
+    assert why.startswith("the log of t-0 on b3 ends at 4 ")

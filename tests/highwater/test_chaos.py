@@ -276,6 +276,14 @@ def test_red_check_names_loss_plan_page_and_command() -> None:
     ]
 
 
+def test_red_check_tells_the_cause_before_other_anomalies() -> None:
+    red = _red(cause="p0-1 was acknowledged at 1.000 s; b2 truncated its log to its HW 0 at 2.000 s.")
+    lines = list(lines_of([red]))
+    assert lines[1] == "    cause   p0-1 was acknowledged at 1.000 s; b2 truncated its log to its HW 0 at 2.000 s."
+    assert "%0Ap0-1 was acknowledged at 1.000 s" in annotation(red)
+    assert "p0-1 was acknowledged" in markdown([], [red], repeat="")
+
+
 def test_red_check_of_a_crash_names_the_line_of_the_protocol() -> None:
     crash = "reference/log/log.py:7 in append: KeyError: 3"
     red = _red(verdict="UNKNOWN", anomalies=(), crash=crash, failure="performing x", outcome="harness-fault", store=None)

@@ -4,13 +4,13 @@ import os
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from highwater import __version__
 from highwater.backends.sim.world import World
 from highwater.cli.commands import COMMANDS
 from highwater.cli.main import run_command_line
@@ -116,6 +116,10 @@ BAD_INPUT = [
     ["replay", ".", "--protocol", "nope"],
     ["check", "no.parquet"],
     ["report", "unplanned"],
+    ["serve", "absent"],
+    ["serve", ".", "--host", "everywhere"],
+    ["serve", ".", "--port", "70000"],
+    ["check", "foreign.jsonl", "--report", "."],
     ["frobnicate"],
 ]
 
@@ -292,12 +296,28 @@ def test_help_imports_no_heavy_library(arguments: list[str]) -> None:
         (["run", "--seed", "1", "--faults", "crsh-leader"], "unknown fault 'crsh-leader'; did you mean 'crash-leader'?"),
         (["run", "--seed", "1", "--workload", "everythin"], "unknown workload 'everythin'; did you mean 'everything'?"),
         (["chaos", "--parts", "corpos"], "unknown part 'corpos'; did you mean 'corpus'?"),
+        (["query", "detectio", "--dataset", "x"], "unknown question 'detectio'; did you mean 'detection'?"),
     ],
 )
 def test_misspelt_name_is_corrected(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(arguments) == ExitCode.USAGE
 
     assert capsys.readouterr().err == f"highwater: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run"], "give either --seed S or --plan FILE; given: neither"),
+        (["run", "--seed", "1", "--seconds", "0"], "greater than or equal to 1; given: 0 (highwater run --help)"),
+        (["run", "--seed", "1", "--seconds=soon"], "as an integer; given: soon (highwater run --help)"),
+        (["run", "--seed", "1", "--profile", "no"], "'no' is not one of 'within', 'beyond'. (highwater run --help)"),
+    ],
+)
+def test_message_says_what_was_given(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(arguments) == ExitCode.USAGE
+
+    assert capsys.readouterr().err.endswith(f"{sentence}\n")
 
 
 @pytest.mark.slow
@@ -331,7 +351,7 @@ def test_shell_completes_commands_options_and_names(line: str, offered: list[str
 def test_version_is_printed_with_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
     code = run_command_line(["--version"])
 
-    assert (code, capsys.readouterr().out) == (ExitCode.VALID, f"highwater {metadata.version('highwater')}\n")
+    assert (code, capsys.readouterr().out) == (ExitCode.VALID, f"highwater {__version__}\n")
 
 
 def test_absent_folder_is_not_reported_as_a_bad_seed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ def _run(name: str, *, verdict: str = "INVALID", protocol: str = "safe") -> Summ
         verdict=verdict,  # type: ignore[arg-type]
         live=True,
         anomalies=(LOST,) if verdict == "INVALID" else (),
+        signature=name[0],
         plan=name,
         plan_digest="",
         backend="sim",
@@ -61,7 +62,6 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
             exit=ExitCode.INVALID,
         )
 
-    monkeypatch.setattr(smaller, "_signature", lambda folder: folder.name[0])
     monkeypatch.setattr(smaller, "load_plan", lambda path: replace(plan_with(1), name=path.parent.name))
     monkeypatch.setattr(smaller, "shrink_in", shrink_in)
     return done

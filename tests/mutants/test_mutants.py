@@ -27,6 +27,8 @@ ELSEWHERE = (
     "assertions",
     "assumptions",
     "availability-cluster",
+    "brokers",
+    "demotions",
     "committed-offsets",
     "convergence",
     "electorate",

@@ -8,9 +8,9 @@ import pytest
 from highwater.plans.plan import Plan
 from mutation.gate import FIRST, SEEDS, plans
 from mutation.measure import Bench, Gate, Progress, serving
-from mutation.sample import Mutant, load_sample
+from mutation.sample import Mutant, MutationError, load_sample
 from mutation.trees import ROOT
-from mutation.worker import SERVES, RunRow
+from mutation.worker import SERVES, Order, Run, RunRow
 from tests.tidy.sources import ROOT as TREE
 
 FAST = "corpus/jepsen-2013"
@@ -100,6 +100,24 @@ def test_mutant_that_does_not_serve_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "M-2.jsonl").write_bytes(b'{"run":"serves","differs":true,"killed_by":"crash"}\n')
 
     assert serving([KILLED, DEAD, HANGS], tmp_path, size=2) == [KILLED, HANGS]
+
+
+@pytest.mark.parametrize(("end", "told"), [("os.kill(os.getpid(), 9)", None), ("sys.exit('died')", "crash")])
+def test_worker_killed_from_outside_is_no_crash(
+    tmp_path: Path, gate_plans: Mapping[str, Plan], end: str, told: str | None
+) -> None:
+    """A ledger that held such a run would say that the gate noticed a mutant, or that a run is red without one."""
+    (tmp_path / "mutation").mkdir()
+    (tmp_path / "mutation" / "__init__.py").touch()
+    (tmp_path / "mutation" / "worker.py").write_text(f"import os, sys\n{end}\n", encoding="utf-8")
+    bench = Bench(1, gate_plans, say=lambda words: None, ledger=tmp_path)
+    runs = bench.runs(tmp_path, Order(runs=(Run(name=FAST, plan=gate_plans[FAST]),)), {})
+
+    if told is None:
+        with pytest.raises(MutationError, match="signal 9 ended the worker of corpus/jepsen-2013"):
+            next(runs)
+    else:
+        assert next(runs).killed_by == told
 
 
 def test_torn_last_line_of_a_ledger_is_ignored(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_current_java_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_missing_pyspark_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
 
-    with pytest.raises(PipelineError, match=r"^Spark needs PySpark: .*pip install 'highwater\[spark\]'$"), session():
+    with pytest.raises(PipelineError, match=r"^Spark needs PySpark: .*pip install 'highwater-harness\[spark\]'$"), session():
         raise AssertionError("no session without PySpark")
 
 

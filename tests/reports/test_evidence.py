@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from history.event import ClusterEvent, EventKind
 from history.op import Operation, OpType
 from history.recorder import Record
+from reports.bands import packed
 from reports.calls import Call, calls_of, quantile
 from reports.lag import lag_points
 from reports.nodes import nodes_of
@@ -17,7 +18,7 @@ from reports.replicas import PartitionTrack, ReplicaTrack, tracks_of
 from reports.rows import event_line, folded, operation_line
 from reports.story import AFTER_MAX, Place, story_of, witness_rows
 from reports.svg import TimeScale
-from reports.timeline import lane_count, packed
+from reports.timeline import lane_count
 from reports.windows import FaultWindow, category_of, windows_of
 from tests.reports.scenes import MS, Scene, manifest_of, small_loss
 

@@ -2,8 +2,11 @@
 
 from xml.etree import ElementTree
 
+import pytest
 from msgspec.structs import replace
 
+from checkers.verdict import Validity
+from history.manifest import FaultCount
 from reports.index import PASSED_SHOWN, FaultTotal, RunRow, campaign_of
 from reports.junit import junit_xml
 from reports.render import campaign_html
@@ -31,7 +34,70 @@ def test_campaign_page_counts_faults_begun_and_effective() -> None:
 
 
 def test_campaign_page_counts_anomalies_by_run_and_in_total() -> None:
-    assert campaign_of(rows(), title="", repeat="").anomalies == (("lost-write", 1, 2), ("unclean-election", 1, 1))
+    found = campaign_of(rows(), title="", repeat="").anomalies
+    assert [(kind, runs, count) for kind, runs, count, _ in found] == [("lost-write", 1, 2), ("unclean-election", 1, 1)]
+
+
+def test_each_kind_of_anomaly_is_linked_to_its_runs() -> None:
+    found = campaign_of(rows(), title="", repeat="").anomalies
+    assert [[row.link for row in first] for *_, first in found] == [["s3/report.html"], ["s3/report.html"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "tone"),
+    [
+        ("s1", "valid"),
+        ("s1 s2", "unknown"),
+        ("s2 s4", "not-live"),
+        ("s1 s2 s3 s4 s5", "invalid"),
+        ("s5", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_campaign_banner_is_the_worst_of_its_runs(names: str, tone: str) -> None:
+    chosen = [row for row in rows() if row.name in names.split()]
+    assert campaign_of(chosen, title="", repeat="").banner.tone == tone
+
+
+def _failed(name: str, signature: str, *, begun: int = 1, expected: bool | None = None, smaller: str = "") -> RunRow:
+    faults = (FaultCount(kind="crash", begun=begun, acted=1),)
+    changes = {"name": name, "signature": signature, "cause": f"cause of {name}", "expected": expected, "smaller": smaller}
+    return replace(rows()[2], faults=faults, **changes)
+
+
+def test_cause_of_unknown_runs_is_told_by_its_reason() -> None:
+    unknown = replace(_failed("x", "a"), validity=Validity.UNKNOWN, cause="", words=("nobody was elected", "more"))
+
+    assert [cause.words for cause in campaign_of([unknown], title="", repeat="").causes] == ["nobody was elected"]
+
+
+def test_causes_have_one_row_each_with_the_smallest_plan() -> None:
+    failed = [_failed("big", "a", begun=9), _failed("small", "a", begun=2), _failed("other", "b"), _failed("third", "a", begun=5)]
+    causes = campaign_of(failed, title="", repeat="").causes
+
+    assert [(cause.signature, cause.runs, cause.smallest.name) for cause in causes] == [("a", 3, "small"), ("b", 1, "other")]
+    assert [row.name for row in causes[0].others] == ["third", "big"]
+
+
+def test_cause_with_a_shrunk_plan_shows_that_plan() -> None:
+    html = campaign_html([_failed("big", "a", begun=9, smaller="store/x.yaml"), _failed("small", "a")], title="", repeat="")
+    assert "highwater run --plan store/x.yaml" in html
+
+
+def test_new_causes_come_first_and_expected_ones_last() -> None:
+    failed = [_failed("x", "known"), _failed("y", "known"), _failed("z", "new"), _failed("bad", "wanted", expected=True)]
+    page = campaign_of(failed, title="", repeat="", known={"known", "gone"})
+
+    assert [(cause.signature, cause.new, cause.expected) for cause in page.causes] == [
+        ("new", True, False),
+        ("known", False, False),
+        ("wanted", True, True),
+    ]
+    assert page.sentence == "3 runs failed, of 2 causes, 1 of them new, 1 failed as they had to"
+
+
+def test_without_an_earlier_campaign_no_cause_is_called_new() -> None:
+    assert [cause.new for cause in campaign_of([_failed("x", "a")], title="", repeat="").causes] == [False]
 
 
 def test_campaign_page_tells_missed_goals_from_other_counts() -> None:
@@ -76,6 +142,14 @@ def test_each_run_outcome_has_its_junit_element() -> None:
     }
 
 
+def test_junit_failure_begins_with_the_cause() -> None:
+    (lost,) = (row for row in rows() if row.validity is Validity.INVALID)
+    xml = junit_xml([replace(lost, cause="b2 truncated its log")], suite="campaign")
+    failure = ElementTree.fromstring(xml).find("testsuite/testcase/failure")
+    assert failure is not None
+    assert (failure.text or "").startswith("b2 truncated its log\n")
+
+
 def test_junit_counts_agree_with_the_test_cases() -> None:
     found = {name: suite().get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
     assert found == {"tests": "5", "failures": "2", "errors": "1", "skipped": "1", "time": "2.500"}
@@ -110,7 +184,7 @@ def test_index_separates_expected_failures_from_the_others() -> None:
     assert [row.name for row in page.as_expected] == ["caught"]
     assert dict(page.totals)["failed as expected"] == "1"
     html = campaign_html(_expected(), title="", repeat="", broken=broken)
-    assert html.index("lost: INVALID instead of VALID") < html.index("Failed as expected</h2>") < html.index(">caught</a>")
+    assert html.index("lost: INVALID instead of VALID") < html.index("Failed as expected</h2>") < html.rindex(">caught</a>")
 
 
 def test_junit_fails_what_is_not_as_expected_and_nothing_else() -> None:

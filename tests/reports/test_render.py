@@ -22,6 +22,7 @@ class Outline(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.ids: list[str] = []
+        self.rows: list[str] = []
         self.links: list[str] = []
         self.fetched: list[str] = []
         self.open: list[str] = []
@@ -32,6 +33,8 @@ class Outline(HTMLParser):
         for name, value in attrs:
             if name == "id":
                 self.ids.append(value or "")
+            elif name == "data-row":
+                self.rows.append(value or "")
             elif name == "href" and tag == "a":
                 self.links.append(value or "")
             elif name in ("src", "href", "srcset", "data", "action"):
@@ -69,7 +72,8 @@ def test_page_is_well_formed_and_fetches_nothing(html: str) -> None:
 
 def test_every_link_within_a_page_has_a_target() -> None:
     found = outline(small_page())
-    assert [link for link in found.links if link.removeprefix("#") not in found.ids] == []
+    places = {*found.ids, *(f"row={row}" for row in found.rows)}
+    assert [link for link in found.links if link.removeprefix("#") not in places] == []
 
 
 def test_text_of_a_run_is_escaped_on_its_page() -> None:
@@ -81,7 +85,7 @@ def test_text_of_a_run_is_escaped_on_its_page() -> None:
 
 def test_every_svg_drawing_on_a_page_is_well_formed() -> None:
     drawings = re.findall(r"<svg .*?</svg>", small_page(), flags=re.DOTALL)
-    assert len(drawings) == 7
+    assert len(drawings) == 8
     for drawing in drawings:
         ElementTree.fromstring(drawing)
 

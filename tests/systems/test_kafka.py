@@ -70,6 +70,30 @@ def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: s
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
 
 
+@pytest.mark.systems_all
+@pytest.mark.parametrize("name", ["kip279", "kip320", "kafka7128"])
+def test_release_before_the_repair_loses_or_diverges(tmp_path: Path, name: str) -> None:
+    """KAFKA-6361, KAFKA-6880 and KAFKA-7128 were repaired after 1.1.1."""
+    for _ in range(TRIES):
+        code, summary = performed(ROOT / "corpus" / "real" / f"{name}.yaml", "1.1.1", tmp_path)
+        if code == 10:
+            break
+
+    assert (code, summary["verdict"], summary["hazard"]) == (10, "INVALID", "shown")
+    assert {"lost-write", "inconsistent-offsets"} & {anomaly["kind"] for anomaly in summary["anomalies"]}
+
+
+@pytest.mark.systems_all
+@pytest.mark.parametrize(("version", "kept"), [("3.9.1", False), ("3.9.1-kraft", False), ("4.1.0", True)])
+def test_last_replica_standing_loses_power(tmp_path: Path, version: str, kept: bool) -> None:
+    """KIP-966: only eligible leader replicas save what the followers hold. They are on in 4.1 and not in 3.9."""
+    code, summary = performed(ROOT / "corpus" / "real" / "kip966.yaml", version, tmp_path)
+
+    assert (code, summary["failure"]) == (0 if kept else 10, None)
+    assert ("lost-write" in {anomaly["kind"] for anomaly in summary["anomalies"]}) is not kept
+    assert {fault["kind"]: fault["acted"] for fault in summary["faults"]}["power-loss"] == 1
+
+
 @pytest.fixture
 def by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The cluster of docs/your-own-system.md."""

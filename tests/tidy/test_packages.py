@@ -31,12 +31,13 @@ def _name(requirement: str) -> str:
 
 
 def _declared(package: str) -> set[str]:
-    """The distributions that a package may import: a broker's image has only BROKER, and Spark is an extra."""
+    """The distributions that a package may import: a broker's image has only BROKER; Spark, pytest and `serve` are extras."""
     project = PYPROJECT["project"]
     if package in ("reference", "server"):
         return set(BROKER)
-    spark = project["optional-dependencies"]["spark"] if package == "pipeline" else []
-    return {_name(r) for r in project["dependencies"] + spark}
+    extras = {"pipeline": ("spark",), "highwater": ("pytest", "serve")}.get(package, ())
+    optional = [requirement for extra in extras for requirement in project["optional-dependencies"][extra]]
+    return {_name(requirement) for requirement in project["dependencies"] + optional}
 
 
 def _third_parties(package: str) -> dict[str, str]:
@@ -80,9 +81,11 @@ def test_wheel_holds_exactly_the_nine_packages(tmp_path: Path) -> None:
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    listed = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, check=True, capture_output=True, text=True)
 
-    assert {t for t in tops if not t.endswith(".dist-info")} == set(PACKAGES)
+    assert {name.split("/")[0] for name in held} == set(PACKAGES)
+    assert sorted(set(listed.stdout.split()) - held) == []
 
 
 def test_constraints_are_names_and_versions_only() -> None:

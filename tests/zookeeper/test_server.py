@@ -42,7 +42,7 @@ def test_zookeeper_without_pyspark_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setattr(local, "find_spec", lambda _: None)
 
     assert missing() == (
-        "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater[spark]'"
+        "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater-harness[spark]'"
     )
 
 

@@ -1,12 +1,15 @@
 """The state of the cluster as ZooKeeper and the brokers' metadata show it to any client, at the end of a run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten
 from highwater.rig.end_state import record_metadata, record_zookeeper
+from highwater.rig.topics import topic_of_path
 from history.recorder import Recorder
+from reference.coordination import paths
 from reference.coordination.api import Data
 from reference.messages import PartitionState
 from reference.types import Address
@@ -27,6 +30,21 @@ class EndState(Struct, frozen=True):
         record_zookeeper(recorder, self.topics, self.states)
         for node, states in self.told.items():
             record_metadata(recorder, node, states)
+
+
+def znodes_of(commits: Iterable[AnyCommit]) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
+    """The topic znodes (by name) and state znodes (by path) that these commits, in order, leave."""
+    left: dict[str, Data] = {}
+    for commit in commits:
+        if isinstance(commit, NodeCreated):
+            left[commit.path] = Data(commit.data, 0, commit.zxid)
+        elif isinstance(commit, NodeWritten):
+            before = left.get(commit.path)
+            left[commit.path] = Data(commit.data, commit.version, commit.zxid if before is None else before.czxid)
+        elif isinstance(commit, NodeDeleted):
+            left.pop(commit.path, None)
+    topics = tuple((topic, data) for path, data in left.items() if (topic := topic_of_path(path)) is not None)
+    return topics, {path: data for path, data in left.items() if paths.tp_of_state_path(path) is not None}
 
 
 async def at_rest(see: Callable[[], Awaitable[EndState]]) -> tuple[EndState, ...]:

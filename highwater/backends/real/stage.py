@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from highwater.backends.real.clients.worker import Administrator, Phases, Worker
-from highwater.backends.real.cluster_state import EndState, at_rest
+from highwater.backends.real.cluster_state import EndState, at_rest, znodes_of
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
 from highwater.backends.real.interrupts import held
@@ -25,7 +25,7 @@ from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import CLIENTS, Site
 from highwater.backends.real.systems.metadata import INTERNAL
-from highwater.backends.real.systems.port import Client, Cluster, System
+from highwater.backends.real.systems.port import Client, Cluster, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
 from highwater.plans.plan import REFERENCE, Plan
@@ -257,12 +257,16 @@ class Stage:
         )
         for commit in commits:
             evidence.add(commit)
+        if chronicle_of(self._system) is not None:
+            until_ms = (end_ns + self._start_ns + self._wall_ahead_ns) // 1_000_000
+            topics, states = znodes_of(commit for commit in commits if commit.time_ms <= until_ms)
+            self._seen = tuple(replace(seen, topics=topics, states=states) for seen in self._seen)
         ends = Recorder(lambda: end_ns)
         for seen in self._seen:
             seen.record(ends)
         if outcome == "completed":
             for broker, node in nodes.items():
-                record_logs(ends, broker, node.disks())
+                record_logs(ends, broker, node.disks(), noted="notes" in self._system.observes)
         sources = [self._recorder, evidence.recorder, *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes), ends]
         operations, events = merged(sources, until_ns=end_ns)
         events = stamped(events)

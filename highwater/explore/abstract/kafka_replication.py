@@ -16,11 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.explore.abstract.levels import Batch, Flags, Indices, Keys, WorldTooLarge
-from highwater.explore.abstract.rules import Acknowledgement, Rules, Sizes
+from highwater.explore.abstract.rules import PUBLISHED, Acknowledgement, Machines, Rules, Sizes
 from highwater.explore.abstract.tables import NOBODY, Quorums, ReplicaColumns, Replicas
 
 _STATE_BITS = 63
 _QUORUM_BITS_MIN = 17
+RAISES_HW = "raises its HW"
 REPLICAS_MAX = 8  # an ISR is one byte
 _CHUNK = 1 << 16
 Column = npt.NDArray[np.int8]
@@ -68,7 +69,8 @@ class KafkaReplication:
 
     invariants = ("WeakIsr", "StrongIsr")
 
-    def __init__(self, rules: Rules, sizes: Sizes) -> None:
+    def __init__(self, rules: Rules, sizes: Sizes, *, machines: Machines = PUBLISHED) -> None:
+        """`machines`: what the machines do otherwise than the published model; by default nothing."""
         if sizes.replicas > REPLICAS_MAX:
             raise WorldTooLarge(f"the world is too large: at most {REPLICAS_MAX} replicas, not {sizes.replicas}")
         codes = Replicas.codes_of(sizes)
@@ -78,12 +80,13 @@ class KafkaReplication:
             raise WorldTooLarge(f"the world is too large: a state does not fit into {_STATE_BITS} bits")
         self._rules = rules
         self._sizes = sizes
+        self._machines = machines
         self._replica_bits = min(share, (codes - 1).bit_length())
         self._record_shift = self._replica_bits * sizes.replicas
         self._quorum_shift = self._record_shift + record_bits
         self._record_mask = (1 << record_bits) - 1
         self._replicas = Replicas(sizes, bits=self._replica_bits)
-        self._quorums = Quorums(sizes, bits=_STATE_BITS - self._quorum_shift)
+        self._quorums = Quorums(sizes, bits=_STATE_BITS - self._quorum_shift, failover=machines.failover)
 
     def initial(self) -> int:
         """Empty logs, no leader, everybody in the ISR, no request sent."""
@@ -119,6 +122,14 @@ class KafkaReplication:
         parts = [self._broken(self._chunk(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
+    def alone(self, keys: Keys) -> Flags:
+        """Where a presumed leader is alone in its ISR and has yet to raise its HW."""
+        chunk = self._chunk(keys)
+        alone = np.zeros(keys.size, np.bool_)
+        for leader in range(self._sizes.replicas):
+            alone |= chunk.presumes(leader) & (chunk.isr[leader] == 1 << leader) & (chunk.hw[leader] < chunk.end[leader])
+        return alone
+
     def situation(self, key: int) -> Situation:
         """A state in words."""
         chunk = self._chunk(np.array([key], dtype=np.int64))
@@ -129,6 +140,27 @@ class KafkaReplication:
             isr=_members(isr),
             next_record=int(chunk.next_record[0]),
         )
+
+    def key(self, situation: Situation) -> int | None:
+        """The state that these words describe; None if a part of it was not met."""
+        requests = tuple((NOBODY if leader is None else leader, _bits(isr)) for leader, isr in situation.requests)
+        quorum = self._quorums.known((requests, _bits(situation.isr)))
+        if quorum is None:
+            return None
+        key = quorum << self._quorum_shift | situation.next_record << self._record_shift
+        for index, replica in enumerate(situation.replicas):
+            number = self._replicas.known(self._columns_of(index, replica))
+            if number is None:
+                return None
+            key |= number << self._replica_bits * index
+        return key
+
+    def _columns_of(self, index: int, replica: Replica) -> ReplicaColumns:
+        log = np.zeros(1, np.int64)
+        for offset, (record, epoch) in enumerate(replica.log):
+            log += self._replicas.record(_one(record), _one(epoch)) * self._replicas.powers[offset]
+        isr = _bits(replica.isr) if replica.leader == index else 0
+        return ReplicaColumns(log=log, hw=_one(replica.hw), epoch=replica.epoch, isr=isr)
 
     # --- columns ----------------------------------------------------------------------------------------------------------------
 
@@ -170,6 +202,7 @@ class KafkaReplication:
     def _controller(self, chunk: Chunk, replica: int) -> Iterator[Batch]:
         quorums = self._quorums
         yield from self._to_quorum(chunk, f"the controller elects {_name(replica)}", quorums.elected[replica])
+        yield from self._to_quorum(chunk, f"the controller replaces the leader by {_name(replica)}", quorums.replaced[replica])
         yield from self._to_quorum(chunk, f"the controller removes {_name(replica)} from the ISR", quorums.shrunk[replica])
 
     def _to_quorum(self, chunk: Chunk, action: str, after: Keys) -> Iterator[Batch]:
@@ -190,17 +223,25 @@ class KafkaReplication:
                     yield from self._become_follower(chunk, named, leader, follower, epoch)
 
     def _become_leader(self, chunk: Chunk, named: Flags, leader: int, epoch: int) -> Iterator[Batch]:
-        at = np.flatnonzero(named & (chunk.epoch[leader] < epoch))
+        at = np.flatnonzero(named & self._obeys(chunk, leader, epoch))
         if at.size:
             isr = self._quorums.requested_isr[epoch + 1][chunk.quorum[at]]
             after = replace(self._states_of(chunk, at, leader), epoch=epoch, isr=_wide(isr))
             keys = self._with_replica(chunk, at, leader, after)
             yield Batch(f"{_name(leader)} becomes leader of epoch {epoch}", at, keys)
 
+    def _obeys(self, chunk: Chunk, replica: int, epoch: int) -> Flags:
+        newer: Flags = chunk.epoch[replica] < epoch
+        if self._machines.epoch_floor:
+            newer &= self._record_epoch(chunk.number[replica], _wide(chunk.end[replica])) <= epoch
+        return newer
+
     def _become_follower(self, chunk: Chunk, named: Flags, leader: int, follower: int, epoch: int) -> Iterator[Batch]:
-        may = named & (chunk.epoch[follower] < epoch)
+        may = named & self._obeys(chunk, follower, epoch)
         if self._rules.truncation_fenced:
             may &= chunk.epoch[leader] == epoch
+        if self._machines.leader_answers and self._rules.truncation in ("kip101", "kip279"):
+            may &= chunk.presumes(leader)
         at = np.flatnonzero(may)
         if not at.size:
             return
@@ -252,6 +293,10 @@ class KafkaReplication:
         leader_end = _wide(chunk.end[leader][at])
         last = self._record_epoch(chunk.number[follower][at], end)
         to = hw.copy()
+        if self._machines.epoch_start:
+            # A leader knows where its epoch began before it writes.
+            own = chunk.epoch[leader][at] > last
+            to[own] = leader_end[own]
         for offset in reversed(range(self._sizes.log_size)):
             later = (offset < leader_end) & (self._replicas.record_epochs[offset + 1][chunk.number[leader][at]] > last)
             to[later] = offset
@@ -289,7 +334,7 @@ class KafkaReplication:
         if at.size:
             states = self._states_of(chunk, at, leader)
             keys = self._with_replica(chunk, at, leader, replace(states, hw=states.hw + 1))
-            yield Batch(f"{_name(leader)} raises its HW", at, keys)
+            yield Batch(f"{_name(leader)} {RAISES_HW}", at, keys)
 
     def _acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
         # Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has.
@@ -299,6 +344,8 @@ class KafkaReplication:
             own = self._record_epoch(chunk.number[follower][at], _wide(end[at]))
             other = self._record_epoch(chunk.number[leader][at], _wide(end[at]))
             follows[at] = own == other
+            if self._machines.diverging_waits:
+                follows &= ~self._diverged(chunk, leader, follower)
         return follows
 
     def _follows(self, chunk: Chunk, leader: int, follower: int, needed: Acknowledgement) -> Flags:
@@ -361,15 +408,17 @@ class KafkaReplication:
         if self._rules.truncation != "when-fetching":
             return
         follows = chunk.presumes(leader) & (chunk.leader[follower] == leader)
-        at = np.flatnonzero(follows & (chunk.end[follower] > 0))
-        end, other = _wide(chunk.end[follower][at]), _wide(chunk.end[leader][at])
-        own = self._record_epoch(chunk.number[follower][at], end)
-        diverged = self._record_epoch(chunk.number[leader][at], np.minimum(end, other)) != own
-        at = at[(end > other) | diverged]
+        at = np.flatnonzero(follows & self._diverged(chunk, leader, follower))
         if at.size:
             to = self._end_of_match(chunk, at, leader, follower)
             keys = self._truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
             yield Batch(f"{_name(follower)} truncates its log against {_name(leader)}", at, keys)
+
+    def _diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
+        # Where a follower's log does not end as the leader's log does there.
+        end, other = _wide(chunk.end[follower]), _wide(chunk.end[leader])
+        own = self._record_epoch(chunk.number[follower], end)
+        return np.asarray((end > other) | (self._record_epoch(chunk.number[leader], np.minimum(end, other)) != own) & (end > 0))
 
     # --- invariants and words ---------------------------------------------------------------------------------------------------
 
@@ -406,6 +455,14 @@ def _wide(column: npt.NDArray[np.int8] | npt.NDArray[np.uint8]) -> Keys:
 
 def _name(replica: int) -> str:
     return f"b{replica + 1}"
+
+
+def _one(number: int) -> Keys:
+    return np.array([number], np.int64)
+
+
+def _bits(members: frozenset[int]) -> int:
+    return sum(1 << replica for replica in members)
 
 
 def _members(bits: int) -> frozenset[int]:

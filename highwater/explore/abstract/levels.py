@@ -124,6 +124,10 @@ class LevelSearch:
             return self._result("too-large", str(error))
         return self._result("limit" if stop else "exhausted", stop)
 
+    def states(self) -> Keys:
+        """All states that were stored, sorted."""
+        return np.sort(np.concatenate(self._levels))
+
     def _search(self, progress: Callable[[int, int], None]) -> str:
         first = np.array([self._model.initial()], dtype=np.int64)
         self._generated = 1

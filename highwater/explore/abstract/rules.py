@@ -73,3 +73,27 @@ class Sizes(Struct, frozen=True, kw_only=True):
     log_size: int
     max_records: int
     max_epoch: int
+
+
+class Machines(Struct, frozen=True, kw_only=True):
+    """What the machines of `reference` do otherwise than the published model, for a guide that leads where they can go.
+
+    `failover`: the controller replaces a leader and removes it in one epoch, and only when its session is over.
+    `alone`: a leader that is alone in its ISR raises its HW before anything else happens.
+    `leader_answers`: only a replica that takes itself for the leader says where an epoch ended.
+    `epoch_start`: a leader knows where its epoch began before it writes.
+    `diverging_waits`: a follower that must truncate when it fetches is not counted.
+    `epoch_floor`: a replica refuses epochs below the last one in its log.
+    """
+
+    failover: bool = True
+    alone: bool = True
+    leader_answers: bool = True
+    epoch_start: bool = True
+    diverging_waits: bool = True
+    epoch_floor: bool = True
+
+
+PUBLISHED = Machines(
+    failover=False, alone=False, leader_answers=False, epoch_start=False, diverging_waits=False, epoch_floor=False
+)

@@ -66,11 +66,16 @@ class Replicas:
         record_id, epoch = divmod(record - 1, self._epochs)
         return record_id, epoch
 
+    def known(self, states: ReplicaColumns) -> int | None:
+        """The number of one replica state; None if it was not met."""
+        code = self._codes_of(states)
+        places = np.searchsorted(self._codes, code)
+        found = places[0] < self._codes.size and self._codes[places[0]] == code[0]
+        return int(self._numbers[places[0]]) if found else None
+
     def numbers(self, states: ReplicaColumns) -> Keys:
         """The numbers of these replica states; new ones get the next numbers."""
-        sizes = self._sizes
-        rest = (states.log * (sizes.log_size + 1) + states.hw) * (sizes.max_epoch + 2) + states.epoch + 1
-        codes = (rest << sizes.replicas) | states.isr
+        codes = self._codes_of(states)
         places = np.searchsorted(self._codes, codes)
         if self._codes.size:
             places[places == self._codes.size] = 0
@@ -81,6 +86,11 @@ class Replicas:
         else:
             self._add(np.unique(codes))
         return self._numbers[np.searchsorted(self._codes, codes)]
+
+    def _codes_of(self, states: ReplicaColumns) -> Keys:
+        sizes = self._sizes
+        rest = (states.log * (sizes.log_size + 1) + states.hw) * (sizes.max_epoch + 2) + states.epoch + 1
+        return np.asarray((rest << sizes.replicas) | states.isr)
 
     def _add(self, new: Keys) -> None:
         first = self._codes.size
@@ -119,9 +129,11 @@ class Quorums:
     The leader and the epoch in ZooKeeper are those of the last request.
     """
 
-    def __init__(self, sizes: Sizes, *, bits: int) -> None:
+    def __init__(self, sizes: Sizes, *, bits: int, failover: bool) -> None:
+        """`failover`: the controller may remove the leader and elect another in one epoch."""
         self._sizes = sizes
         self._bits = bits
+        self._failover = failover
         self._numbers: dict[Quorum, int] = {}
         self.quorums: list[Quorum] = []
         self._expanded = np.zeros(_FIRST_CAPACITY, np.bool_)
@@ -130,11 +142,16 @@ class Quorums:
         self.requested_isr = np.zeros((sizes.max_epoch + 2, _FIRST_CAPACITY), np.uint8)  # likewise
         self.isr = np.zeros(_FIRST_CAPACITY, np.uint8)
         self.epoch = np.full(_FIRST_CAPACITY, -1, np.int8)  # of the last request
-        # By replica and number: the quorum after an election of the replica, after the controller removes it from the ISR, and
-        # after the leader adds it to the ISR or removes it; -1 if that is not possible.
+        # By replica and number: the quorum after an election of the replica, after its election in place of a removed leader,
+        # after the controller removes it from the ISR, and after the leader adds it to the ISR or removes it; -1 if not possible.
         self.elected = np.full((sizes.replicas, _FIRST_CAPACITY), -1, np.int64)
+        self.replaced = np.full((sizes.replicas, _FIRST_CAPACITY), -1, np.int64)
         self.shrunk = np.full((sizes.replicas, _FIRST_CAPACITY), -1, np.int64)
         self.toggled = np.full((sizes.replicas, _FIRST_CAPACITY), -1, np.int64)
+
+    def known(self, quorum: Quorum) -> int | None:
+        """The number of a quorum; None if it was not met."""
+        return self._numbers.get(quorum)
 
     def number(self, quorum: Quorum) -> int:
         """The number of a quorum; a new one gets the next number."""
@@ -160,9 +177,12 @@ class Quorums:
         for replica in range(self._sizes.replicas):
             bit = 1 << replica
             if len(requests) <= self._sizes.max_epoch:
-                if isr & bit and leader != replica:
+                if self._failover and leader not in (NOBODY, replica) and isr & bit:
+                    left = isr & ~(1 << leader)
+                    self.replaced[replica, number] = self.number(((*requests, (replica, left)), left))
+                elif isr & bit and leader != replica:
                     self.elected[replica, number] = self.number(((*requests, (replica, isr)), isr))
-                if isr & bit or leader == replica:
+                if isr == bit or ((isr & bit or leader == replica) and not (self._failover and leader == replica)):
                     self.shrunk[replica, number] = self.number(_without(requests, leader, isr, replica))
             if leader not in (NOBODY, replica):
                 self.toggled[replica, number] = self.number((requests, isr ^ bit))
@@ -185,6 +205,7 @@ class Quorums:
         self.leader = np.concatenate([self.leader, np.full_like(self.leader, NOBODY)], axis=1)
         self.requested_isr = np.concatenate([self.requested_isr, np.zeros_like(self.requested_isr)], axis=1)
         self.elected = np.concatenate([self.elected, np.full_like(self.elected, -1)], axis=1)
+        self.replaced = np.concatenate([self.replaced, np.full_like(self.replaced, -1)], axis=1)
         self.shrunk = np.concatenate([self.shrunk, np.full_like(self.shrunk, -1)], axis=1)
         self.toggled = np.concatenate([self.toggled, np.full_like(self.toggled, -1)], axis=1)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from highwater.explore.model import Impossible, Model
 from highwater.explore.state import Bounds
 from highwater.explore.transition import Key
-from highwater.plans.actions import AnyAction, Crash, Deliver, Fire, Notice, Produce, Restart, ZkHear, ZkPerform
+from highwater.plans.actions import AnyAction, Crash, Deliver, Double, Fire, Notice, Produce, Restart, ZkHear, ZkPerform
 from reference.config import VARIANTS
 
 BOUNDS = Bounds(records=2, max_epochs=9, crashes=1, expiries=1, losses=1)
@@ -63,6 +63,21 @@ def test_explored_crash_drops_messages_to_the_broker() -> None:
     assert [flight.to for flight in network] == [1]
     assert model.state(model.after(state, Crash(node="b2"))).network == ()
     assert model.state(model.after(state, Crash(node="b1"))).network == network
+
+
+def test_doubled_message_arrives_twice() -> None:
+    model = Model(VARIANTS["safe"], Bounds(doubles=1))
+    produced = model.after(model.initial(), Produce(node="b1"))
+    doubles = [(action, after) for action, after in model.successors(produced) if isinstance(action, Double)]
+
+    ((action, doubled),) = doubles
+    arrived = take(model, doubled, Deliver(message="FetchReply", source="b1", to="b2"))
+
+    assert action == Double(message="FetchReply", source="b1", to="b2")
+    assert len(model.state(doubled).network) == 2
+    assert model.spent(doubled).doubles == 1
+    assert not [action for action, _ in model.successors(doubled) if isinstance(action, Double)]
+    assert model.hosts(arrived)[1].values == ("v1",)
 
 
 def test_restarted_broker_waits_for_its_old_session() -> None:

@@ -1,10 +1,11 @@
-"""Builds the images of a broker and of a ZooKeeper server from `docker/`, with or without access to a registry.
+"""Builds the images of a broker, of a ZooKeeper server and of the harness from `docker/`, with or without access to a registry.
 
-    python -m highwater.backends.real.containers.images
+    python -m highwater.backends.real.containers.images [harness]
 
     highwater-base       BASE_IMAGE, else a Debian that debootstrap makes here; plus Java, iptables, tc and libfaketime
     highwater-node       + `reference`, `server` and what they import
     highwater-zookeeper  + the jars that ship with PySpark
+    highwater            + the packages of the wheel and what they import, without Spark; no run needs it, so it is built apart
 
 The files come from this machine, so only the build of the base needs a network. A label on each image holds the digest of its
 inputs; an image is built again only when that digest changes.
@@ -29,10 +30,13 @@ import reference
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.zookeeper.local import server_jars
 from highwater.errors import HarnessError, HighwaterError
+from pipeline.stamp import PACKAGES as WHEEL
+from pipeline.stamp import present_stamp
 
 NODE = "highwater-node:latest"
 ZOOKEEPER = "highwater-zookeeper:latest"
 BASE = "highwater-base:latest"
+HARNESS = "highwater:latest"
 COMMAND = "make images"
 # A broker's image holds these packages of ours and these distributions, which they import, and nothing else.
 PACKAGES = ("reference", "server")
@@ -64,22 +68,30 @@ def missing(engine: Engine) -> str | None:
 
 def build_all(engine: Engine) -> None:
     """Build each Docker image that is missing or out of date, and print a line for it."""
-    if engine.inputs_of(BASE) != _base_inputs():
-        _build_base(engine)
-    base = engine.image_id(BASE)
-    assert base is not None
+    base = _up_to_date_base(engine)
     inputs = _node_inputs(base)
     if engine.inputs_of(NODE) != inputs:
-        _say(f"building {NODE}")
-        with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
-            _collect_node(Path(folder))
-            contents = [(f"site/{path.relative_to(folder)}", path) for path in sorted(Path(folder).rglob("*")) if path.is_file()]
-            _build(engine, NODE, "node.Dockerfile", contents, {"BASE": BASE}, inputs=inputs)
+        _build_python(engine, NODE, "node.Dockerfile", PACKAGES, _requirements(), inputs=inputs)
     inputs = _zookeeper_inputs(base)
     if engine.inputs_of(ZOOKEEPER) != inputs:
         _say(f"building {ZOOKEEPER}")
         jars = [(f"jars/{jar.name}", jar) for jar in server_jars()]
         _build(engine, ZOOKEEPER, "zookeeper.Dockerfile", jars, {"BASE": BASE}, inputs=inputs)
+
+
+def build_harness(engine: Engine) -> None:
+    """Build the Docker image of the harness if it is missing or out of date, and print a line for it."""
+    inputs = _harness_inputs(_up_to_date_base(engine))
+    if engine.inputs_of(HARNESS) != inputs:
+        _build_python(engine, HARNESS, "harness.Dockerfile", WHEEL, _dependencies(), inputs=inputs)
+
+
+def _up_to_date_base(engine: Engine) -> str:
+    if engine.inputs_of(BASE) != _base_inputs():
+        _build_base(engine)
+    base = engine.image_id(BASE)
+    assert base is not None
+    return base
 
 
 def _base_inputs() -> str:
@@ -89,9 +101,16 @@ def _base_inputs() -> str:
 def _node_inputs(base: str) -> str:
     """A digest of what a broker's Docker image is built from: our sources and the versions of other distributions."""
     source = sorted(path for package in PACKAGES for path in (_ROOT / package).rglob("*.py"))
-    versions = [f"{name}=={metadata.version(name)}" for name in sorted(_closure(_requirements()))]
     contents = [f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in source]
-    return _digest(base, _dockerfile("node.Dockerfile"), *versions, *contents)
+    return _digest(base, _dockerfile("node.Dockerfile"), *_versions(_requirements()), *contents)
+
+
+def _harness_inputs(base: str) -> str:
+    return _digest(base, _dockerfile("harness.Dockerfile"), present_stamp().code, *_versions(_dependencies()))
+
+
+def _versions(wanted: Iterable[str]) -> list[str]:
+    return [f"{name}=={metadata.version(name)}" for name in sorted(_closure(wanted))]
 
 
 def _zookeeper_inputs(base: str) -> str:
@@ -176,14 +195,21 @@ def _unmount_below(folder: Path) -> None:
         subprocess.run(["umount", place], check=True)
 
 
-# --- what brokers need -------------------------------------------------------------------------------------------------------
+# --- what brokers and the harness need ---------------------------------------------------------------------------------------
 
 
-def _collect_node(site: Path) -> None:
-    # Collect a broker's packages and their dependencies: the installed ones, or pip's if this is not the image's Python.
-    for package in PACKAGES:
+def _build_python(engine: Engine, tag: str, dockerfile: str, packages: Iterable[str], wanted: list[str], *, inputs: str) -> None:
+    _say(f"building {tag}")
+    with tempfile.TemporaryDirectory(prefix="highwater-images-") as folder:
+        _collect(Path(folder), packages, wanted)
+        contents = [(f"site/{path.relative_to(folder)}", path) for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+        _build(engine, tag, dockerfile, contents, {"BASE": BASE}, inputs=inputs)
+
+
+def _collect(site: Path, packages: Iterable[str], wanted: list[str]) -> None:
+    # Collect packages of ours and their dependencies: the installed ones, or pip's if this is not the image's Python.
+    for package in packages:
         shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
-    wanted = _requirements()
     if sys.version_info[:2] != _PYTHON or sys.platform != "linux":
         return _install(site, wanted)
     for name in sorted(_closure(wanted)):
@@ -198,8 +224,12 @@ def _collect_node(site: Path) -> None:
 
 
 def _requirements() -> list[str]:
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    return [text for text in project["dependencies"] if Requirement(text).name in BROKER]
+    return [text for text in _dependencies() if Requirement(text).name in BROKER]
+
+
+def _dependencies() -> list[str]:
+    found: list[str] = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return found
 
 
 def _closure(wanted: Iterable[str]) -> set[str]:
@@ -245,10 +275,10 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Build all Docker images that are out of date; prints one line for an error."""
+    """Build the Docker images that are out of date, those of a run or that of the harness; prints one line for an error."""
     try:
         with Engine() as engine:
-            build_all(engine)
+            build_harness(engine) if sys.argv[1:] == ["harness"] else build_all(engine)
     except HighwaterError as error:
         sys.stderr.write(f"images: {error}\n")
         return error.exit_code

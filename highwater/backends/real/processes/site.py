@@ -15,7 +15,7 @@ from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
-from highwater.backends.real.systems.port import System, SystemNode, Wiring
+from highwater.backends.real.systems.port import System, SystemNode, Wiring, chronicle_of
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
 from highwater.plans.plan import Plan
@@ -120,8 +120,9 @@ class ProcessSite:
         return port
 
     def commits(self) -> Iterable[AnyCommit]:
-        """The changes that ZooKeeper committed, from the servers' transaction logs."""
-        return commits(self._ensemble)
+        """The changes that ZooKeeper committed, from the servers' transaction logs; without it, from the brokers' disks."""
+        chronicle = chronicle_of(self._system)
+        return commits(self._ensemble) if chronicle is None else chronicle.commits(self.nodes.values())
 
     async def leave(self) -> None:
         """Close the proxies that apply network faults."""

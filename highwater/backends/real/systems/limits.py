@@ -1,10 +1,24 @@
 """What no system but the reference can do yet: the parts of plans that need requests through the reference's znodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import assert_never
 
 from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.plans.plan import Plan
-from nemesis.faults import AnyFault
+from nemesis.faults import AnyFault, PowerLoss
+from nemesis.schedule import Window
+from nemesis.targets import (
+    AnyTarget,
+    ClientPlace,
+    Controller,
+    Everyone,
+    IsrMember,
+    LeaderOf,
+    Minority,
+    Named,
+    Random,
+    WholeIsr,
+)
 
 WORKLOAD = "produce-consume"
 
@@ -25,4 +39,37 @@ def refusal(plan: Plan, system: str, lacks: Callable[[AnyFault], str | None]) ->
         why = lacks(window.fault)
         if why is not None:
             return f"window {window.id} ({window.kind}): {system} cannot suffer it: {why}"
-    return None
+    why = too_many_wounds(plan, plan.schedule)
+    return None if why is None else f"{system}: {why}"
+
+
+def too_many_wounds(plan: Plan, windows: Iterable[Window]) -> str | None:
+    """Why nobody could judge a plan with these windows, because too many brokers may lose power; None if few enough do.
+
+    Wounds on fewer brokers than min.insync.replicas excuse no loss (docs/promise.md DUR-4). Which losses more of them excuse,
+    only the notes of brokers can tell.
+    """
+    targets = [window.target for window in windows if isinstance(window.fault, PowerLoss)]
+    named = {broker for target in targets if isinstance(target, Named) for broker in target.brokers}
+    drawn = sum(_drawn(target, plan.cluster.brokers) for target in targets)
+    least = min((topic.min_insync_replicas for topic in plan.cluster.topics), default=1)
+    hit = len(named) + drawn
+    if hit == 0 or hit < least:
+        return None
+    may = f"at most {least - 1} may, fewer than min.insync.replicas"
+    return f"up to {hit} brokers lose power, and without notes nobody can tell which losses that excuses: {may}"
+
+
+def _drawn(target: AnyTarget, brokers: int) -> int:
+    """How many brokers a target may hit that it does not name."""
+    match target:
+        case Named() | ClientPlace():
+            return 0
+        case LeaderOf() | IsrMember() | Controller():
+            return 1
+        case Random(count=count):
+            return count
+        case WholeIsr() | Minority() | Everyone():
+            return brokers
+        case _:
+            assert_never(target)

@@ -7,15 +7,15 @@ the cluster who leads and how the run ended. Proxies, faults, workload, recorder
 `observes` names the sources of rows that the system gives completely:
 
 * notes: what brokers do (appends, truncations, high watermarks, roles);
-* coordination: ZooKeeper's commits (registrations, leaders, ISRs);
+* coordination: ZooKeeper's commits (registrations, leaders, ISRs), or what says the same (`Chronicle`);
 * disks: the logs in the brokers' directories at the end of the run.
 
 Checkers that need rows of another source do not judge the run (`checkers.observing`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -23,6 +23,7 @@ from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort, Node
 from highwater.plans.plan import Plan
 from highwater.rig.attempts import Heard
+from highwater.rig.commits import AnyCommit
 from history.manifest import Source
 from nemesis.faults import AnyFault
 from reference.client.calls import Call
@@ -72,6 +73,19 @@ class Coordination(Protocol):
 
     async def expire(self, session: int) -> None:
         """End a session of a broker. SilenceError if ZooKeeper does not answer, OverError if it has ended."""
+
+
+@runtime_checkable
+class Chronicle(Protocol):
+    """A system without ZooKeeper whose brokers keep on their own disks what their coordination committed."""
+
+    def commits(self, nodes: Iterable[Node]) -> Iterable[AnyCommit]:
+        """What was committed, in commit order, as commits to ZooKeeper would say it; all brokers must be down."""
+
+
+def chronicle_of(system: "System") -> Chronicle | None:
+    """The system, if its brokers' disks say what ZooKeeper would; a release of Kafka that uses ZooKeeper does not."""
+    return system if isinstance(system, Chronicle) and not system.zookeeper else None
 
 
 class Cluster(Coordination, Protocol):

@@ -8,11 +8,13 @@ from highwater.backends.real.systems.external.system import NAME as EXTERNAL
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka.system import NAME as KAFKA
 from highwater.backends.real.systems.kafka.system import Kafka
+from highwater.backends.real.systems.limits import too_many_wounds
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import UsageError
 from highwater.plans.plan import REFERENCE, Plan, is_foreign, system_of
 from history.errors import unknown
+from nemesis.faults import PowerLoss
 from nemesis.schedule import Window
 
 # Written out, so that the list can be read.
@@ -38,6 +40,9 @@ def fitted(plan: Plan) -> Plan:
 
 
 def bearable(plan: Plan, windows: Sequence[Window]) -> tuple[Window, ...]:
-    """Those of the windows whose faults the plan's system can suffer."""
+    """Those of the windows whose faults the plan's system can suffer; no power loss, if they hit too many brokers."""
     system = system_for(plan)
-    return tuple(window for window in windows if system.lacks(window.fault) is None)
+    able = tuple(window for window in windows if system.lacks(window.fault) is None)
+    if not is_foreign(plan) or too_many_wounds(plan, able) is None:
+        return able
+    return tuple(window for window in able if not isinstance(window.fault, PowerLoss))

@@ -31,7 +31,7 @@ CONNECT_MS = 1000
 SESSION_MS_MAX = 60_000
 JAVA_MAJOR_MIN = 17
 START_TIMEOUT_S = 40
-NO_JARS = "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater[spark]'"
+NO_JARS = "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater-harness[spark]'"
 INSTALL_JAVA = f"install a Java {JAVA_MAJOR_MIN} runtime (Debian, Ubuntu: apt install default-jre-headless)"
 _ATTEMPTS = 3  # another process may take a port between `free_port` and the server's bind
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")

@@ -18,6 +18,7 @@ from reference.effects import Note
 from reference.types import Address, LeaderEpoch, Offset, TopicPartition
 from server.lab.notes import NoteLine
 
+QUOTED = "the broker's log: "  # begins the detail of a row that quotes a line
 _STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] [A-Z]+ (.*)$")
 _FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 
@@ -98,9 +99,14 @@ def note_of(message: str) -> Note | None:
                 leader_epoch=None if said.get("epoch") is None else LeaderEpoch(int(said["epoch"])),
                 leo=_offset(said.get("leo")),
                 hw=_offset(said.get("hw")),
-                detail=None if pattern.kind is EventKind.BECAME_LEADER else "the broker's log",
+                detail=None if pattern.kind is EventKind.BECAME_LEADER else f"{QUOTED}{_quoted(match)}",
             )
     return None
+
+
+def _quoted(match: re.Match[str]) -> str:
+    """The broker's words, without the folders of the run."""
+    return re.sub(r"(dir=|in dir )[^\s\]]+", r"\1…", match[0]).strip()
 
 
 def _offset(text: str | None) -> Offset | None:

@@ -43,6 +43,7 @@ RELEASES: tuple[Release, ...] = (
     _release("0.10.2.2"),
     _release("0.11.0.3"),
     _release("1.1.1"),
+    _release("2.0.1"),
     _release("2.8.2"),
     _release("3.9.1", heap_mb=320),
     _release("3.9.1-kraft", "kraft", heap_mb=320),

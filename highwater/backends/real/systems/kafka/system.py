@@ -4,7 +4,7 @@ import asyncio
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from highwater.backends.real.clients.kafka import KafkaClient
@@ -12,16 +12,17 @@ from highwater.backends.real.node.directories import unprivileged_prefix
 from highwater.backends.real.node.folder import needs_of
 from highwater.backends.real.processes.broker import Launch
 from highwater.backends.real.processes.plain import PlainNode, Prepared
-from highwater.backends.real.site import HostPort, Probe
-from highwater.backends.real.systems.kafka import jars, settings
+from highwater.backends.real.site import HostPort, Node, Probe
+from highwater.backends.real.systems.kafka import jars, metadata_log, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
 from highwater.backends.real.systems.limits import refusal
 from highwater.backends.real.systems.port import Cluster, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
-from highwater.errors import UsageError
+from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, system_of
+from highwater.rig.commits import AnyCommit
 from history.manifest import Source
 from nemesis.faults import (
     AnyFault,
@@ -38,14 +39,15 @@ from nemesis.faults import (
     ZooKeeperDown,
     ZooKeeperLinks,
 )
-from reference.types import Address, BrokerId
+from reference.events import DirImage
+from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
+from server.lab.power import Loss, Wound
 
 NAME = "kafka"
 _NO_NOTES = "without its notes nobody can tell which losses an emptied directory excuses"
 _LACKS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((ClockJump, ClockDrift, ClockStrobe), "libfaketime was not proven in a JVM"),
-    ((PowerLoss,), "what a JVM flushed is not recorded"),
     ((DirFailure, DiskSlow), "failing and slow disks are instruments inside of the reference's nodes"),
     ((DiskSwap, DirFile), _NO_NOTES),  # a file in place of a directory that comes back is no problem
 )
@@ -72,7 +74,7 @@ class Kafka:
         self.idempotence = release.idempotence
         self.zookeeper = release.mode == "zookeeper"
         self.quorum = release.mode == "kraft"
-        self.observes: frozenset[Source] = frozenset({"coordination"} if self.zookeeper else ())
+        self.observes: frozenset[Source] = frozenset({"coordination", "disks"})
 
     def refuse(self) -> str | None:
         """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""
@@ -86,6 +88,8 @@ class Kafka:
             return "a cluster with KRaft has no ZooKeeper"
         if isinstance(fault, DirFile) and not fault.removed:
             return None
+        if isinstance(fault, PowerLoss):
+            return power.missing()
         return next((why for kinds, why in _LACKS if isinstance(fault, kinds)), None)
 
     def node(self, folder: Path, wiring: Wiring) -> "KafkaNode":
@@ -97,6 +101,11 @@ class Kafka:
         if self.quorum:
             return QuorumCluster(brokers)
         return ZooKeeperCluster(zookeeper, brokers, negotiated=True, configured=True)
+
+    def commits(self, nodes: Iterable[Node]) -> list[AnyCommit]:
+        """What the metadata log of a cluster with KRaft says, as commits to ZooKeeper; all brokers must be down."""
+        kept = [path for node in nodes if isinstance(node, KafkaNode) for path in node.log_dirs[:1]]
+        return metadata_log.commits_of(metadata_log.committed(kept))
 
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> KafkaClient:
         """A librdkafka client."""
@@ -113,6 +122,7 @@ class KafkaNode(PlainNode):
         self._needs = needs_of(plan)
         self._ended_s: float | None = None  # when the harness ended the last process
         super().__init__(folder, wiring.broker, self._java, dirs=plan.cluster.log_dirs, small=self._needs.small_dirs)
+        self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
         self._began: list[int] = []  # where the output of each life begins, in bytes
 
     @property
@@ -138,6 +148,27 @@ class KafkaNode(PlainNode):
         """What the broker's log says of its replicas. Not complete: no checker relies on it."""
         return notes_of(self.address, self._output, self._began)
 
+    async def lose_unflushed(self, dirs: Sequence[int], how: Loss) -> tuple[Wound, ...]:
+        """Cut the broker's segments back to what was flushed, or a drawn part of the rest; returns what was lost."""
+        assert self._flushes is not None, "the plan has a power loss"
+        try:
+            # Undoing an unflushed truncation writes the truncated bytes again; a full directory has no room for them.
+            with self._dirs.sound(dirs):
+                return await asyncio.to_thread(self._flushes.lose_unflushed, dirs, how)
+        except (OSError, ValueError) as error:
+            raise HarnessError(f"removing the unflushed data of {self.address}: {error}") from error
+
+    def disks(self) -> tuple[DirImage, ...]:
+        """The logs in the broker's directories, with decoded records. It must be down."""
+        return segments.look(self.log_dirs)
+
+    def logs(self, dir_: int) -> tuple[TopicPartition, ...]:
+        """The partitions of the workload with a log in this directory, sorted; empty if it cannot be read."""
+        try:
+            return tuple(map(segments.tp_of, segments.replica_folders(self.log_dirs[dir_])))
+        except OSError:
+            return ()
+
     def last_words(self) -> str:
         """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
         begin = self._began[-1] if self._began else 0
@@ -159,17 +190,22 @@ class KafkaNode(PlainNode):
             (prepared.folder / name).write_text(text)
         obedient = (unprivileged_prefix() if self._needs.permissions else None) or []
         virtual = (*obedient, *java(self._release, prepared.folder))
+        recorded = {} if self._flushes is None else self._flushes.environment()
         main, configuration = "kafka.Kafka", str(prepared.folder / "server.properties")
         if self._release.mode == "kraft" and prepared.life == 1:
             tool = ("kafka.tools.StorageTool", "format", "-t", settings.CLUSTER_ID, "-c", configuration)
             script = f"{shlex.join((*virtual, *tool))} && exec {shlex.join((*virtual, main, configuration))}"
-            return Launch(command=("sh", "-c", script))
-        return Launch(command=(*virtual, main, configuration))
+            return Launch(command=("sh", "-c", script), environment=recorded)
+        return Launch(command=(*virtual, main, configuration), environment=recorded)
 
     def _properties(self, prepared: Prepared) -> str:
         found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
         own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
         return settings.overridden({**found, **own(self._plan, self._wiring)}, self._plan)
+
+
+def _loses_power(plan: Plan) -> bool:
+    return any(isinstance(window.fault, PowerLoss) for window in plan.schedule)
 
 
 def java(release: Release, folder: Path) -> tuple[str, ...]:

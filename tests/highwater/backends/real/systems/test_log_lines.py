@@ -28,6 +28,13 @@ def test_truncation_in_a_log_line_becomes_a_note(version: str) -> None:
     assert (note.kind, note.tp, note.offset) == (EventKind.TRUNCATE, "t-0", 40)
 
 
+def test_truncation_row_quotes_the_broker_without_its_folders() -> None:
+    note = note_of(TRUNCATED["1.1.1"])
+
+    assert note is not None
+    assert note.detail == "the broker's log: [Log partition=t-0, dir=…] Truncating to offset 40"
+
+
 def test_new_leader_in_a_log_line_has_end_and_high_watermark() -> None:
     """What is acknowledged above that high watermark is what HW truncation loses."""
     note = note_of(LED)

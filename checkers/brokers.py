@@ -1,0 +1,184 @@
+"""Checker: what each broker owes by itself, whatever clients ask (docs/promise.md LIVE-11).
+
+* A broker that is asked to end does so in time while nothing else is wrong: it hands its leaderships over or gives that up,
+  flushes its logs, and ends.
+* A broker that alone reaches no other broker fences itself in time, so that no client reads old records from it for ever (R-185).
+* A broker counts its replicas in failed directories (R-312).
+* A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark.
+  The log end and high watermark with which it began to lead are known; later ones are greater (R-048, R-158).
+
+    >>> from checkers.sketches import sketch
+    >>> asked = "fault-begun fault=f node=b1 detail=shutdown", "fault-ended fault=f node=b1 detail=shutdown time_ns=20000000000"
+    >>> sketch("brokers", *asked)
+    ['b1 was asked to end at row 0 and had not after 17000 ms']
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.checker import MS, WHOLE_RUN, Checker, Facts
+from checkers.ranges import gathered
+from checkers.rows import rows_as
+from checkers.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "brokers"
+END_MS = 17_000  # controlled.shutdown.max.retries times controlled.shutdown.retry.backoff.ms, and two seconds
+GOOD_END = "halt:shut down"
+OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
+_LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
+_DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
+
+
+class _Row(NamedTuple):
+    """One event. Columns that the kind does not fill are None, whatever their type says."""
+
+    at: int  # index of the row
+    time_ns: int
+    kind: str
+    node: str
+    broker: str
+    topic: str
+    partition: int | None
+    dir: int
+    fault: str
+    gauge: int
+    leo: int | None
+    hw: int | None
+    detail: str
+
+
+class _Alone(NamedTuple):
+    """A period in which one fault of one broker was in force, and no other."""
+
+    node: str
+    fault: str
+    detail: str
+    begun: _Row
+    ended: _Row
+
+
+def _alone(rows: list[_Row]) -> Iterator[_Alone]:
+    """The periods with a single fault, from its begin on or from the end of the last other one."""
+    in_force: dict[tuple[str, str], str] = {}
+    since: _Row | None = None
+    for row in rows:
+        if row.kind not in (K.FAULT_BEGUN, K.FAULT_ENDED) or row.partition is not None:
+            continue
+        if len(in_force) == 1 and since is not None:
+            ((fault, node), detail) = next(iter(in_force.items()))
+            yield _Alone(node, fault, detail, since, row)
+        if row.kind == K.FAULT_BEGUN:
+            in_force[row.fault, row.node] = row.detail
+        else:
+            in_force.pop((row.fault, row.node), None)
+        since = row
+
+
+def _still_up(rows: list[_Row], periods: list[_Alone]) -> Iterator[str]:
+    """Brokers that were asked to end, alone and undisturbed, and did not (LIVE-11)."""
+    for period in periods:
+        asked = period.detail == "shutdown" and period.begun.kind == K.FAULT_BEGUN
+        if not asked or period.ended.time_ns - period.begun.time_ns < END_MS * MS:
+            continue
+        ends = [row for row in rows if row.kind == K.NODE_STOPPED and row.node == period.node]
+        due_ns = period.begun.time_ns + END_MS * MS
+        if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in ends):
+            yield f"{period.node} was asked to end at row {period.begun.at} and had not after {END_MS} ms"
+
+
+def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
+    """Brokers that reached no other broker for the promised time and did not fence themselves (LIVE-11)."""
+    for period in periods:
+        due_ns = period.begun.time_ns + facts.promise.replacement_ms * MS
+        if period.detail not in _LONELY or facts.promise.replacement_ms == 0 or period.ended.time_ns < due_ns:
+            continue
+        before = [row for row in rows if row.at < period.begun.at]
+        controller = next((row.node for row in reversed(before) if row.kind == K.CONTROLLER_ELECTED), None)
+        told = next((row.detail for row in reversed(before) if row.kind == K.BROKER_STATE and row.broker == period.node), "")
+        if period.node == controller or told != "active":
+            continue  # a controller answers itself; a broker without heartbeats has no fence (R-205)
+        fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
+        ends = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
+        if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in (*fences, *ends)):
+            yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and was not fenced"
+
+
+def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
+    """Brokers that at the end of a long failure of a directory told another number of replicas out of service (R-312)."""
+    for period in periods:
+        long = period.ended.time_ns - period.begun.time_ns >= facts.promise.replacement_ms * MS > 0
+        if not long or period.detail not in _DIRECTORIES:
+            continue
+        during = [row for row in rows if row.node == period.node and row.at < period.ended.at]
+        named = [row for row in during if row.kind == K.FAULT_BEGUN and row.fault == period.fault and row.partition is not None]
+        lost = {(row.topic, row.partition) for row in named}
+        told = next((r.gauge for r in reversed(during) if r.kind == K.GAUGE and r.detail == OFFLINE_REPLICAS), None)
+        if told is not None and told != len(lost):
+            yield f"{period.node} counts {told} replicas out of service at row {period.ended.at}, and {len(lost)} are"
+
+
+def _forgotten(rows: list[_Row]) -> Iterator[str]:
+    """Replicas that start with a shorter log than they had, or after a good end with a lower high watermark (LIVE-11)."""
+    had: dict[tuple[str, str, int | None], tuple[int, int]] = {}  # (node, partition) -> log end and high watermark at least
+    ended_well: set[str] = set()
+    for row in rows:
+        key = (row.node, row.topic, row.partition)
+        if row.kind in (K.WOUND, K.DIR_FAILED, K.FAULT_BEGUN) and (row.kind != K.FAULT_BEGUN or _is_of_disks(row.detail)):
+            had = {one: known for one, known in had.items() if one[0] != row.node}
+        elif row.kind in (K.TRUNCATE, K.REPLICA_DELETED):
+            had.pop(key, None)
+        elif row.kind == K.NODE_STOPPED:
+            ended_well.add(row.node) if row.detail == GOOD_END else ended_well.discard(row.node)
+        elif row.kind in (K.BECAME_LEADER, K.RECOVERED) and row.leo is not None and row.hw is not None:
+            leo, hw = had.get(key, (0, 0))
+            if row.kind == K.RECOVERED and row.leo < leo:
+                yield f"{row.node} starts with a log of {row.topic}-{row.partition} up to {row.leo}, and had one up to {leo}"
+            elif row.kind == K.RECOVERED and row.node in ended_well and row.hw < hw:
+                what = f"the high watermark {row.hw} of {row.topic}-{row.partition}"
+                yield f"{row.node} starts with {what}, and ended with {hw} or more"
+            had[key] = (row.leo, row.hw)
+
+
+def _is_of_disks(detail: str) -> bool:
+    return detail.startswith(("dir", "disk", "power", "point"))
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
+    rows = rows_as(_Row, events)
+    periods = list(_alone(rows))
+    why = [*_still_up(rows, periods), *_unfenced(rows, periods, facts), *_uncounted(rows, periods, facts), *_forgotten(rows)]
+    return Findings(not_live=tuple(why), live_judged=bool(why))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A broker ends when it is asked to, fences itself when it alone reaches no other, counts replicas out of service, "
+    "and starts with what it had.",
+    assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
+    blind="Periods with more than one fault, and short ones; brokers without heartbeats; a controller that is cut off.",
+    kinds=(),
+    group_by=WHOLE_RUN,
+    events=(
+        K.FAULT_BEGUN,
+        K.FAULT_ENDED,
+        K.NODE_STOPPED,
+        K.SESSION_ENDED,
+        K.CONTROLLER_ELECTED,
+        K.BROKER_STATE,
+        K.FENCED,
+        K.GAUGE,
+        K.BECAME_LEADER,
+        K.RECOVERED,
+        K.TRUNCATE,
+        K.REPLICA_DELETED,
+        K.WOUND,
+        K.DIR_FAILED,
+    ),
+    complexity="n in the rows, times the number of faults",
+    check=check,
+    split=gathered(check),
+)

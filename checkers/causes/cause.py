@@ -1,0 +1,138 @@
+"""The cause of a failed run in one sentence, built from the rows of the partition in which something was lost first.
+
+The worst anomaly is told (`checkers.severity`), of several the one that was proven first. A cause is a function over the history
+that recognises one way to break a promise, and names the row that did it. Where none fits, the sentence says what is known: the
+rows that prove the anomaly, and who held the record last. It never guesses.
+"""
+
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from checkers.causes import clients, loss, state
+from checkers.causes.lost import loss_of
+from checkers.causes.scene import Record, Scene, scene_of
+from checkers.causes.silence import silence
+from checkers.causes.state import Told
+from checkers.causes.telling import Clause, clause
+from checkers.severity import severity
+from checkers.signature import NOT_LIVE, proof, signature
+from checkers.verdict import Anomaly, Verdict, without_count
+from history.history import History
+
+_LOST = (
+    re.compile(r"^(?P<node>\S+) (?:leads|already led) epoch .* the promised record (?P<value>.+?) at offset (?P<offset>\d+)"),
+    re.compile(r"^at the end the log of (?P<node>[^,]+), .* the promised record (?P<value>.+?) at offset (?P<offset>\d+)"),
+    re.compile(r"^(?P<node>\S+) truncated (?P<value>.+) at offset (?P<offset>\d+), which was committed"),
+    re.compile(r"^(?P<node>\S+) is in the ISR .*? and ends at .* at offset (?P<offset>\d+), but .* has (?P<value>\S+)"),
+    re.compile(r"^(?P<node>process \d+) read from .* the promised record (?P<value>.+?) at offset (?P<offset>\d+)"),
+    re.compile(r"^(?P<value>.+) was acknowledged at offset (?P<offset>\d+), and later (?P<node>.*)"),
+)
+_LATER = re.compile(r", and later (.*)$")
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """What broke a promise. `rows` are told, `step` did it.
+
+    `name` is of the library of causes; `lost` for a record of which no row tells how it went, empty for other unknown causes.
+    """
+
+    name: str
+    sentence: str
+    key: str  # the partition, or empty for the whole run
+    anomaly: Anomaly | None  # None for a run that is not live
+    step: int | None
+    rows: tuple[int, ...]
+
+
+def cause_of(history: History, verdict: Verdict) -> Cause | None:
+    """The cause of a run that is INVALID or not live; None for any other."""
+    if verdict.anomalies:
+        found = told_first(verdict)
+        scene = scene_of(history, found.key, _topic_id(history, found))
+        return _made(found, _of_anomaly(scene, found), found.key)
+    sign = signature(history, verdict) if verdict.not_live else None
+    return None if sign is None or sign.kind != NOT_LIVE else _made(None, silence(history, sign), sign.key)
+
+
+def told_first(verdict: Verdict) -> Anomaly:
+    """The anomaly that a reader is told of first: the worst kind, and of that kind the one that was proven first."""
+    return min(verdict.anomalies, key=lambda found: (severity(found.kind), proof(found) is None, proof(found), found))
+
+
+def _made(found: Anomaly | None, told: Told, key: str) -> Cause:
+    name, clauses, step = told
+    words = [one.words for one in clauses]
+    sentence = "; ".join(words[:-1]) + ("; and " if len(words) > 2 else "; " if len(words) > 1 else "") + words[-1] + "."
+    rows = tuple(dict.fromkeys(row for one in clauses for row in one.rows))
+    return Cause(name=name, sentence=sentence, key=key, anomaly=found, step=step, rows=rows)
+
+
+def _of_anomaly(scene: Scene, found: Anomaly) -> Told:
+    for tell in (_lost, *(function for kinds, function in _BY_KIND if found.kind in kinds)):
+        told = tell(scene, found) if found.witness else None
+        if told is not None and told[0]:
+            return told
+    return _plain(scene, found)
+
+
+def _lost(scene: Scene, found: Anomaly) -> Told | None:
+    match = next((m for m in (pattern.search(found.words) for pattern in _LOST) if m), None)
+    if match is None:
+        return None
+    record = Record(match["value"], int(match["offset"]))
+    explained = loss_of(scene, record, node=match["node"], witness=found.witness)
+    if explained is None:
+        return None
+    name, clauses, step = loss.explain(explained)
+    later = _LATER.search(found.words)
+    if later is not None and "was acknowledged at offset" in found.words:
+        at = clause(scene.rows(max(found.witness))[0]).words.rpartition(" at ")[2]
+        said = without_count(later[1]).replace("process ", "client ", 1)
+        said = re.sub(r" there\b", f" at offset {record.offset}", said)
+        clauses.append(Clause(f"{said} at {at}", (max(found.witness),)))
+    return (name or "lost", clauses, step)
+
+
+def _plain(scene: Scene, found: Anomaly) -> Told:
+    """What is known where no cause fits: the anomaly in its words, and the rows that prove it."""
+    rows = [row for row in map(scene.row, found.witness) if row is not None]
+    where = f" on {found.key}" if found.key and found.key not in found.words else ""
+    clauses = [Clause(f"{found.kind}{where}: {without_count(found.words)}", ()), *map(clause, rows[-4:])]
+    return "", clauses, proof(found)
+
+
+def _topic_id(history: History, found: Anomaly) -> str | None:
+    """The id of the topic that an anomaly is about, from its last witness that names one."""
+    for index in reversed(found.witness):
+        row = history.row(index)
+        first = row[0] if isinstance(row, tuple) else row
+        if first is not None and first.topic_id is not None:
+            return first.topic_id
+    return None
+
+
+_BY_KIND: tuple[tuple[tuple[str, ...], Callable[[Scene, Anomaly], Told | None]], ...] = (
+    (("inconsistent-offsets", "strong-isr", "weak-isr", "uncommitted-below-hw", "log-mismatch"), state.diverged),
+    (("unclean-election", "empty-leader", "short-electorate", "leader-outside-isr"), state.election),
+    (("two-leaders", "two-elected", "two-controllers"), state.two_in_one_role),
+    (("hw-regressed", "hw-above-leo"), state.high_watermark),
+    (("unflushed",), state.unflushed),
+    (("deposed-controller", "unentitled-write", "epoch-regressed", "isr-outside-replicas"), state.wrong_writer),
+    (("fenced-commit", "fenced-append", "fenced-answer"), state.fenced),
+    (("wrongly-deleted", "resurrected"), state.deletion),
+    (("duplicate", "sequence-doubled"), clients.twice),
+    (
+        (
+            "read-above-hw",
+            "out-of-range",
+            "latest-regressed",
+            "position-regressed",
+            "poll-skip",
+            "misuse-acknowledged",
+            "wrong-error",
+        ),
+        clients.answer,
+    ),
+)

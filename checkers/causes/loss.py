@@ -1,0 +1,128 @@
+"""Tells how a promised record was lost: the promise, the step that took it from a replica, the election of that replica."""
+
+from checkers.causes.loss_causes import CAUSES
+from checkers.causes.lost import Loss, removed
+from checkers.causes.scene import Scene
+from checkers.causes.telling import Clause, answered, at, clause, listed, names, stops
+from history.event import ClusterEvent
+from history.event import EventKind as K
+
+_STOPS_MAX = 4  # clauses about brokers that stopped
+_CHANGES_MAX = 3  # clauses about elections and the ISR
+
+
+def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
+    """The name of the cause, the clauses of its sentence in order, and the row that did it."""
+    name, step = next((found for found in (cause(loss) for cause in CAUSES) if found is not None), ("", None))
+    told = [*_around(loss), *([] if step is None else [step])]
+    removal = loss.removal
+    if step is None:
+        told += _known(loss)
+    elif removal is not None and removal.index not in step.rows and removal.index > loss.promised:
+        told.append(Clause(removed(loss, removal), (removal.index,)))
+    elected = _elected_before(loss)
+    told += [] if elected is None else [elected]
+    told.sort(key=lambda one: one.rows[0])
+    covered = {row for one in told for row in one.rows}
+    if elected is not None and loss.lead is not None:
+        still = _still_held(loss, loss.lead.index)
+        words = f"{loss.node} led epoch {loss.lead.leader_epoch} without {loss.record.value} {at(loss.lead)}{still}"
+        told.append(Clause(words, (loss.lead.index,)))
+    elif loss.election is not None and loss.election.index > loss.promised and loss.election.index not in covered:
+        told.append(_election(loss))
+    elif loss.lead is not None and loss.election is None and loss.lead.index not in covered:
+        told.append(clause(loss.lead))
+    itself = step is not None and step.rows[-1] == loss.promise.index and isinstance(loss.promise, ClusterEvent)
+    return name, told if itself else [_promise(loss), *told], None if step is None else step.rows[-1]
+
+
+def _promise(loss: Loss) -> Clause:
+    row = loss.promise
+    index = loss.promised
+    state = loss.scene.state(index)
+    isr = "" if state is None else f" with ISR {names(state.isr)}"
+    value = loss.record.value
+    if isinstance(row, ClusterEvent):
+        words = f"{value} was committed at offset {loss.record.offset} by {row.node} {at(row)}{isr}"
+    elif row.f == "produce":
+        words = f"{value} (offset {loss.record.offset}) was acknowledged {at(row)}{isr}"
+    else:
+        words = f"{answered(row)} {at(row)}{isr}"
+    return Clause(words, (row.index,))
+
+
+def _around(loss: Loss) -> list[Clause]:
+    """Who of the replicas stopped and came back between the promise and the election, and how the ISR shrank."""
+    scene, first = loss.scene, loss.promised
+    removal = loss.removal
+    last = loss.end if loss.election is None else max(loss.election.index, removal.index if removal is not None else -1)
+    replicas = scene.replicas
+    stopped = [
+        row
+        for row in scene.of(K.NODE_STOPPED, after=first, before=last)
+        if row.node in replicas and not (removal is not None and removal.kind is K.WOUND and _same_moment(row, removal))
+    ]
+    told = stops(stopped)[-_STOPS_MAX:]
+    back = [row for row in scene.of(K.NODE_STARTED, node=loss.node, after=first, before=last) if (row.life or 2) > 1]
+    told += [Clause(f"{loss.node} came back {at(row)}", (row.index,)) for row in back[-1:]]
+    return told + _changed(scene, first, last, but=loss.node)
+
+
+def _same_moment(row: ClusterEvent, other: ClusterEvent) -> bool:
+    return row.node == other.node and abs(row.time_ns - other.time_ns) < 100_000_000
+
+
+def _changed(scene: Scene, first: int, last: int, *, but: str) -> list[Clause]:
+    """The elections of other brokers between two rows, and the last shrinking of the ISR."""
+    told = []
+    before = scene.state(first)
+    shrunk = None
+    for row in scene.written:
+        if first < row.index < last:
+            anew = before is not None and row.leader not in (before.leader, None)
+            if anew and row.leader != but:
+                words = f"{row.leader} was elected leader of epoch {row.leader_epoch} with ISR {names(row.isr)} {at(row)}"
+                told.append(Clause(words, (row.index,)))
+            elif not anew and before is not None and set(row.isr or ()) < set(before.isr or ()):
+                shrunk = row
+            before = row
+    if shrunk is not None:
+        told.append(Clause(f"the ISR shrank to {names(shrunk.isr)} {at(shrunk)}", (shrunk.index,)))
+    return told[-_CHANGES_MAX:]
+
+
+def _election(loss: Loss) -> Clause:
+    row = loss.election
+    assert row is not None
+    still = _still_held(loss, row.index)
+    words = f"{loss.node} was elected leader of epoch {row.leader_epoch} without {loss.record.value} {at(row)}{still}"
+    return Clause(words, (row.index,))
+
+
+def _elected_before(loss: Loss) -> Clause | None:
+    """The election of a replica that still had the record then and lost it before it began to lead."""
+    row, removal = loss.election, loss.removal
+    if row is None or removal is None or not loss.promised < row.index < removal.index:
+        return None
+    return Clause(f"{loss.node} was elected leader of epoch {row.leader_epoch} {at(row)}", (row.index,))
+
+
+def _still_held(loss: Loss, index: int) -> str:
+    left = [node for node in loss.scene.holders(loss.record, index) if node != loss.node]
+    up = [node for node in left if loss.scene.runs(node, index)]
+    if up or not left:
+        return f", although {listed(up)} still held it" if up else ""
+    return f", while {listed(left)}, which held it, {'was' if len(left) == 1 else 'were'} down"
+
+
+def _known(loss: Loss) -> list[Clause]:
+    """What is known where no cause fits: who held the record last."""
+    scene = loss.scene
+    last = [one for node in scene.replicas for one in scene.changes(node, loss.record) if one.row.index <= loss.proof]
+    if not last:
+        return []
+    changed = max(last, key=lambda one: one.row.index)
+    holders = scene.holders(loss.record, loss.proof + 1)
+    left = f"{listed(holders)} held it at the end" if holders else "no replica held it at the end"
+    words, rows = clause(changed.row)
+    return [Clause(f"{words}: {left}; which step removed it is not known", rows)]

@@ -1,0 +1,196 @@
+"""The ways to lose a record: each is a function over the rows between the promise and the proof.
+
+The first that fits tells the sentence; `CAUSES` has their order, the special before the general.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from checkers.causes.lost import TO_HW, Loss, behind, removed
+from checkers.causes.telling import Clause, at, clause, names
+from history.event import EventKind as K
+from history.op import Operation
+
+Found = tuple[str, Clause]  # the name of a cause, and the clause of the step that did it
+
+
+def _acknowledged_late(loss: Loss) -> Found | None:
+    """A broker answered a produce after the record was gone: it had parked the request, and lost the leadership meanwhile."""
+    row = loss.promise
+    if not isinstance(row, Operation) or row.node is None or loss.scene.holders(loss.record, row.index):
+        return None
+    gone = [one.row for one in loss.scene.changes(row.node, loss.record) if not one.holds and one.row.index < row.index]
+    if not gone:
+        return None
+    removal = gone[-1]
+    words = (
+        f"{row.node} answered as leader of epoch {row.leader_epoch}, although it had removed {loss.record.value} before: "
+        f"{clause(removal).words}"
+    )
+    return "acknowledged-after-removal", Clause(words, (removal.index, row.index))
+
+
+def _below_min_isr(loss: Loss) -> Found | None:
+    """A leader committed with fewer members of the ISR than min.insync.replicas."""
+    row = loss.commit
+    promised = next((t for t in loss.scene.history.manifest.promise.topics if t.topic == loss.scene.topic), None)
+    state = None if row is None else loss.scene.state(row.index)
+    if row is None or promised is None or state is None or not state.isr or len(state.isr) >= promised.min_insync_replicas:
+        return None
+    needed = promised.min_insync_replicas
+    value = f"{loss.record.value} (offset {loss.record.offset})"
+    words = f"{row.node} moved its HW over {value} {at(row)} with ISR {names(state.isr)}, fewer than min.insync.replicas={needed}"
+    return "committed-below-min-isr", Clause(words, (row.index,))
+
+
+def _led_again(loss: Loss) -> Found | None:
+    """A broker that had lost its log led its old epoch again: nobody had elected it anew."""
+    lead, removal = loss.lead, loss.removal
+    if lead is None or removal is None or (loss.election is not None and loss.election.index > removal.index):
+        return None
+    before = loss.scene.of(K.BECAME_LEADER, node=lead.node, before=removal.index)
+    if not any(row.leader_epoch == lead.leader_epoch for row in before):
+        return None
+    words = f"{lead.node} led epoch {lead.leader_epoch} again {at(lead)} with LEO {lead.leo}, without a new election"
+    return "led-again-without-election", Clause(words, (lead.index,))
+
+
+def _truncated_to_hw(loss: Loss) -> Found | None:
+    """A replica cut its log at its own high watermark, which was behind what the leader had promised (KIP-101)."""
+    row = loss.removal
+    if row is None or row.kind is not K.TRUNCATE or row.detail != TO_HW:
+        return None
+    return "truncated-to-hw", Clause(removed(loss, row), (row.index,))
+
+
+def _truncated(loss: Loss) -> Found | None:
+    """A replica cut its log for another reason."""
+    row = loss.removal
+    if row is None or row.kind is not K.TRUNCATE:
+        return None
+    return "truncated", Clause(removed(loss, row), (row.index,))
+
+
+def _destroyed(loss: Loss) -> Found | None:
+    """A power loss took records that were not flushed, or a log directory was emptied."""
+    row = loss.removal
+    if row is None or row.kind not in (K.WOUND, K.RECOVERED):
+        return None
+    name = "disk-emptied" if row.detail in ("swapped", "dropped") else "lost-unflushed"
+    return name, Clause(removed(loss, row), (row.index,))
+
+
+def _overwritten(loss: Loss) -> Found | None:
+    """A replica began its log anew and wrote over the record."""
+    row = loss.removal
+    if row is None or row.kind not in (K.APPEND, K.REPLICA_DELETED):
+        return None
+    failed = loss.scene.last(K.DIR_FAILED, node=loss.node, before=row.index)
+    why = "" if failed is None else f", after log directory {failed.dir} had failed {at(failed)}"
+    name, anew = ("log-begun-anew", ", in a log begun anew") if row.kind is K.APPEND else ("replica-deleted", "")
+    return name, Clause(f"{removed(loss, row)}{anew}{why}", (row.index,))
+
+
+def _unclean(loss: Loss) -> Found | None:
+    """ZooKeeper was told a leader that was not in the ISR."""
+    row = loss.election
+    before = None if row is None else loss.scene.state(row.index)
+    if row is None or before is None or loss.node in (*(before.isr or ()), *(before.elr or ())):
+        return None
+    order = loss.scene.last(K.UNCLEAN_ELECTION_ORDERED, before=row.index)
+    ordered = "" if order is None or order.leader != loss.node else " by order of an operator"
+    lag = behind(loss, row.index)
+    epoch = f"leader of epoch {row.leader_epoch}"
+    words = f"{row.node} elected {loss.node} {epoch} {at(row)}{ordered} outside the ISR {names(before.isr)}"
+    return "unclean-election", Clause(f"{words}{lag}", (row.index,))
+
+
+def _deposed(loss: Loss) -> Found | None:
+    """A leader that another one had replaced still committed or acknowledged."""
+    row, lead = loss.commit or loss.promise, loss.lead
+    if lead is None or row.index < lead.index or row.node is None or row.node == loss.node:
+        return None
+    words = f"{row.node} promised it {at(row)} in leader epoch {row.leader_epoch}, after {clause(lead).words}"
+    return "stale-leader-committed", Clause(words, (lead.index, row.index))
+
+
+def _joined_behind(loss: Loss) -> Found | None:
+    """A replica was taken into the ISR before it had what was committed."""
+    scene, removal = loss.scene, loss.removal
+    first = loss.promised if removal is None else max(loss.promised, removal.index)
+    for before, row in pairwise(scene.written):
+        joined = loss.node in (row.isr or ()) and loss.node not in (before.isr or ()) and row.leader != loss.node
+        if not joined or not first < row.index <= loss.end or scene.holds(loss.node, loss.record, row.index):
+            continue
+        if row.leader is None or not scene.holds(row.leader, loss.record, row.index):
+            continue
+        sent = scene.last(K.ISR_CHANGE_SENT, before=row.index)
+        mine = sent is not None and set(sent.isr or ()) == set(row.isr or ())
+        asked = f", as {sent.node} had asked {at(sent)}," if mine and sent is not None else ""
+        lag = behind(loss, row.index).removeprefix(":") or f" it did not have {loss.record.value}"
+        words = f"{row.node} added {loss.node} to the ISR {at(row)}{asked} although{lag}"
+        return "joined-isr-too-early", Clause(words, (row.index,))
+    return None
+
+
+def _committed_without(loss: Loss) -> Found | None:
+    """A leader moved its high watermark over a record that a member of the ISR did not have."""
+    scene, row = loss.scene, loss.commit
+    if row is None or row.node is None or scene.holds(loss.node, loss.record, row.index):
+        return None
+    state = scene.state(row.index)
+    steps = scene.of(K.BECAME_LEADER, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED, node=row.node, before=row.index)
+    known = [one for one in steps if one.kind is not K.ISR_CHANGE_SENT][-1:]
+    if loss.node not in {node for one in (*known, *([state] if state else [])) for node in one.isr or ()}:
+        return None
+    change, sent = "", steps[-1]
+    if sent.kind is K.ISR_CHANGE_SENT:
+        counted = "already counted without" if loss.node not in (sent.isr or ()) else "did not count"
+        change = f": it {counted} {loss.node} while its change to ISR {names(sent.isr)}, sent {at(sent)}, was not answered"
+    value = f"{loss.record.value} (offset {loss.record.offset})"
+    words = f"{row.node} moved its HW over {value} {at(row)}, although {loss.node} was in the ISR and did not have it{change}"
+    return "committed-without-isr-member", Clause(words, (*((sent.index,) if change else ()), row.index))
+
+
+def _said_by_its_log(loss: Loss) -> Found | None:
+    """The logs are unknown, but a line in the log of a broker says that it truncated, and ZooKeeper that it was elected then."""
+    scene = loss.scene
+    if scene.of(K.APPEND) or loss.election is None:
+        return None
+    cut = scene.last(K.TRUNCATE, node=loss.node, before=loss.election.index)
+    if cut is None or cut.index < loss.promised:
+        return None
+    state = scene.state(cut.index)
+    follower = "" if state is None or state.leader in (None, cut.node) else f", as a follower of {state.leader}"
+    return "truncated", Clause(
+        f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}{follower}, as its server log says", (cut.index,)
+    )
+
+
+def _in_no_log(loss: Loss) -> Found | None:
+    """No broker noted an append of the record: the one that promised it could not write."""
+    scene = loss.scene
+    if not scene.of(K.APPEND) or any(scene.changes(node, loss.record) for node in scene.replicas):
+        return None
+    node = loss.promise.node
+    failed = scene.of(K.DIR_FAILED, K.WOUND, node=node) or scene.of(K.FAULT_BEGUN, node=node, before=loss.promised)[-1:]
+    why = f" ({clause(failed[0]).words})" if failed else ""
+    words = f"no broker noted an append of {loss.record.value}, though {node or 'a broker'} promised it{why}"
+    return "in-no-log", Clause(words, (loss.promise.index,))
+
+
+CAUSES: tuple[Callable[[Loss], Found | None], ...] = (
+    _said_by_its_log,
+    _in_no_log,
+    _acknowledged_late,
+    _below_min_isr,
+    _led_again,
+    _joined_behind,
+    _truncated_to_hw,
+    _destroyed,
+    _truncated,
+    _overwritten,
+    _unclean,
+    _deposed,
+    _committed_without,
+)

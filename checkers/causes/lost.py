@@ -1,0 +1,114 @@
+"""A promised record that was lost: what promised it, which replica lacks it, with which row that replica lost it."""
+
+from dataclasses import dataclass
+
+from checkers.causes.scene import Record, Scene
+from checkers.causes.telling import at
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation
+
+TO_HW = "to its high watermark"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A promised record, and the replica that leads or answers without it."""
+
+    scene: Scene
+    record: Record
+    promise: Operation | ClusterEvent  # the answer that promised it to a client, else the high watermark that covered it
+    commit: ClusterEvent | None  # the high watermark of a leader that covered it; None where no row tells it
+    node: str
+    proof: int  # the row that proves it
+    lead: ClusterEvent | None  # the row with which that broker began to lead without the record
+    election: ClusterEvent | None  # the write to ZooKeeper before it
+
+    @property
+    def end(self) -> int:
+        """The row up to which the replica is looked at: its election in the log, else the proof."""
+        return self.proof if self.lead is None else self.lead.index
+
+    @property
+    def promised(self) -> int:
+        """The first row by which the record was promised."""
+        return self.promise.index if self.commit is None else min(self.promise.index, self.commit.index)
+
+    @property
+    def removal(self) -> ClusterEvent | None:
+        """The row with which the replica last lost the record; None if it never held it, or holds it."""
+        changes = [one for one in self.scene.changes(self.node, self.record) if one.row.index <= self.end]
+        return changes[-1].row if changes and not changes[-1].holds else None
+
+
+def loss_of(scene: Scene, record: Record, *, node: str, witness: tuple[int, ...]) -> Loss | None:
+    """The loss of a record at a broker, as an anomaly with these witnesses proves it; None where nothing promised the record."""
+    proof = max(witness)
+    events = [event for event in map(scene.event, witness) if event is not None]
+    commit = next((event for event in events if event.kind is K.HW), None) or _commit(scene, record)
+    acknowledged, read = scene.answers(record, "produce"), scene.answers(record, "poll")
+    promise = next(iter((*acknowledged, *((commit,) if commit else ()), *read)), None)
+    if promise is None:
+        return None
+    if not scene.of(K.APPEND):
+        return _by_log_lines(scene, record, promise, node=node, proof=proof)
+    lead = next((event for event in events if event.kind is K.BECAME_LEADER and event.node == node), None)
+    if lead is None and (last := scene.event(proof)) is not None and last.kind is not K.BECAME_LEADER:
+        after = scene.of(K.BECAME_LEADER, node=node, after=proof)
+        # It may have fetched the record again before it led.
+        without = bool(after) and last.kind is K.TRUNCATE and not scene.holds(node, record, after[0].index)
+        lead = after[0] if without else None
+    election = None if lead is None else scene.election(node, lead.leader_epoch)
+    return Loss(scene=scene, record=record, promise=promise, commit=commit, node=node, proof=proof, lead=lead, election=election)
+
+
+def _by_log_lines(scene: Scene, record: Record, promise: Operation | ClusterEvent, *, node: str, proof: int) -> Loss:
+    """The loss where no row tells what the logs held: a replica that truncated at or below the record and was then elected."""
+    election = None
+    for cut in scene.of(K.TRUNCATE, after=promise.index, before=proof):
+        won = next((row for row in scene.written if row.index > cut.index and row.leader == cut.node), None)
+        if (cut.offset or 0) <= record.offset and won is not None and won.index < proof:
+            node, election = cut.node or node, won
+            break
+    return Loss(scene=scene, record=record, promise=promise, commit=None, node=node, proof=proof, lead=None, election=election)
+
+
+def _commit(scene: Scene, record: Record) -> ClusterEvent | None:
+    rows = (row for row in scene.of(K.HW, K.BECAME_LEADER) if row.hw is not None and row.hw > record.offset)
+    return next((row for row in rows if row.detail != "follower" and scene.holds(row.node or "", record, row.index)), None)
+
+
+def removed(loss: Loss, row: ClusterEvent) -> str:
+    """How a row took the record from a replica."""
+    value = loss.record.value
+    match row.kind:
+        case K.TRUNCATE if row.detail == TO_HW:
+            stored = loss.scene.last(K.RECOVERED, K.HW, node=row.node, before=row.index)
+            kind = "checkpointed HW" if stored is not None and stored.kind is K.RECOVERED else "HW"
+            after = loss.scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index + 2)
+            when = f", as a follower of {after.leader}" if after is not None and after.leader not in (None, row.node) else ""
+            return f"{row.node} truncated its log to its {kind} {row.offset} {at(row)}{when}"
+        case K.TRUNCATE:
+            led = loss.scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index + 1)
+            by = "" if led is None or led.leader is None else f" as a follower of {led.leader} in epoch {led.leader_epoch}"
+            return f"{row.node} truncated its log to offset {row.offset}, {row.detail or 'no reason given'},{by} {at(row)}"
+        case K.WOUND if row.detail in ("swapped", "dropped"):
+            return f"the log directory of {row.node} was replaced by an empty one {at(row)}"
+        case K.WOUND:
+            return f"the power loss of {row.node} {at(row)} took {value}, which was not flushed"
+        case K.RECOVERED:
+            return f"{row.node} found its log without {value} on its disk {at(row)} (LEO {row.leo})"
+        case K.APPEND:
+            return f"{row.node} appended {row.value} at offset {row.offset}, where it had held {value}, {at(row)}"
+        case _:
+            return f"{row.node} deleted its replica {at(row)}"
+
+
+def behind(loss: Loss, index: int) -> str:
+    """Where the log of the replica ended right before a row, and where the record is; empty where no row tells it."""
+    end = loss.scene.log_end(loss.node, index)
+    if end is None:
+        return ""
+    record = loss.record
+    where = f"and {record.value} is at offset {record.offset}" if end <= record.offset else f"without {record.value}"
+    return f": the log of {loss.node} ended at {end}, {where}"

@@ -1,0 +1,214 @@
+"""Causes of what goes wrong before a record is lost: elections, ISRs, high watermarks, logs that differ, two leaders."""
+
+import re
+from collections.abc import Sequence
+
+from checkers.causes.scene import Record, Scene
+from checkers.causes.telling import Clause, at, clause, names, told
+from checkers.verdict import Anomaly
+from history.event import ClusterEvent
+from history.event import EventKind as K
+
+Told = tuple[str, list[Clause], int | None]  # the name of the cause, its clauses, the row that did it
+
+_DIVERGED = (
+    re.compile(r"^offset (?P<offset>\d+) holds (?P<value>.+) for .+ and (?P<other>.+) for (?P<node>.+?)(?: \(and|$)"),
+    re.compile(r"^(?P<node>\S+) is in the ISR .*? and has (?P<other>.+) at offset (?P<offset>\d+), but .* has (?P<value>\S+)"),
+    re.compile(
+        r"high watermark \d+ of (?P<node>\S+) covers (?P<other>.+) at offset (?P<offset>\d+), where (?P<value>.+) is committed"
+    ),
+)
+
+
+def diverged(scene: Scene, found: Anomaly) -> Told | None:
+    """Two logs hold different records at one offset, and the replica that had to truncate kept its own."""
+    match = next((m for m in (pattern.search(found.words) for pattern in _DIVERGED) if m), None)
+    if match is None:
+        return None
+    offset, proof = int(match["offset"]), max(found.witness)
+    node, own, theirs = match["node"], Record(match["other"], offset), Record(match["value"], offset)
+    if node not in scene.replicas:
+        return None
+    got = [one.row for one in scene.changes(node, own) if one.holds and one.row.index < proof]
+    if not got:
+        return None
+    leads = scene.last(K.BECAME_LEADER, node=node, before=proof)
+    follows = scene.last(K.BECAME_FOLLOWER, node=node, before=proof + 1)
+    if leads is not None and (follows is None or leads.index > follows.index):
+        return None  # it leads by right, so the other log had to give way: the loss tells that
+    return _kept(scene, node, own, theirs, got=got[-1], witness=found.witness)
+
+
+def _kept(scene: Scene, node: str, own: Record, theirs: Record, *, got: ClusterEvent, witness: tuple[int, ...]) -> Told:
+    proof = max(witness)
+    author, writer = _author(scene, own), _author(scene, theirs)
+    follows = list(scene.of(K.BECAME_FOLLOWER, node=node, before=proof + 1)[-1:])
+    clauses = [clause(row) for row in (got, writer, *follows) if row is not None]
+    if author is not None and writer is not None and author.leader_epoch == writer.leader_epoch and author.node != writer.node:
+        again = [row for row in scene.written if (row.leader, row.leader_epoch) == (writer.node, writer.leader_epoch)][:1]
+        for row in again:
+            words = f"{row.node} elected {row.leader} {at(row)} in epoch {row.leader_epoch}, which was the epoch of {author.node}"
+            return "epoch-not-raised", _ordered([*clauses, Clause(words, (row.index,))]), row.index
+    cut = [row for row in scene.of(K.TRUNCATE, node=node, after=got.index, before=proof) if (row.offset or 0) > own.offset][-1:]
+    clauses += map(clause, cut)
+    grew = [
+        row
+        for row in scene.of(K.APPEND, node=node, after=got.index, before=proof)
+        if (row.offset or 0) > own.offset and (row.leader_epoch or 0) > (got.leader_epoch or 0)
+    ][:1]
+    for row in grew:
+        words = f"{node} appended {row.value} of leader epoch {row.leader_epoch} at offset {row.offset} {at(row)}"
+        leader = follows[0].leader if follows else None
+        held = f", although {leader} holds {theirs.value} there" if leader and scene.holds(leader, theirs, row.index) else ""
+        step = Clause(f"{words}, after {own.value} at offset {own.offset}, which it never truncated{held}", (row.index,))
+        return "diverging-log-kept", _ordered([*clauses, step]), row.index
+    return _counted(scene, node, own, follows=follows, clauses=clauses, witness=sorted(witness))
+
+
+def _author(scene: Scene, record: Record) -> ClusterEvent | None:
+    """The append of a record by a leader."""
+    return next((row for row in scene.of(K.APPEND) if (row.value, row.offset) == record and row.detail != "follower"), None)
+
+
+def _counted(
+    scene: Scene, node: str, own: Record, *, follows: list[ClusterEvent], clauses: list[Clause], witness: list[int]
+) -> Told:
+    """A high watermark moved over the wrong record before the replica had truncated it."""
+    moves = [row for row in scene.events_at(witness) if row.kind in (K.HW, K.BECAME_LEADER)]
+    counting = [row for row in moves if row.node != node and node in scene.isr(row.index)]
+    for row in counting:
+        epoch = follows[0].leader_epoch if follows else None
+        stale = epoch is not None and row.leader_epoch is not None and epoch < row.leader_epoch and follows[0].index < row.index
+        why = f"which still followed in epoch {epoch} and held {own.value}" if stale else f"which had yet to truncate {own.value}"
+        words = f"{row.node}, leader of epoch {row.leader_epoch}, moved its HW to {row.hw} {at(row)} and counted {node}, {why}"
+        name = "stale-follower-counted" if stale else "hw-before-truncation"
+        return name, _ordered([*clauses, Clause(words, (row.index,))]), row.index
+    for row in (row for row in moves if row.node == node):
+        words = f"{node} moved its HW to {row.hw} {at(row)}, over {own.value}, which it had yet to truncate"
+        return "hw-before-truncation", _ordered([*clauses, Clause(words, (row.index,))]), row.index
+    return "diverging-log-kept", _ordered(clauses), max(row for one in clauses for row in one.rows)
+
+
+def _ordered(clauses: Sequence[Clause]) -> list[Clause]:
+    return sorted(dict.fromkeys(clauses), key=lambda one: one.rows[-1])
+
+
+def election(scene: Scene, found: Anomaly) -> Told | None:
+    """ZooKeeper was told a leader that may not lead: outside the ISR and ELR, emptied, or of too few."""
+    row = next((row for row in reversed(scene.events_at(found.witness)) if row.kind is K.STATE_WRITTEN), None)
+    if row is None or row.leader is None:
+        return None
+    before = scene.state(row.index)
+    wounds = [event for event in scene.of(K.WOUND, node=row.leader, before=row.index) if event.partition is not None]
+    clauses = [clause(event) for event in wounds[-1:]]
+    isr = (
+        "" if before is None else f", with ISR {names(before.isr)}{f' and ELR {names(before.elr)}' if before.elr else ''} before"
+    )
+    allowed = (*((before and before.isr) or ()), *((before and before.elr) or ()))
+    outside = before is not None and row.leader not in allowed
+    end = scene.log_end(row.leader, row.index)
+    log = "" if end is None else f"; its log ended at {end}"
+    how = " from outside" if outside else ""
+    words = f"{row.node} elected {row.leader} leader of epoch {row.leader_epoch} {at(row)}{how}{isr}{log}"
+    name = "unclean-election" if outside else found.kind
+    return name, [*clauses, Clause(words, (row.index,))], row.index
+
+
+def two_in_one_role(scene: Scene, found: Anomaly) -> Told | None:
+    """Two brokers led one epoch, or were controller in one epoch."""
+    rows = scene.events_at(found.witness)
+    if len(rows) < 2:
+        return None
+    first, second = rows[0], rows[-1]
+    epoch = second.leader_epoch if second.leader_epoch is not None else second.controller_epoch
+    words = f"{clause(second).words}, in the same epoch {epoch}"
+    return found.kind, [clause(first), *_between(scene, first, second), Clause(words, (second.index,))], second.index
+
+
+def _between(scene: Scene, first: ClusterEvent, second: ClusterEvent) -> list[Clause]:
+    """The sessions that ended between two rows: why there was a second one."""
+    return [clause(row) for row in scene.of(K.SESSION_ENDED, node=first.node, after=first.index, before=second.index)[-1:]]
+
+
+def high_watermark(scene: Scene, found: Anomaly) -> Told | None:
+    """A high watermark fell, or rose above the log end."""
+    rows = [row for row in scene.events_at(found.witness) if row.kind in (K.HW, K.BECAME_LEADER)]
+    if not rows:
+        return None
+    last = rows[-1]
+    if found.kind == "hw-above-leo":
+        words = f"{last.node} moved its HW to {last.hw} {at(last)}, above the end {told(last.leo)} of its own log"
+        before = scene.last(K.BECAME_LEADER, K.BECAME_FOLLOWER, node=last.node, before=last.index)
+        return "hw-above-leo", [*([clause(before)] if before else []), Clause(words, (last.index,))], last.index
+    first = rows[0]
+    kinds = (K.NODE_STOPPED, K.NODE_STARTED, K.RECOVERED, K.TRUNCATE, K.BECAME_FOLLOWER, K.BECAME_LEADER, K.DIR_FAILED)
+    answers = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
+    between = scene.of(*kinds, *answers, node=last.node, after=first.index, before=last.index)[-4:]
+    start = f"{first.node} had HW {first.hw} {at(first)}"
+    fell = f"{last.node} moved its HW back to {last.hw} {at(last)}"
+    clauses = [Clause(start, (first.index,)), *map(clause, between), Clause(f"{fell}{_told_by(scene, last)}", (last.index,))]
+    return "hw-went-back", clauses, last.index
+
+
+def _told_by(scene: Scene, row: ClusterEvent) -> str:
+    """For a follower: the leader that told it this high watermark, and with which one that leader began."""
+    follows = scene.last(K.BECAME_FOLLOWER, node=row.node, before=row.index)
+    leads = scene.last(K.BECAME_LEADER, node=row.node, before=row.index)
+    if follows is None or follows.leader is None or (leads is not None and leads.index > follows.index):
+        return ""
+    noted = scene.high_watermark(follows.leader, row.index)
+    return f", as a follower of {follows.leader}, whose HW was {told(noted)}"
+
+
+def unflushed(scene: Scene, found: Anomaly) -> Told | None:
+    """A leader promised records that a replica it counted had not flushed."""
+    row = scene.event(max(found.witness))
+    match = re.match(r"^(\S+) counts for .* and has flushed up to (\d+), but up to (\d+) is promised", found.words)
+    if row is None or match is None:
+        return None
+    node, flushed, promised = match.groups()
+    words = f"{clause(row).words}: it promised up to offset {promised}, while {node} had flushed only up to {flushed}"
+    return "promised-before-flush", [Clause(words, (row.index,))], row.index
+
+
+def wrong_writer(scene: Scene, found: Anomaly) -> Told | None:
+    """A state was written by a broker that no longer had the right to write it."""
+    row = next((row for row in reversed(scene.events_at(found.witness)) if row.kind is K.STATE_WRITTEN), None)
+    if row is None:
+        return None
+    now = scene.last(K.CONTROLLER_ELECTED, before=row.index)
+    before = scene.state(row.index)
+    clauses = [clause(event) for event in (now, before) if event is not None]
+    words = f"{clause(row).words} with controller epoch {told(row.controller_epoch)}"
+    return "stale-write", _ordered([*clauses, Clause(words, (row.index,))]), row.index
+
+
+def deletion(scene: Scene, found: Anomaly) -> Told | None:
+    """A replica was deleted while it counted, or came back after its deletion."""
+    rows = scene.events_at(found.witness)
+    deleted = next((row for row in rows if row.kind is K.REPLICA_DELETED), None)
+    if deleted is None:
+        return None
+    moves = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.TOPIC_DELETED)
+    asked = scene.of(*moves, before=deleted.index)[-2:]
+    state = scene.state(deleted.index)
+    clauses = [clause(row) for row in (*asked, *([state] if state is not None else []))]
+    if rows[-1].index == deleted.index:
+        isr = scene.isr(deleted.index)
+        inside = f", while it was in the ISR {names(isr)}" if deleted.node in isr else ""
+        step = Clause(f"{clause(deleted).words}{inside}", (deleted.index,))
+        return "deleted-while-it-counts", _ordered([*clauses, step]), deleted.index
+    again = Clause(f"{clause(rows[-1]).words}, after the deletion", (rows[-1].index,))
+    return "back-after-deletion", _ordered([*clauses, clause(deleted), again]), rows[-1].index
+
+
+def fenced(scene: Scene, found: Anomaly) -> Told | None:
+    """A broker that had fenced itself went on."""
+    proof = max(found.witness)
+    row = scene.event(proof)
+    node = row.node if row is not None else next((one.node for one in scene.rows(proof)), None)
+    fence = scene.last(K.FENCED, node=node, before=proof)
+    if fence is None:
+        return None
+    last = clause(row) if row is not None else clause(scene.rows(proof)[0])
+    return "stale-leader-went-on", [clause(fence), last], proof

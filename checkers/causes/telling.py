@@ -1,0 +1,156 @@
+"""Clauses in the past tense for rows of a history: what a broker, ZooKeeper or a client did, with its time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.op import Operation, OpType
+
+TOGETHER_NS = 1_000_000_000  # brokers that stop within this time stop together
+_STOPS = {"crash": "crashed", "power-loss": "lost power"}
+
+
+class Clause(NamedTuple):
+    """A part of a sentence, and the rows that it tells of, in the order of index."""
+
+    words: str
+    rows: tuple[int, ...]
+
+
+def seconds(time_ns: int) -> str:
+    """Format a time: "1.970 s", truncated."""
+    return f"{time_ns // 1_000_000_000}.{time_ns // 1_000_000 % 1000:03d} s"
+
+
+def at(row: ClusterEvent | Operation) -> str:
+    """When a row was recorded: "at 1.970 s"."""
+    return f"at {seconds(row.time_ns)}"
+
+
+def names(nodes: Sequence[str] | None) -> str:
+    """A set of brokers: "{b1,b2}"."""
+    return "{" + ",".join(nodes or ()) + "}"
+
+
+def listed(nodes: Sequence[str]) -> str:
+    """Brokers in a sentence: "b1", "b1 and b2", "b1, b2 and b3"."""
+    return nodes[0] if len(nodes) == 1 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
+
+
+def clause(row: ClusterEvent | Operation) -> Clause:
+    """The clause of one row alone."""
+    words = answered(row) if isinstance(row, Operation) else _did(row)
+    return Clause(f"{words} {at(row)}", (row.index,))
+
+
+def answered(row: Operation) -> str:
+    """What a client was told or asked for."""
+    by = f" by {row.node}" if row.node else ""
+    value, offset = row.value or "a record", "" if row.offset is None else f" at offset {row.offset}"
+    match row.f, row.type:
+        case "produce", OpType.OK:
+            return f"{value} was acknowledged{offset}{by}"
+        case "produce", OpType.INVOKE:
+            return f"client {row.process} asked to append {value}"
+        case "produce", _:
+            return f"the produce of {value} failed with {row.error or 'no answer'}{by}"
+        case "poll", OpType.OK if row.value is not None:
+            return f"client {row.process} read {value}{offset}, given{by}"
+        case "latest", OpType.OK:
+            return f"client {row.process} was told the end offset {row.offset}{by}"
+        case _, OpType.OK:
+            return f"{row.f} of client {row.process} was answered{offset}{by}"
+        case _, OpType.INVOKE:
+            return f"client {row.process} asked for {row.f}{offset}"
+        case _:
+            return f"{row.f} of client {row.process} ended with {row.error or 'no answer'}{by}"
+
+
+def _did(row: ClusterEvent) -> str:
+    who, of = row.node or "the harness", "" if row.partition is None else f" of {row.topic}-{row.partition}"
+    match row.kind:
+        case K.NODE_STARTED:
+            return f"{who} started"
+        case K.NODE_STOPPED:
+            return f"{who} {stopped(row)}"
+        case K.REGISTERED:
+            return f"{who} registered in ZooKeeper"
+        case K.SESSION_ENDED:
+            return f"ZooKeeper ended the session of {who}"
+        case K.CONTROLLER_ELECTED:
+            epoch = "" if row.controller_epoch is None else f" with controller epoch {row.controller_epoch}"
+            return f"{who} became controller{epoch}"
+        case K.STATE_WRITTEN:
+            return f"{who} wrote leader {row.leader or 'none'}, leader epoch {told(row.leader_epoch)}, ISR {names(row.isr)}{of}"
+        case K.ISR_CHANGE_SENT:
+            return f"{who} asked for ISR {names(row.isr)}{of}"
+        case K.ISR_CHANGE_ENDED:
+            return f"the ISR change of {who} ended ({row.detail}): it assumed ISR {names(row.isr)}"
+        case K.BECAME_LEADER:
+            return f"{who} became leader{of} in epoch {row.leader_epoch} with LEO {told(row.leo)} and HW {told(row.hw)}"
+        case K.BECAME_FOLLOWER:
+            return f"{who} followed {row.leader or 'nobody'} in epoch {row.leader_epoch}"
+        case K.RECOVERED:
+            return f"{who} found LEO {told(row.leo)} and HW {told(row.hw)} on its disk"
+        case K.APPEND:
+            return f"{who} appended {row.value} at offset {row.offset} (leader epoch {row.leader_epoch})"
+        case K.TRUNCATE:
+            return f"{who} truncated its log to offset {row.offset} ({row.detail or 'no reason given'})"
+        case K.HW:
+            return f"{who} moved its HW to {row.hw} with LEO {told(row.leo)}"
+        case K.WOUND:
+            return f"{who} lost its log from offset {told(row.offset)} on ({row.detail})"
+        case K.REPLICA_DELETED:
+            return f"{who} deleted its replica{of}"
+        case K.DIR_FAILED:
+            return f"log directory {row.dir} of {who} failed"
+        case K.TOPIC_DELETED:
+            return f"the removal{of} was requested"
+        case K.REASSIGNMENT_BEGUN | K.REASSIGNMENT_ENDED:
+            done = "began" if row.kind is K.REASSIGNMENT_BEGUN else "ended"
+            return f"the move{of} {done} ({row.detail or 'no detail given'})"
+        case K.CONTROLLER_RESIGNED:
+            return f"{who} resigned as controller"
+        case K.RESIGNED:
+            return f"{who} resigned as replica{of} in epoch {row.leader_epoch}"
+        case K.FAULT_BEGUN:
+            return f"fault {row.detail} began on {who}"
+        case K.FENCED | K.UNFENCED:
+            return f"{who} {'fenced itself' if row.kind is K.FENCED else 'accepted requests again'}"
+        case K.COMMAND_UNANSWERED:
+            return f"{row.broker} did not answer {row.detail} of controller {who}"
+        case _:
+            return f"{who}: {row.kind}{of}{'' if row.detail is None else f' ({row.detail})'}"
+
+
+def stopped(row: ClusterEvent) -> str:
+    """How a process stopped: "crashed", "lost power", "halted: why"."""
+    detail = row.detail or ""
+    return _STOPS.get(detail, f"halted: {detail.partition(':')[2]}" if detail.startswith("halt:") else "stopped")
+
+
+def stops(rows: Sequence[ClusterEvent]) -> list[Clause]:
+    """What stopped several brokers: brokers that stopped alike, one after the other, share a clause."""
+    groups: list[list[ClusterEvent]] = []
+    for row in rows:
+        last = groups[-1] if groups else []
+        near = bool(last) and row.time_ns - last[0].time_ns <= TOGETHER_NS
+        if near and stopped(last[0]) == stopped(row) and row.node not in [one.node for one in last]:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return [_stop(group) for group in groups]
+
+
+def _stop(group: Sequence[ClusterEvent]) -> Clause:
+    first, last = group[0], group[-1]
+    same = seconds(first.time_ns) == seconds(last.time_ns)
+    when = at(first) if same else f"at {seconds(first.time_ns).removesuffix(' s')} to {seconds(last.time_ns)}"
+    who = listed([row.node or "?" for row in group])
+    return Clause(f"{who} {stopped(first)} {when}", tuple(row.index for row in group))
+
+
+def told(number: int | None) -> str:
+    """A number of a row, or that the row does not tell it."""
+    return "unknown" if number is None else str(number)

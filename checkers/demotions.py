@@ -1,0 +1,213 @@
+"""Checker: no broker loses its place in a partition without a cause (docs/promise.md LIVE-10).
+
+A controller takes a member out of the ISR, or leaves a partition without its leader, only for a cause that the history shows:
+
+* the registration under which the ISR names the broker has ended, or its directory failed;
+* the controller holds it for inactive or stopping;
+* the leader asked for an ISR without it;
+* the partition is moved, or an operator ordered an election.
+
+And a controller that heard a broker holds it for inactive only if faults took heartbeats away. A broker sends four heartbeats in
+a session timeout, so that two of them may get lost: losses of single messages must last for nearly half of that time.
+
+Only simulated runs are judged: on a busy machine heartbeats are late without a fault.
+
+    >>> from checkers.sketches import sketch
+    >>> first = "registered node=b2 incarnation=2", "state-written node=b9 isr=b1,b2 stamps=1,2"
+    >>> sketch("demotions", *first, "state-written node=b9 isr=b1 stamps=1")
+    ['b2 lost its place in the ISR of t-0 at row 2 without a cause']
+    >>> sketch("demotions", *first, "session-ended node=b2 incarnation=2", "state-written node=b9 isr=b1 stamps=1")
+    []
+"""
+
+from itertools import repeat
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.checker import MS, WHOLE_RUN, Checker, Facts
+from checkers.ranges import gathered
+from checkers.rows import rows_as
+from checkers.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "demotions"
+HALF = 0.45  # of a session timeout: faults that last less cost at most two of the four heartbeats
+_LATE_MS = 5000  # in which the controller writes what it decided, also over slow links to ZooKeeper
+_LOSSES = ("packets", "lossy")  # single messages are lost, and connections go on
+_OUT = ("inactive", "stopping")
+
+
+class _Row(NamedTuple):
+    """One event. Columns that the kind does not fill are None, whatever their type says."""
+
+    at: int  # index of the row
+    time_ns: int
+    kind: str
+    node: str
+    broker: str
+    incarnation: int
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    leader: str | None
+    isr: tuple[str, ...]
+    stamps: list[int] | None
+    replicas: tuple[str, ...]
+    fault: str
+    detail: str
+
+
+class _State:
+    """The state of one partition in ZooKeeper, and what may take a place from its replicas."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.topic_id: str | None = None
+        self.leader: str | None = None
+        self.stamps: dict[str, int | None] = {}  # member of the ISR -> its registration
+        self.assigned: tuple[str, ...] | None = None
+        self.moves = False  # it was moved, or an election was ordered: from then on it is not judged
+        self.unwanted: set[str] = set()  # whom the leader asked to take out of the ISR since the last write
+
+
+class _Cluster:
+    """The brokers and the faults in force after the rows applied so far."""
+
+    def __init__(self, session_ms: int) -> None:
+        self.session_ns = session_ms * MS
+        self.registered: dict[str, int] = {}
+        self.out: dict[str, tuple[str, int]] = {}  # broker -> the state in which a controller held it last, and since when
+        self.out_before: dict[str, int] = {}  # broker -> when it was last let out of such a state
+        self.broken: set[str] = set()  # brokers with a failed directory
+        self.stopped: set[tuple[str, int]] = set()  # registrations whose process has ended
+        self.heard: dict[tuple[str, str, int], str] = {}  # (controller, broker, registration) -> its state
+        self.in_force: dict[tuple[str, str], int] = {}  # fault -> since when
+        self.past: list[tuple[int, int, str]] = []  # begin, end and name of the faults that ended
+        self.kinds: dict[str, str] = {}  # of the faults
+        self.partitions: dict[tuple[str, int], _State] = {}
+
+    def see(self, row: _Row) -> list[str]:
+        """Apply a row; say who lost a place by it without a cause."""
+        match row.kind:
+            case K.REGISTERED:
+                self.registered[row.node] = row.incarnation
+            case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
+                del self.registered[row.node]
+            case K.NODE_STARTED:
+                self.broken.discard(row.node)
+            case K.NODE_STOPPED:
+                self.stopped.add((row.node, self.registered.get(row.node, -1)))
+            case K.DIR_FAILED:
+                self.broken.add(row.node)
+            case K.FAULT_BEGUN:
+                self.in_force.setdefault((row.fault, row.node), row.time_ns)
+                self.kinds[row.fault] = row.detail
+            case K.FAULT_ENDED if (row.fault, row.node) in self.in_force:
+                self.past.append((self.in_force.pop((row.fault, row.node)), row.time_ns, row.fault))
+            case K.BROKER_STATE:
+                return self._held(row)
+            case _ if row.partition is not None:
+                state = self.partitions.setdefault((row.topic, row.partition), _State(f"{row.topic}-{row.partition}"))
+                return self._about(row, state)
+            case _:
+                pass
+        return []
+
+    def _held(self, row: _Row) -> list[str]:
+        who = (row.node, row.broker, row.incarnation)
+        before, self.heard[who] = self.heard.get(who), row.detail
+        if row.detail in _OUT:
+            self.out[row.broker] = (row.detail, row.time_ns)
+        elif self.out.pop(row.broker, None) is not None:
+            self.out_before[row.broker] = row.time_ns
+        ended = (row.broker, row.incarnation) in self.stopped or self.registered.get(row.broker) != row.incarnation
+        if (before, row.detail) != ("active", "inactive") or ended or self._is_excused(row.time_ns):
+            return []
+        return [f"{row.node} held {row.broker} for inactive at row {row.at}, though hardly a fault was in force"]
+
+    def _is_excused(self, now: int) -> bool:
+        """Whether faults may have taken more than two heartbeats in a row.
+
+        A cut connection stands still for some time after the cut, because TCP repeats what was lost ever more rarely.
+        """
+        spans = [*self.past, *((begun, now, fault) for (fault, _), begun in self.in_force.items())]
+        since = now - self.session_ns
+        if any(ended > since - _LATE_MS * MS and self.kinds[fault] not in _LOSSES for _, ended, fault in spans):
+            return True
+        reached, total = since, 0
+        for begun, ended, _ in sorted(spans):
+            total += max(0, ended - max(begun, reached))
+            reached = max(reached, ended)
+        return total >= HALF * self.session_ns
+
+    def _about(self, row: _Row, state: _State) -> list[str]:
+        if row.kind == K.ASSIGNED:
+            state.assigned = row.replicas
+        elif row.kind == K.ISR_CHANGE_SENT:
+            state.unwanted |= {member for member in state.stamps if member not in row.isr}
+        elif row.kind == K.STATE_WRITTEN:
+            return self._written(row, state)
+        else:
+            state.moves = True
+        return []
+
+    def _written(self, row: _Row, state: _State) -> list[str]:
+        before, leader = (state.stamps, state.leader) if row.topic_id == state.topic_id else ({}, None)
+        state.topic_id = row.topic_id
+        state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
+        state.leader = row.leader
+        unwanted, state.unwanted = state.unwanted, set()
+        if state.moves or row.node == leader == row.leader:
+            return []
+        out = [node for node in before if node not in state.stamps and node not in unwanted]
+        lost = [node for node in out if not self._has_cause(node, before[node], row.time_ns, state)]
+        why = [f"{node} lost its place in the ISR" for node in lost]
+        if leader in before and row.leader is None and not self._has_cause(leader, before[leader], row.time_ns, state):
+            why.append(f"{leader} lost the leadership to nobody")
+        return [f"{said} of {state.name} at row {row.at} without a cause" for said in why]
+
+    def _has_cause(self, node: str, stamp: int | None, now: int, state: _State) -> bool:
+        gone = stamp is not None and self.registered.get(node) != stamp
+        lately = now - self.out_before.get(node, -self.session_ns) < self.session_ns + _LATE_MS * MS
+        dropped = state.assigned is not None and node not in state.assigned
+        return gone or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Find brokers that lost a place without a cause. Ignores `cuts` (excused losses)."""
+    if not facts.simulated:
+        return Findings()
+    cluster = _Cluster(facts.promise.session_timeout_ms)
+    why = [said for row in rows_as(_Row, events) for said in cluster.see(row)]
+    return Findings(not_live=tuple(why), live_judged=bool(why))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A controller takes a broker out of an ISR, or a leadership away, only for a cause, and holds no broker for inactive "
+    "that it could hear.",
+    assumes="Controllers record the states in which they hold brokers; the harness records when each fault begins and ends.",
+    blind="Partitions that were moved, or for which an election was ordered; leaders that are replaced by another one; runs of "
+    "real brokers.",
+    kinds=(),
+    group_by=WHOLE_RUN,
+    events=(
+        K.REGISTERED,
+        K.SESSION_ENDED,
+        K.NODE_STARTED,
+        K.NODE_STOPPED,
+        K.DIR_FAILED,
+        K.FAULT_BEGUN,
+        K.FAULT_ENDED,
+        K.BROKER_STATE,
+        K.STATE_WRITTEN,
+        K.ASSIGNED,
+        K.ISR_CHANGE_SENT,
+        K.REASSIGNMENT_BEGUN,
+        K.UNCLEAN_ELECTION_ORDERED,
+    ),
+    complexity="n in the rows, times the number of faults",
+    check=check,
+    split=gathered(check),
+)

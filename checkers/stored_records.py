@@ -1,0 +1,110 @@
+"""Checker of the records on the disks at the end, for systems whose brokers note nothing: do the replicas hold one log?
+
+It judges as `checkers.log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
+offset and record epoch hold one value on every replica. At the end, after the quiet time, each member of the ISR holds what the
+leader holds, at least below the high watermark of its checkpoint, which lags.
+
+A replica outside of the ISR may hold other records above its high watermark. A wounded one may hold any: it is left out unless
+it is in the ISR at the end (docs/promise.md CUT-2). Formats v0 and v1 have no record epoch, so only the ISR is compared there.
+
+    >>> from checkers.stored_records import CHECKER
+    >>> from checkers.sketches import history_of
+    >>> from checkers.single import judge
+    >>> row = "record-on-disk dir=0 offset=0 leader_epoch=1"
+    >>> history = history_of(f"{row} node=b1 value=a", f"{row} node=b2 value=b")
+    >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
+    ['log-mismatch']
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.checker import PARTITION, Checker, Facts, partition_of
+from checkers.rows import EventRow, event_rows
+from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
+
+NAME = "stored-records"
+
+
+_Records = dict[str, dict[int, EventRow]]  # node -> offset -> row
+
+
+class _Found(NamedTuple):
+    """What an anomaly will say."""
+
+    kind: str
+    witness: tuple[int, int]
+    words: str
+
+
+class _End(NamedTuple):
+    """What the brokers tell of a partition at the end, if they agree: its leader and ISR."""
+
+    leader: str | None
+    isr: tuple[str, ...]
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Compare the replicas of one partition, record by record."""
+    topic, partition = partition_of(operations, events)
+    rows = event_rows(events)
+    records: _Records = {}
+    for row in rows:
+        if row.kind == K.RECORD_ON_DISK:
+            records.setdefault(row.node, {})[row.offset] = row
+    end = _end(rows)
+    wounded = {row.node for row in rows if row.kind == K.WOUND} - set(end.isr)
+    found = [
+        *_mismatches({node: held for node, held in records.items() if node not in wounded}),
+        *_uncommitted(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
+    ]
+    key = f"{topic}-{partition}"
+    accused = (Anomaly(kind=one.kind, checker=NAME, key=key, witness=one.witness, words=one.words) for one in found)
+    return Findings(anomalies=tuple(accused), counts={"stored": sum(map(len, records.values()))})
+
+
+def _end(rows: list[EventRow]) -> _End:
+    told = {_End(row.leader, tuple(sorted(row.isr or ()))) for row in rows if row.kind == K.METADATA_VIEW}
+    return told.pop() if len(told) == 1 else _End(None, ())
+
+
+def _mismatches(records: _Records) -> Iterator[_Found]:
+    """Offsets and record epochs with two values."""
+    first: dict[tuple[int, int], EventRow] = {}
+    rows = (row for held in records.values() for row in held.values() if row.leader_epoch >= 0)
+    for row in rows:
+        other = first.setdefault((row.offset, row.leader_epoch), row)
+        if other.value != row.value:
+            where = f"at offset {row.offset} under epoch {row.leader_epoch}"
+            yield _Found(
+                "log-mismatch", (other.at, row.at), f"{other.node} has {other.value} {where}, {row.node} has {row.value}"
+            )
+
+
+def _uncommitted(records: _Records, end: _End, high_watermarks: dict[str, int]) -> Iterator[_Found]:
+    """The records of members of the ISR below their high watermark that differ from the leader's."""
+    led = {} if end.leader is None else records.get(end.leader, {})
+    for node in end.isr:
+        hw = high_watermarks.get(node, 0)
+        for offset, row in records.get(node, {}).items():
+            right = led.get(offset)
+            if right is None or offset >= hw or (row.value, row.leader_epoch) == (right.value, right.leader_epoch):
+                continue
+            covers = f"the high watermark {hw} of {node} covers {row.value} at offset {offset}"
+            words = f"{covers}, where leader {end.leader} has {right.value}"
+            yield _Found("uncommitted-below-hw", (right.at, row.at), words)
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="At the end one offset and record epoch hold one value on every disk; below its HW each ISR member holds the leader's.",
+    assumes="The disks are read after the brokers ended, once nothing changes any more.",
+    blind="What was on the disks before; replicas outside of the ISR, in formats without a record epoch; missing records.",
+    kinds=("log-mismatch", "uncommitted-below-hw"),
+    group_by=PARTITION,
+    events=(K.RECORD_ON_DISK, K.LOG_ON_DISK, K.METADATA_VIEW, K.WOUND),
+    check=check,
+)

@@ -1,0 +1,263 @@
+"""The metadata log of a Kafka cluster with KRaft, told as the commits to ZooKeeper that would say the same.
+
+Every row of the history that comes from ZooKeeper's commits then comes from this log too: registrations, assignments, leaders,
+ISRs and ELRs. The offset of a record stands for the zxid, a broker's epoch for its session, a partition's epoch for the version
+of its state. A broker that is fenced has no session; it gets its old one back when it is unfenced.
+
+The log is read from the brokers' disks after the run. What a majority of them holds is committed. Times are the active
+controller's, in whole milliseconds. Snapshots are not read: a run is too short for one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+from uuid import UUID
+
+from aiokafka.record import MemoryRecords
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.backends.real.systems.kafka import segments
+from highwater.backends.real.systems.metadata import INTERNAL
+from highwater.errors import HarnessError
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeWritten, SessionEnded
+from reference.coordination import paths
+from reference.messages import IsrMember, PartitionState
+from reference.types import (
+    NO_INCARNATION,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+    topic_of,
+    topic_partition,
+)
+
+FOLDER = "__cluster_metadata-0"
+NO_SESSION = -1  # of the active controller: its records do not name it
+_UUID_BYTES = 16
+_MIGRATING_SINCE = 2  # version of the registration that says whether a broker migrates from ZooKeeper
+_DIRECTORIES_SINCE = 1  # version of a partition that names the directories of its replicas
+# Tags of a changed partition; those of a new one are 1 for the ELR.
+_ISR, _LEADER, _REPLICAS, _ELR = 0, 1, 2, 6
+_ELR_OF_NEW = 1
+
+
+class _Kind(IntEnum):
+    """The types of records that rows tell of."""
+
+    REGISTER_BROKER = 0
+    TOPIC = 2
+    PARTITION = 3
+    PARTITION_CHANGE = 5
+    FENCE_BROKER = 7
+    UNFENCE_BROKER = 8
+    REGISTRATION_CHANGE = 17
+
+
+class Record(Struct, frozen=True):
+    """One record of the metadata log, with the epoch of the active controller; `body` begins with its type and version."""
+
+    offset: int
+    epoch: int
+    time_ms: int
+    body: bytes
+
+
+class _Reader:
+    """Reads the fields of a record in Kafka's flexible encoding."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        assert self._at + size <= len(self._data), "the batch of a record has a CRC, so the record is whole"
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def count(self) -> int:
+        """An unsigned varint."""
+        found = shift = 0
+        while (byte := self.take(1)[0]) & 0x80:
+            found |= (byte & 0x7F) << shift
+            shift += 7
+        return found | byte << shift
+
+    def text(self) -> str:
+        return self.take(self.count() - 1).decode()
+
+    def topic_id(self) -> UUID:
+        return UUID(bytes=self.take(_UUID_BYTES))
+
+    def brokers(self) -> tuple[BrokerId, ...]:
+        """An array of broker ids; empty if it is null."""
+        return tuple(BrokerId(self.integer(4)) for _ in range(max(0, self.count() - 1)))
+
+    def tagged(self) -> dict[int, "_Reader"]:
+        """The tagged fields, which end a record, by their tags."""
+        return {self.count(): _Reader(self.take(self.count())) for _ in range(self.count())}
+
+
+def committed(log_dirs: Iterable[Path]) -> list[Record]:
+    """The records of the newest metadata log, as far as a majority of the nodes has one; each directory may have a node's log."""
+    logs = [_held(path / FOLDER) for path in log_dirs]
+    ends = sorted(held[-1].offset if held else -1 for held in logs)
+    newest = max(logs, key=lambda held: (held[-1].epoch, held[-1].offset) if held else (-1, -1), default=[])
+    majority = ends[(len(ends) - 1) // 2] if ends else -1  # so many nodes or more have a log that is as long
+    return [record for record in newest if record.offset <= majority]
+
+
+def _held(folder: Path) -> list[Record]:
+    """The records in one node's log; control records are left out."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for path in segments.segments_of(folder):
+        for frame in segments.frames(path.read_bytes()):
+            batch = MemoryRecords(frame).next_batch()
+            assert batch is not None, "frames yields whole batches"
+            if not batch.is_control_batch:
+                epoch = segments.epoch_of(frame)
+                found += [Record(one.offset, epoch, one.timestamp or 0, one.value or b"") for one in batch]
+    return found
+
+
+class _Standing:
+    """The cluster's metadata after the records read so far."""
+
+    def __init__(self) -> None:
+        self.topics: dict[UUID, str] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.sessions: dict[BrokerId, int] = {}  # of brokers that are not fenced, or not yet unfenced
+
+    def read(self, record: Record) -> Iterator[AnyCommit]:
+        """The commits of one record; none if it changes nothing that rows tell."""
+        body = _Reader(record.body)
+        body.count()  # the version of the frame
+        kind, version = body.count(), body.count()
+        match kind:
+            case _Kind.REGISTER_BROKER:
+                yield from self._register(record, body, version)
+            case _Kind.TOPIC:
+                yield self._named(record, body)
+            case _Kind.PARTITION:
+                yield from self._make(record, body, version)
+            case _Kind.PARTITION_CHANGE:
+                yield from self._change(record, body)
+            case _Kind.FENCE_BROKER:
+                yield from self._fence(record, BrokerId(body.integer(4)))
+            case _Kind.UNFENCE_BROKER:
+                yield from self._join(record, BrokerId(body.integer(4)), body.integer(8))
+            case _Kind.REGISTRATION_CHANGE:
+                broker, epoch = BrokerId(body.integer(4)), body.integer(8)
+                fenced = body.tagged().get(0)
+                change = 0 if fenced is None else fenced.integer(1)
+                if change:
+                    yield from self._fence(record, broker) if change > 0 else self._join(record, broker, epoch)
+            case _:
+                pass
+
+    def _register(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
+        broker = BrokerId(body.integer(4))
+        if version >= _MIGRATING_SINCE:
+            body.take(1)
+        body.topic_id()  # of the broker's process
+        yield from self._fence(record, broker)
+        yield from self._join(record, broker, body.integer(8))
+
+    def _fence(self, record: Record, broker: BrokerId) -> Iterator[AnyCommit]:
+        session = self.sessions.pop(broker, None)
+        if session is not None:
+            yield SessionEnded(zxid=record.offset, session=session, time_ms=record.time_ms)
+
+    def _join(self, record: Record, broker: BrokerId, epoch: int) -> Iterator[AnyCommit]:
+        if self.sessions.get(broker) != epoch:
+            self.sessions[broker] = epoch
+            path = paths.broker_path(broker)
+            yield NodeCreated(zxid=epoch, session=epoch, time_ms=record.time_ms, path=path, data=b"", ephemeral=True)
+
+    def _make(self, record: Record, body: _Reader, version: int) -> Iterator[AnyCommit]:
+        index, topic = body.integer(4), self.topics.get(body.topic_id(), INTERNAL)
+        replicas, isr = body.brokers(), body.brokers()
+        body.brokers(), body.brokers()  # those that are removed and added
+        leader, leader_epoch, epoch = body.integer(4), body.integer(4), body.integer(4)
+        if version >= _DIRECTORIES_SINCE:
+            for _ in range(body.count() - 1):
+                body.take(_UUID_BYTES)
+        elr = body.tagged().get(_ELR_OF_NEW)
+        tp = topic_partition(topic, index)
+        self.states[tp] = PartitionState(
+            tp=tp,
+            leader=None if leader < 0 else BrokerId(leader),
+            leader_incarnation=NO_INCARNATION,
+            leader_epoch=LeaderEpoch(leader_epoch),
+            isr=_members(isr),
+            controller_epoch=ControllerEpoch(0),
+            zk_version=ZkVersion(epoch),
+            replicas=replicas,
+            elr=() if elr is None else _members(elr.brokers()),
+        )
+        yield self._assigned(record, topic)
+        yield self._written(record, self.states[tp])
+
+    def _change(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
+        index, topic = body.integer(4), self.topics.get(body.topic_id(), INTERNAL)
+        tp, changed = topic_partition(topic, index), body.tagged()
+        before = self.states.get(tp)
+        if before is None:
+            raise HarnessError(f"the metadata log changes {tp} and does not create it: its first segment is gone")
+        state = replace(before, zk_version=ZkVersion(before.zk_version + 1))
+        if _LEADER in changed:
+            leader = changed[_LEADER].integer(4)
+            epoch = LeaderEpoch(before.leader_epoch + 1)
+            state = replace(state, leader=None if leader < 0 else BrokerId(leader), leader_epoch=epoch)
+        if _ISR in changed:
+            state = replace(state, isr=_members(changed[_ISR].brokers()))
+        if _ELR in changed:
+            state = replace(state, elr=_members(changed[_ELR].brokers()))
+        if _REPLICAS in changed:
+            state = replace(state, replicas=changed[_REPLICAS].brokers())
+        self.states[tp] = state
+        if state.replicas != before.replicas:
+            yield self._assigned(record, topic)
+        yield self._written(record, state)
+
+    def _named(self, record: Record, body: _Reader) -> AnyCommit:
+        name = body.text()
+        self.topics[body.topic_id()] = name
+        path, data = paths.topic_path(name), paths.partitions_payload({})
+        return NodeCreated(zxid=record.offset, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, ephemeral=False)
+
+    def _assigned(self, record: Record, topic: str) -> AnyCommit:
+        listed = {tp: state.replicas for tp, state in self.states.items() if topic_of(tp) == topic}
+        path, data, at = paths.topic_path(topic), paths.partitions_payload(listed), record.offset
+        return NodeWritten(zxid=at, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, version=at)
+
+    def _written(self, record: Record, state: PartitionState) -> AnyCommit:
+        return NodeWritten(
+            zxid=record.offset,
+            session=NO_SESSION,
+            time_ms=record.time_ms,
+            path=paths.state_path(state.tp),
+            data=paths.state_payload(state),
+            version=state.zk_version,
+        )
+
+
+def _members(brokers: Sequence[BrokerId]) -> tuple[IsrMember, ...]:
+    return tuple(IsrMember(broker, Incarnation(NO_INCARNATION)) for broker in brokers)
+
+
+def commits_of(records: Iterable[Record]) -> list[AnyCommit]:
+    """The commits to ZooKeeper that say what these records of the metadata log say, in order.
+
+    HarnessError if the records do not begin with the first one.
+    """
+    standing = _Standing()
+    return [commit for record in records for commit in standing.read(record)]

@@ -1,0 +1,98 @@
+"""From the options of `highwater run` to a plan, a backend and the command that repeats the run; tests of users use them, too."""
+
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from highwater.campaigns.campaign import Request
+from highwater.cli import options
+from highwater.errors import UsageError
+from highwater.plans.derive import MIXED
+from highwater.plans.plan import REFERENCE, Plan, checked, on_system, parsed_system
+from highwater.plans.text import load_plan
+from highwater.rig.backend import Backend
+from highwater.runs.provenance import present_build
+from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
+from nemesis.profiles import ProfileName
+
+
+class Chosen(Struct, frozen=True, kw_only=True):
+    """A plan with the backend that performs it and the command that repeats its run."""
+
+    plan: Plan
+    backend: BackendName
+    repeat: str
+
+    def __repr__(self) -> str:
+        return self.repeat  # Hypothesis prints it as the failing example
+
+
+class Options(TypedDict, total=False):
+    """Options of `highwater run` beside the seed and the plan, by the names and with the values that the command line has."""
+
+    protocol: str | None
+    faults: str
+    profile: ProfileName
+    seconds: int | None
+    workload: str
+    backend: BackendName | None
+    system: str | None
+    described: Path | None
+
+
+def choose(
+    *, seed: str | None = None, derivation: int | None = None, plan: Path | None = None, **given: Unpack[Options]
+) -> Chosen:
+    """The plan that these options of `highwater run` mean. UsageError or PlanError if they mean none."""
+    loaded = None if plan is None else load_plan(plan)
+    protocol, system, described = given.get("protocol"), given.get("system"), given.get("described")
+    backend = options.backend_for(given.get("backend"), loaded, system)
+    request = Request(
+        protocol=protocol or "safe",
+        faults=options.names_of(given.get("faults", "")),
+        profile=given.get("profile", "within"),
+        seconds=given.get("seconds"),
+        workload=given.get("workload", MIXED),
+        backend=backend,
+        system=system or "",
+    )
+    if derivation is not None and seed is None:
+        raise UsageError("--derivation needs --seed")
+    options.check_seeds(derivation)
+    chosen, repeat = _chosen(seed, plan, loaded, protocol, request)
+    if described is not None:
+        chosen = checked(on_system(chosen, options.asked_system(system or REFERENCE, described)))
+        repeat += f" --with {described}"
+    return Chosen(plan=chosen, backend=backend, repeat=repeat)
+
+
+def perform(chosen: Chosen, keep: Keep, performer: Backend | None = None) -> Judged:
+    """Perform and judge a plan on its backend, or on `performer`; the errors of `runs.run.carry_out`."""
+    return carry_out(
+        chosen.plan, performer or backend_named(chosen.backend), build=present_build(), repeat=chosen.repeat, keep=keep
+    )
+
+
+def _chosen(seed: str | None, path: Path | None, plan: Plan | None, protocol: str | None, request: Request) -> tuple[Plan, str]:
+    if (seed is None) == (path is None):
+        raise UsageError(f"give either --seed S or --plan FILE; given: {'neither' if seed is None else 'both'}")
+    if seed is not None:
+        number = options.seed_of(seed)
+        return request.plan(number), request.command(number)
+    assert path is not None
+    assert plan is not None
+    if request != Request(protocol=request.protocol, backend=request.backend, system=request.system):
+        raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
+    if plan.path and request.backend != "sim":
+        raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
+    repeat = f"highwater run --plan {path}"
+    if protocol is not None:
+        plan = checked(replace(plan, protocol=protocol, variant=None))
+        repeat += f" --protocol {protocol}"
+    if request.system:
+        plan = checked(on_system(plan, parsed_system(request.system)))
+        repeat += f" --system {request.system}"
+    implied = options.backend_for(None, plan, None)
+    return plan, repeat + (f" --backend {request.backend}" if request.backend != implied else "")

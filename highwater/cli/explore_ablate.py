@@ -1,0 +1,118 @@
+"""`highwater explore --ablate safe`: which switch of `safe` matters in a small world, and what falls without it."""
+
+from collections import Counter
+from time import process_time
+
+from msgspec import Struct
+
+from highwater.cli.output import say, say_json
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.explore.ablation import Ablation, Ablations, switches
+from highwater.explore.search import Budget
+from highwater.explore.state import Bounds
+
+_SAFE = "safe"
+
+
+class AblatedSwitch(Struct, frozen=True, kw_only=True):
+    """One line of the JSON object: what fell without this switch, or that nothing did."""
+
+    switch: str
+    value: str
+    fell: str
+    strategy: str | None
+    toward: str
+    depth: int
+    makes_no_difference: bool
+    stuck: str
+    states: int
+    seconds: float
+
+
+class Ablated(Struct, frozen=True, kw_only=True):
+    """The JSON object that `explore --ablate safe --json` prints."""
+
+    bounds: Bounds
+    states_of_safe: int
+    switches: tuple[AblatedSwitch, ...]
+    stopped_by: str
+    repeat: str
+
+
+def ablate(name: str, bounds: Bounds, budget: Budget, *, repeat: str, json: bool) -> int:
+    """Take each switch out of `safe` and search; print each when its searches are over. Seconds are of CPU."""
+    if name != _SAFE:
+        raise UsageError(f"--ablate takes the switches out of {_SAFE}, not out of {name!r}")
+    assert budget.seconds is not None
+    assert budget.memory_mib is not None
+    done: list[AblatedSwitch] = []
+    stopped = ""
+    safe = 0
+    try:
+        ablations = Ablations(bounds, budget.seconds, budget.memory_mib, process_time)
+        safe = ablations.safe.states
+        if ablations.safe.violations:
+            raise UsageError(f"{_SAFE} itself loses {ablations.safe.violations[0].name} in this world")
+        whole = "all" if ablations.safe.end == "exhausted" else f"stopped at {ablations.safe.stopped_by}"
+        if not json:
+            say(f"safe: {safe} states ({whole}), {ablations.safe.transitions} transitions, nothing falls")
+        for ablation in ablations.run():
+            done.append(_row(ablation))
+            if not json:
+                say(_words(ablation))
+    except KeyboardInterrupt:
+        stopped = "an interrupt"
+    ablated = Ablated(bounds=bounds, states_of_safe=safe, switches=tuple(done), stopped_by=stopped, repeat=repeat)
+    if json:
+        say_json(ablated)
+    else:
+        _show(ablated)
+    return ExitCode.UNKNOWN if stopped else ExitCode.VALID
+
+
+def _row(found: Ablation) -> AblatedSwitch:
+    return AblatedSwitch(
+        switch=found.switch,
+        value=found.value,
+        fell=found.fell,
+        strategy=found.strategy,
+        toward=found.toward,
+        depth=found.depth,
+        makes_no_difference=found.same and not found.fell,
+        stuck=found.stuck,
+        states=found.states,
+        seconds=round(found.seconds, 1),
+    )
+
+
+def _words(found: Ablation) -> str:
+    head = f"{found.switch}={found.value}:"
+    if found.fell:
+        led = f" toward {found.toward}" if found.toward else ""
+        return f"{head} {found.fell} falls after {found.depth} actions, found {found.strategy}{led}"
+    if found.stuck:
+        return f"{head} the cluster does not start with it alone: {found.stuck}"
+    if found.same:
+        return f"{head} makes no difference in this world"
+    return f"{head} nothing falls; {found.states} states{'' if found.whole else ', not the whole world'}"
+
+
+def _kind(row: AblatedSwitch) -> str:
+    if row.fell:
+        return "fell"
+    if row.stuck:
+        return "stuck"
+    return "same" if row.makes_no_difference else "held"
+
+
+def _show(ablated: Ablated) -> None:
+    counts = Counter(map(_kind, ablated.switches))
+    left = sum(1 for _ in switches()) - len(ablated.switches)
+    say(
+        f"{counts['fell']} switches are needed, {counts['same']} make no difference in this world, "
+        f"without {counts['held']} nothing fell within the budget, {counts['stuck']} cannot be taken out alone"
+    )
+    if ablated.stopped_by:
+        say(f"stopped at {ablated.stopped_by}: {left} switches not tried")
+    say(f"repeat  {ablated.repeat}")

@@ -1,0 +1,145 @@
+"""What each config switch of the protocol `safe` is needed for in a small world: take each one out and search (`--ablate safe`).
+
+Three strategies look for a violation, until one finds it: breadth-first in the given world; directed toward each published
+counterexample, in its own world (`published`); random walks in the given world. A switch makes no difference in a world that was
+searched whole if this world has the same states as that of `safe`.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, get_args, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
+
+from highwater.explore.abstract.guide import Guide
+from highwater.explore.breadth_first import BreadthFirst, Searched
+from highwater.explore.directed import Directed, with_shorter_path
+from highwater.explore.model import Model
+from highwater.explore.published import PUBLISHED, guide_of
+from highwater.explore.search import Budget, Result
+from highwater.explore.state import Bounds
+from highwater.explore.walks import Walks
+from highwater.plans.actions import AnyAction
+from highwater.plans.actions import Path as Actions
+from reference.config import SAFE, Variant
+
+DIRECTED_STATES_MAX = 250  # for each published counterexample; those that are realised take less than 200 (docs/model.md)
+_PROPERTIES = ("committed", "strong-isr", "weak-isr")
+
+Strategy = Literal["breadth-first", "directed", "walk"]
+
+
+class Ablation(Struct, frozen=True, kw_only=True):
+    """What happens without one switch of `safe`, which is set to `value` instead.
+
+    `fell`: the property that a strategy found broken, after `depth` actions; empty if none did. `same`: the breadth-first search
+    of the whole world met as many states and transitions as on `safe`, so the switch makes no difference there.
+    """
+
+    switch: str
+    value: str
+    fell: str = ""
+    strategy: Strategy | None = None
+    toward: str = ""  # the published counterexample that led a directed search
+    depth: int = 0
+    path: Actions = ()
+    bounds: Bounds
+    same: bool = False
+    whole: bool = False  # the breadth-first search met every state of the world
+    states: int = 0  # of the breadth-first search
+    stuck: str = ""  # why the cluster does not even start with this value alone
+    seconds: float
+
+
+class Ablations:
+    """Takes out one switch after the other; all share the guides and the counts of `safe`. `clock` gives seconds."""
+
+    def __init__(self, bounds: Bounds, seconds: float, memory_mib: int, clock: Callable[[], float]) -> None:
+        """`seconds`: of each strategy for each switch."""
+        self._bounds = bounds
+        self._budget = Budget(seconds=seconds, memory_mib=memory_mib)
+        self._clock = clock
+        self._guides: dict[tuple[str, bool], Guide] = {}
+        self.safe = self._breadth_first(SAFE)
+
+    def run(self) -> Iterator[Ablation]:
+        """Each ablation when its searches are over."""
+        for switch, variant in switches():
+            yield self._without(switch, variant)
+
+    def _without(self, switch: str, variant: Variant) -> Ablation:
+        start = self._clock()
+        value = str(getattr(variant, switch))
+        try:
+            Model(variant, self._bounds).initial()
+        except AssertionError as error:  # an assertion of the machines, or an endless loop of theirs
+            return Ablation(switch=switch, value=value, bounds=self._bounds, stuck=str(error), seconds=self._clock() - start)
+        result = self._breadth_first(variant)
+        whole = result.end == "exhausted"
+        found = Ablation(
+            switch=switch,
+            value=value,
+            bounds=self._bounds,
+            whole=whole,
+            same=whole and (result.states, result.transitions) == (self.safe.states, self.safe.transitions),
+            states=result.states,
+            seconds=0,
+        )
+        if result.violations:
+            found = _fallen(found, result, "breadth-first", self._bounds)
+        elif not (self._bounds.zk_async or self._bounds.kip343):
+            found = self._directed(variant, found)
+        if not found.fell and not found.same:
+            walks = Walks(partial(Model, variant, self._bounds), _PROPERTIES, self._clock, scheduler="mixed", seed=1)
+            result = _whole(walks.run(self._budget))
+            found = _fallen(found, result, "walk", self._bounds) if result.violations else found
+        return replace(found, seconds=self._clock() - start)
+
+    def _breadth_first(self, variant: Variant) -> Result[AnyAction]:
+        searched = Searched(world=partial(Model, variant, self._bounds), properties=_PROPERTIES)
+        with TemporaryDirectory(prefix="highwater-ablate-") as folder:
+            return _whole(BreadthFirst(searched, Path(folder), self._clock).run(self._budget))
+
+    def _directed(self, variant: Variant, found: Ablation) -> Ablation:
+        for name, published in PUBLISHED.items():
+            model = Model(variant, published.bounds)
+            properties = tuple(property_ for property_ in model.properties if property_.name in _PROPERTIES)
+            search = Directed(model, self._guide(name, variant), properties, self._clock)
+            result = _whole(search.run(replace(self._budget, states=DIRECTED_STATES_MAX)))
+            if result.violations:
+                shorter = with_shorter_path(model, result)
+                return replace(_fallen(found, shorter, "directed", published.bounds), toward=name)
+        return found
+
+    def _guide(self, name: str, variant: Variant) -> Guide:
+        key = (name, variant.startup_epoch_floor)
+        if key not in self._guides:
+            published = PUBLISHED[name]
+            self._guides[key] = guide_of(published, variant, published.bounds, published.holds, self._clock)
+        return self._guides[key]
+
+
+def switches() -> Iterator[tuple[str, Variant]]:
+    """Each switch of `safe` with each variant that has another value of it alone."""
+    hints = get_type_hints(Variant)
+    for field in fields(Variant):
+        usual = getattr(SAFE, field.name)
+        values = (not usual,) if isinstance(usual, bool) else get_args(hints[field.name])
+        for value in values:
+            if value != usual:
+                yield field.name, replace(SAFE, **{field.name: value})
+
+
+def _whole(result: Result[AnyAction]) -> Result[AnyAction]:
+    """The result; KeyboardInterrupt if the search was interrupted, which ends one search and has to end all."""
+    if result.end == "interrupted":
+        raise KeyboardInterrupt
+    return result
+
+
+def _fallen(found: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
+    violation = result.violations[0]
+    return replace(found, fell=violation.name, strategy=strategy, depth=len(violation.path), path=violation.path, bounds=bounds)

@@ -1,0 +1,141 @@
+"""The pages of a store, answered from memory: an address is looked up among what was read and never becomes a path by itself.
+
+Only GET and HEAD are answered. A request whose Host header does not name this server is refused, so a page elsewhere cannot read
+the store by pointing its own name at this machine. Files of the store are shown under a policy that lets them fetch nothing.
+"""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from highwater.serve.catalog import Catalog, Run
+from highwater.serve.listing import asked_in, listing, matrix, side_by_side
+from history import store
+from reports.render import render_named, static_text
+
+_OWN = (
+    "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_STORED = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_FILE_MAX = 64 << 20  # bytes of a file that is shown
+
+
+def application(catalog: Catalog, *, hosts: list[str]) -> Starlette:
+    """The pages of a catalog. `hosts` are the names by which this server may be addressed; "*" allows any."""
+    pages = _Pages(catalog)
+    return Starlette(
+        routes=[
+            Route("/", pages.runs),
+            Route("/run", pages.run),
+            Route("/compare", pages.compare),
+            Route("/version", pages.version),
+            Route("/serve.js", pages.script),
+            Route("/store/{path:path}", pages.file),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+    )
+
+
+class _Pages:
+    # Functions for starlette are plain ones: it calls them in threads, so that rendering a page blocks no other.
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def runs(self, request: Request) -> Response:
+        """Campaigns, the matrix of verdicts, and the list of runs."""
+        seen = self._catalog.look()
+        asked = asked_in(request.query_params)
+        return _page(
+            "serve_runs.html.j2",
+            title=f"runs of {self._catalog.root}",
+            seen=seen,
+            listed=listing(seen.runs, asked),
+            matrix=matrix(seen.runs),
+            link_of=link_of,
+            address_of=address_of,
+        )
+
+    def run(self, request: Request) -> Response:
+        """One run in numbers."""
+        seen = self._catalog.look()
+        run = seen.by_key.get(request.query_params.get("key", ""))
+        if run is None:
+            return _missing("no such run: it may have been removed from the store")
+        return _page("serve_run.html.j2", title=run.name, run=run, link_of=link_of, address_of=address_of)
+
+    def compare(self, request: Request) -> Response:
+        """Two runs side by side."""
+        by_key = self._catalog.look().by_key
+        keys = request.query_params.getlist("key")
+        found = [by_key[key] for key in keys if key in by_key]
+        if len(keys) != 2 or len(found) != 2:
+            return _missing(f"two runs of the store can be compared, not {len(found)}", status=400)
+        rows = side_by_side(*found)
+        return _page("serve_compare.html.j2", title="two runs", runs=found, rows=rows, link_of=link_of, address_of=address_of)
+
+    def version(self, request: Request) -> Response:
+        """A number that grows when the store has changed."""
+        return JSONResponse({"version": self._catalog.look().version}, headers=_ALWAYS)
+
+    def script(self, request: Request) -> Response:
+        """The script of the pages."""
+        return Response(static_text("serve.js"), media_type="text/javascript", headers=_ALWAYS)
+
+    def file(self, request: Request) -> Response:
+        """A file of a run or campaign, if the catalog lists it."""
+        folder, _, name = request.path_params["path"].rpartition("/")
+        if name not in self._catalog.look().files.get(folder, ()):
+            return _missing("no such file")
+        try:
+            data = _read(self._catalog.root / folder / name)
+        except OSError:
+            return _missing("no such file: it may have been removed from the store")
+        if name.endswith(".html"):
+            return HTMLResponse(data, headers={**_ALWAYS, "Content-Security-Policy": _STORED})
+        return PlainTextResponse(data, headers={**_ALWAYS, "Content-Security-Policy": "default-src 'none'"})
+
+
+def _read(path: Path) -> bytes:
+    """A file, but not what a link in its place points to."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(_FILE_MAX)
+
+
+def address_of(folder: str, name: str) -> str:
+    """The address of a file of a run or campaign."""
+    return "/store/" + quote(f"{folder}/{name}" if folder else name)
+
+
+def link_of(run: Run) -> str:
+    """The address of a run: its page, or its numbers where it has none."""
+    if store.REPORT in run.files:
+        return address_of(run.folder, store.REPORT)
+    return f"/run?key={quote(run.key, safe='')}"
+
+
+def _page(template: str, **values: object) -> Response:
+    return HTMLResponse(render_named(template, "serve.css", **values), headers={**_ALWAYS, "Content-Security-Policy": _OWN})
+
+
+def _missing(words: str, status: int = 404) -> Response:
+    response = _page("serve_missing.html.j2", title=words, words=words)
+    response.status_code = status
+    return response

@@ -1,0 +1,148 @@
+"""Quotes the calls of a foreign history that a verdict cites: process, times, what was asked and what was answered.
+
+A verdict names lines. A line is that of an invocation or of a completion, as each model cites it. The steps are read once more
+for quoting, so that judging a large history keeps no more than it needs.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+
+from msgspec import Struct
+
+from history.foreign.pairing import MICRO
+from history.foreign.step import UNKNOWN, Pairs, Step, shown, text_of
+from history.op import OpType
+
+_WIDTH = 160  # characters of a value
+_RECORDS = 12  # of a poll
+
+
+class Quote(Struct, frozen=True, kw_only=True, gc=False):
+    """One call as the file has it. `start` and `end` are positions among the steps; `end` and `type` are None without an answer.
+
+    Times are nanoseconds; None where the file has none.
+    """
+
+    line: int
+    answer_line: int | None
+    process: Hashable
+    f: str
+    key: Hashable
+    asked: Hashable
+    answered: Hashable
+    type: OpType | None
+    start: int
+    end: int | None
+    time_ns: int | None
+    answer_ns: int | None
+
+    @property
+    def lines(self) -> str:
+        """Which lines of the file are quoted: "line 3" or "lines 3 and 7"."""
+        return f"line {self.line}" if self.answer_line is None else f"lines {self.line} and {self.answer_line}"
+
+    @property
+    def who(self) -> str:
+        """The process in words."""
+        return f"process {shown(self.process)}"
+
+    @property
+    def when(self) -> str:
+        """When the call was made and answered, for example "1.200 s to 1.304 s"; "" where the file has no times."""
+        if self.time_ns is None:
+            return ""
+        start = f"{self.time_ns / 1e9:.3f} s"
+        return start if self.answer_ns is None else f"{start} to {self.answer_ns / 1e9:.3f} s"
+
+    @property
+    def micro(self) -> tuple[str, ...]:
+        """The micro-operations of a transaction in words, with what was answered; () for another call."""
+        value = self.asked if self.answered is UNKNOWN or self.answered is None else self.answered
+        if type(value) is not tuple or not value or not all(type(m) is tuple and m and m[0] in MICRO for m in value):
+            return ()
+        return tuple(_micro(m) for m in value)
+
+    @property
+    def call(self) -> str:
+        """What was asked, in words."""
+        where = "" if self.key is None else f" {_plain(self.key)}"
+        return f"{self.f}{where}" + ("" if self.asked is None else f" {_plain(self.asked)}")
+
+    @property
+    def outcome(self) -> str:
+        """What came of it: `ok`, `ok -> 3`, `fail`, `info` or "no answer"."""
+        if self.type is None:
+            return "no answer"
+        told = self.answered is not UNKNOWN and self.answered is not None and self.answered != self.asked
+        return f"{self.type} -> {_plain(self.answered)}" if told else str(self.type)
+
+    @property
+    def words(self) -> str:
+        """The whole call in one line."""
+        did = f"{self.type or 'no answer'}: {', '.join(self.micro)}" if self.micro else f"{self.call}: {self.outcome}"
+        return ", ".join(part for part in (self.who, self.when) if part) + f", {did}"
+
+
+def quotes(steps: Iterable[Step]) -> Iterator[Quote]:
+    """Yield each call of a history when it is answered, then those without an answer. The steps must pair (`pairing`)."""
+    open_steps: dict[Hashable, tuple[int, Step]] = {}
+    for position, step in enumerate(steps):
+        if step.type is OpType.INVOKE:
+            open_steps[step.process] = (position, step)
+        elif step.process in open_steps:
+            yield _quote(*open_steps.pop(step.process), step, position)
+    for start, step in open_steps.values():
+        yield _quote(start, step, None, None)
+
+
+def cited(steps: Iterable[Step], lines: Collection[int]) -> dict[int, Quote]:
+    """The calls that have one of these lines, by that line."""
+    wanted = frozenset(lines)
+    found: dict[int, Quote] = {}
+    for quote in quotes(steps):
+        found.update((line, quote) for line in (quote.line, quote.answer_line) if line in wanted and line is not None)
+    return found
+
+
+def _quote(start: int, asked: Step, answer: Step | None, end: int | None) -> Quote:
+    return Quote(
+        line=asked.line,
+        answer_line=None if answer is None or answer.line == asked.line else answer.line,
+        process=asked.process,
+        f=asked.f,
+        key=asked.key,
+        asked=asked.value,
+        answered=UNKNOWN if answer is None else answer.value,
+        type=None if answer is None else answer.type,
+        start=start,
+        end=end,
+        time_ns=asked.time,
+        answer_ns=None if answer is None else answer.time,
+    )
+
+
+def _micro(micro: tuple[Hashable, ...]) -> str:
+    f, *rest = micro
+    if f == "poll":
+        told = rest[0] if rest and isinstance(rest[0], Pairs) else ()
+        return "poll" + "".join(f" {_plain(key)}: {_records(records)};" for key, records in told).rstrip(";")
+    if len(rest) != 2:
+        return f"{f} {' '.join(map(_plain, rest))}".rstrip()
+    key, value = rest
+    if f == "send" and type(value) is tuple and len(value) == 2:
+        return f"send {_plain(key)} {_plain(value[1])} at {_plain(value[0])}"
+    return f"{f} {_plain(key)} -> {_plain(value)}" if f in ("r", "read") else f"{f} {_plain(key)} {_plain(value)}"
+
+
+def _records(records: Hashable) -> str:
+    if type(records) is not tuple or not all(type(record) is tuple and len(record) == 2 for record in records):
+        return _plain(records)
+    said = [f"{_plain(value)} at {_plain(offset)}" for offset, value in records]
+    return ", ".join(said if len(said) <= _RECORDS else [*said[:_RECORDS], f"{len(said) - _RECORDS} more"]) or "nothing"
+
+
+def _plain(value: Hashable) -> str:
+    """A value for readers: names without quotes; shortened in the middle, since lists differ at their ends."""
+    name = text_of(value)
+    text = shown(value) if name is None or not name or not name.isprintable() else name
+    half = _WIDTH // 2
+    return text if len(text) <= _WIDTH else f"{text[:half]} … {text[-half:]}"

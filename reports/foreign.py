@@ -1,0 +1,386 @@
+"""The page of a history that another system recorded: the verdict, and for each anomaly the calls around it and its proof.
+
+The proof depends on what was judged: for an object the orders of its calls up to where none goes on, for transactions the cycle
+as a graph, for sends and polls the offsets of the log with what was sent and polled there. The steps are read twice: for the
+calls that the verdict cites, and for those around them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from checkers.kafka.logs import Log, Logs
+from checkers.kafka.transactions import Op
+from checkers.linearizability.independent import by_key
+from checkers.linearizability.judge import Cycle, Judgement, words_of
+from checkers.linearizability.model import Model
+from checkers.linearizability.paths import Account, Path, account
+from checkers.linearizability.search import Stuck
+from checkers.verdict import Anomaly
+from history.foreign.quotes import Quote, cited, quotes
+from history.foreign.step import Call, Step, shown, text_of
+from history.op import OpType
+from reports.cycle import Edge, Graph, Node
+from reports.lanes import Bar, Chart, Point, Way
+
+ANOMALIES_MAX = 24  # of a page
+_BASE_SHOWN = 7  # calls of the shared order that are drawn
+_AROUND = 4  # calls before and after each call of a witness
+_BARS_MAX = 90
+_OFFSETS_MAX = 40
+_OPS_MAX = 14
+_STATE_MAX = 200  # characters
+
+Steps = Callable[[], Iterable[Step]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What one operation showed at one offset: its words, and whether it was sent or polled."""
+
+    words: str
+    how: str  # sent, polled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTable:
+    """The offsets of a log around an anomaly: for each offset the values that operations sent and polled there."""
+
+    key: str
+    operations: tuple[tuple[str, str, bool], ...]  # name, who, whether the anomaly cites it
+    rows: tuple[tuple[int, bool, tuple[Cell | None, ...]], ...]  # offset, whether its values differ, one cell an operation
+    left_out: int  # offsets
+    without_offset: tuple[str, ...]  # values that were sent and nobody saw at an offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """An anomaly with its quotes and its picture."""
+
+    number: int
+    anomaly: Anomaly
+    quotes: tuple[tuple[int, Quote], ...]  # the cited line and the call
+    chart: Chart | None = None
+    graph: Graph | None = None
+    log: LogTable | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignPage:
+    """The view model of the page."""
+
+    file: str
+    model: str
+    guess: str  # how the model was chosen; "" if it was given
+    repeat: str
+    found: Judgement
+    cards: tuple[Card, ...]
+    left_out: int  # anomalies without a card
+    chart: Chart | None  # the first calls of a history without anomalies
+
+    @property
+    def verdict(self) -> str:
+        """VALID, UNKNOWN or INVALID."""
+        return self.found.validity.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Object:
+    """What was judged as a linearizable object: the model and all calls of the history."""
+
+    model: Model
+    calls: Sequence[Call]
+
+
+def page_of(
+    steps: Steps,
+    found: Judgement,
+    *,
+    file: str,
+    model: str,
+    repeat: str,
+    guess: str = "",
+    judged: Object | Sequence[Op] | None = None,
+) -> ForeignPage:
+    """Make the page of a judged history. `judged` is the object or the sends and polls, for the pictures that need them."""
+    shown_ones = found.anomalies[:ANOMALIES_MAX]
+    lines = {line for anomaly in shown_ones for line in anomaly.witness}
+    by_line = cited(steps(), lines)
+    cited_calls = [] if isinstance(judged, Object) else [by_line[line] for line in sorted(lines & by_line.keys())]
+    around = _around(steps, cited_calls)
+    cycles = {} if found.cycles is UNSET else {(c.kind, tuple(link.source for link in c.links)): c for c in found.cycles}
+    logs = Logs(judged) if judged is not None and not isinstance(judged, Object) else None
+    cards = []
+    for number, anomaly in enumerate(shown_ones, 1):
+        quoted = tuple((line, by_line[line]) for line in anomaly.witness if line in by_line)
+        cycle = cycles.get((anomaly.kind, anomaly.witness))
+        cards.append(
+            Card(
+                number=number,
+                anomaly=anomaly,
+                quotes=quoted,
+                chart=_ordered(judged, found.longest[number - 1], steps)
+                if isinstance(judged, Object) and number <= len(found.longest)
+                else _plain_chart(around, anomaly),
+                graph=None if cycle is None else _graph(cycle, by_line),
+                log=None if logs is None else _log_table(logs, anomaly),
+            )
+        )
+    return ForeignPage(
+        file=file,
+        model=model,
+        guess=guess,
+        repeat=repeat,
+        found=found,
+        cards=tuple(cards),
+        left_out=len(found.anomalies) - len(cards),
+        chart=None if cards else _chart(_first(steps), frozenset()),
+    )
+
+
+# --- calls around ---------------------------------------------------------------------------------------------------------
+
+
+def _first(steps: Steps) -> list[Quote]:
+    """The first calls of a history."""
+    taken: list[Quote] = []
+    for quote in quotes(steps()):
+        taken.append(quote)
+        if len(taken) == _BARS_MAX // 2:
+            break
+    return taken
+
+
+def _around(steps: Steps, witnesses: Sequence[Quote]) -> list[Quote]:
+    """The calls of the witnesses, those concurrent with one of them, and a few before and after each; in order of invocation."""
+    margin = 2 * _AROUND
+    spans = _joined((quote.start - margin, _end(quote) + margin) for quote in witnesses)
+    ends = [end for _, end in spans]
+
+    def near(quote: Quote) -> bool:
+        place = bisect_left(ends, quote.start)
+        return place < len(spans) and spans[place][0] <= _end(quote)
+
+    return sorted(filter(near, quotes(steps())), key=lambda quote: quote.start) if spans else []
+
+
+def _end(quote: Quote) -> int:
+    """Where a call ended; a call of unknown outcome is open for ever, which says nothing about the calls beside it."""
+    return quote.end if quote.end is not None and quote.type is OpType.OK else quote.start
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same positions as spans that do not touch, in order."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _plain_chart(around: Sequence[Quote], anomaly: Anomaly) -> Chart | None:
+    lines = frozenset(anomaly.witness)
+    witnesses = [quote for quote in around if quote.line in lines or quote.answer_line in lines]
+    if not witnesses:
+        return None
+    spots = [(q.start, _end(q)) for q in witnesses]
+
+    def distance(quote: Quote) -> int:
+        return min(max(start - _end(quote), quote.start - end, 0) for start, end in spots)
+
+    return _chart(sorted(around, key=lambda quote: (quote not in witnesses, distance(quote)))[:_BARS_MAX], lines)
+
+
+def _chart(chosen: Iterable[Quote], lines: frozenset[int]) -> Chart | None:
+    bars = [
+        Bar(
+            number=quote.line,
+            lane=quote.who,
+            start=quote.start,
+            end=quote.end if quote.type is not OpType.INFO else None,
+            words=", ".join(quote.micro) or _brief(quote),
+            tone=str(quote.type or OpType.INFO),
+            role="witness" if quote.line in lines or quote.answer_line in lines else "",
+            details=_details(quote),
+        )
+        for quote in chosen
+    ]
+    return Chart(bars=tuple(sorted(bars, key=lambda bar: bar.start))) if bars else None
+
+
+def _brief(quote: Quote) -> str:
+    answer = quote.outcome.partition(" -> ")[2]
+    return f"{quote.call} -> {answer}" if answer else quote.call
+
+
+def _details(quote: Quote) -> tuple[str, ...]:
+    body = quote.micro or (quote.call,)
+    return tuple(
+        line for line in (f"{quote.lines}, {quote.who}", quote.when, *body, quote.outcome if not quote.micro else "") if line
+    )
+
+
+# --- orders of the calls on an object -------------------------------------------------------------------------------------
+
+
+def _ordered(judged: Object, stuck: Stuck, steps: Steps) -> Chart:
+    calls = by_key(judged.calls)
+    model = judged.model
+    impossible = next(call for call in calls if call.index == stuck.call)
+    part = [call for call in calls if model.key(call) == model.key(impossible) and not model.says_nothing(call)]
+    told = account(model, part, stuck)
+    by_index = {call.index: call for call in part}
+    drawn = _drawn(told, by_index, impossible)
+    quoted = cited(steps(), {call.line for call in drawn})
+    numbers = {call.index for call in drawn}
+    bars = tuple(_call_bar(call, quoted.get(call.line), impossible) for call in drawn)
+    left = len(told.base) - sum(place.call in numbers for place in told.base)
+    ways = tuple(_way(told, path, by_index, numbers, left) for path in told.paths)
+    return Chart(bars=bars, ways=ways, before=_before(told, left), whole=told.whole)
+
+
+def _drawn(told: Account, by_index: dict[int, Call], impossible: Call) -> list[Call]:
+    """The last calls of the shared order, all calls of the paths, and those open beside the impossible one."""
+    numbers = {place.call for place in told.base[-_BASE_SHOWN:]} | {impossible.index}
+    numbers |= {place.call for path in told.paths for place in path.places} | {n for path in told.paths for n in path.blocked}
+    end = impossible.end or 0
+    beside = [call for call in by_index.values() if call.start < end and (call.end is None or call.end > impossible.start)]
+    beside.sort(key=lambda call: -call.start)
+    numbers |= {call.index for call in beside[: max(_BARS_MAX - len(numbers), 0)]}
+    return sorted((by_index[number] for number in numbers), key=lambda call: call.start)
+
+
+def _call_bar(call: Call, quote: Quote | None, impossible: Call) -> Bar:
+    own = (f"line {call.line}, process {shown(call.process)}", words_of(call)) if quote is None else _details(quote)
+    return Bar(
+        number=call.index,
+        lane=f"process {shown(call.process)}",
+        start=call.start,
+        end=call.end,
+        words=words_of(call),
+        tone="info" if call.end is None else "ok",
+        role="impossible" if call.index == impossible.index else "",
+        details=own,
+    )
+
+
+def _before(told: Account, left: int) -> str:
+    if not told.paths:
+        return "No order of the calls before was found within the budget of the page; the verdict does not depend on it."
+    state = _state(told.base[left - 1].state if left else told.initial)
+    begun = f"after {left} calls that are not drawn" if left else "before the first call"
+    return f"The state {begun} is {state}."
+
+
+def _way(told: Account, path: Path, by_index: dict[int, Call], numbers: Set[int], left: int) -> Way:
+    places = (*told.base[left:], *path.places)
+    state = places[-1].state if places else told.initial
+    return Way(
+        points=tuple(
+            Point(bar=p.call, place=left + n, state=_state(p.state)) for n, p in enumerate(places, 1) if p.call in numbers
+        ),
+        ends=tuple(
+            f"{words_of(by_index[index])} of line {by_index[index].line} cannot come next: the state is {_state(state)}"
+            for index in path.blocked
+        ),
+        stuck=path.blocked,
+    )
+
+
+def _state(state: Hashable) -> str:
+    text = shown(state)
+    return text if len(text) <= _STATE_MAX else f"…{text[-_STATE_MAX:]}"
+
+
+# --- cycles of transactions -----------------------------------------------------------------------------------------------
+
+
+def _graph(cycle: Cycle, by_line: dict[int, Quote]) -> Graph:
+    order = [link.source for link in cycle.links]
+    nodes = tuple(_node(number, line, by_line.get(line)) for number, line in enumerate(order, 1))
+    place = {line: number for number, line in enumerate(order)}
+    edges = tuple(
+        Edge(source=place[link.source], target=place[link.target], kind=link.kind, reason=link.reason) for link in cycle.links
+    )
+    return Graph(nodes=nodes, edges=edges)
+
+
+def _node(number: int, line: int, quote: Quote | None) -> Node:
+    if quote is None:
+        return Node(line=line, name=f"T{number}", who=f"line {line}", micro=())
+    return Node(line=line, name=f"T{number}", who=f"line {line}, {quote.who}", micro=quote.micro or (quote.call,))
+
+
+# --- offsets of a log -----------------------------------------------------------------------------------------------------
+
+
+def _log_table(logs: Logs, anomaly: Anomaly) -> LogTable | None:
+    log = next((log for key, log in logs.keys.items() if str(key) == anomaly.key), None)
+    witnesses = [op for op in logs.ops if op.line in anomaly.witness]
+    if log is None:  # a cycle has no key: show the log that most of its operations touch
+        keys = [key for op in witnesses for key, _, _ in (*op.sends, *op.polls)]
+        log = logs.keys[max(keys, key=keys.count)] if keys else None
+    if log is None:
+        return None
+    near = _offsets(log, witnesses)
+    operations = sorted(_operations(logs, log, near, witnesses), key=lambda op: op.start)
+    cells = [_cells(log.key, op) for op in operations]
+    rows = []
+    for offset in near:
+        row = tuple(one.get(offset) for one in cells)
+        differ = len(log.offsets.get(offset, ())) > 1
+        rows.append((offset, differ, row))
+    lost = tuple(_value(value) for value in log.writers if value not in log.places)[:_OPS_MAX]
+    return LogTable(
+        key=_value(log.key),
+        operations=tuple(
+            (f"line {op.line}", f"{op.f} of process {shown(op.process)}, {op.type}", op in witnesses) for op in operations
+        ),
+        rows=tuple(rows),
+        left_out=len(log.order) - len([offset for offset in near if offset in log.offsets]),
+        without_offset=lost,
+    )
+
+
+def _offsets(log: Log, witnesses: Sequence[Op]) -> list[int]:
+    """The offsets that the witnesses touch, with neighbours that hold a value."""
+    touched = {offset for op in witnesses for key, offset, _ in (*op.sends, *op.polls) if key == log.key and offset is not None}
+    if not touched:
+        return log.order[:_OFFSETS_MAX]
+    # What one witness shows where the log has several values comes first: there is the contradiction.
+    wanted = sorted(touched, key=lambda offset: (len(log.offsets.get(offset, ())) < 2, offset))[:_OFFSETS_MAX]
+    places = {log.index[offset] + step for offset in wanted if offset in log.index for step in (-2, -1, 0, 1, 2)}
+    beside = [log.order[place] for place in sorted(places) if 0 <= place < len(log.order)]
+    return sorted({*wanted, *beside[: max(_OFFSETS_MAX - len(wanted), 0)]})
+
+
+def _operations(logs: Logs, log: Log, near: Sequence[int], witnesses: Sequence[Op]) -> list[Op]:
+    """The operations of the columns: the witnesses, and others that sent or polled at these offsets."""
+    inside = frozenset(near)
+    others = [
+        op
+        for op in logs.ops
+        if op not in witnesses and any(key == log.key and at in inside for key, at, _ in (*op.sends, *op.polls))
+    ]
+    return [*witnesses, *others[: max(_OPS_MAX - len(witnesses), 0)]]
+
+
+def _cells(key: Hashable, op: Op) -> dict[int, Cell]:
+    found: dict[int, Cell] = {}
+    for how, records in (("polled", op.polls), ("sent", op.sends)):
+        for record in _of(key, records):
+            found[record[0]] = Cell(words=_value(record[1]), how=how)
+    return found
+
+
+def _of(key: Hashable, records: Iterable[tuple[Hashable, int | None, Hashable]]) -> Iterator[tuple[int, Hashable]]:
+    return ((offset, value) for own, offset, value in records if own == key and offset is not None)
+
+
+def _value(value: Hashable) -> str:
+    text = text_of(value)
+    return shown(value) if text is None else text

@@ -1,0 +1,324 @@
+"""The space-time diagram of a failure: processes as lines, rows of the history on them in order, messages as arrows between them.
+
+Histories hold no rows of messages. Each arrow is derived from the two rows that a message connects: a follower's append came with
+the reply of the leader it follows, a leader's role with a command of the controller. An arrow is therefore drawn only where both
+rows are. Of a short run (a shrunk plan, a counterexample) all rows are shown, of a long one those between promise and proof.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from msgspec.structs import asdict
+
+from checkers.causes.cause import Cause
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.history import History
+from history.op import Operation, OpType
+from reports.rows import CLIENTS, Line, event_line, operation_line, partition_key
+
+WHOLE_MAX = 400  # rows of a run that is shown as a whole
+ROWS_MAX = 160  # rows shown of a longer run
+CLIENTS_MAX = 4  # clients with a line of their own; more share one
+BEFORE = 12  # control rows shown before the promise
+ZOOKEEPER = "ZooKeeper"
+
+Wire = Literal["fetch", "fetch-reply", "command", "write", "watch", "client"]
+Row = ClusterEvent | Operation
+
+_END = frozenset(
+    {K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK, K.RECORD_ON_DISK, K.FAULT_ACTED, K.FAULT_PROBED, K.GAUGE, K.ASSIGNED}
+)
+_BULK = frozenset({K.APPEND, K.HW, K.FLUSHED})
+_MINOR = frozenset({K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED, K.COMMAND_UNANSWERED})
+_ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """A row of the history on the line of its process. `fields` has all its columns for the reader who wants them."""
+
+    process: str
+    line: Line
+    fields: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """A message between two processes: the rows before it and after it, what kind it is, and what it carried."""
+
+    kind: Wire
+    start: int  # row
+    end: int
+    source: str  # process
+    target: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The rows between which a broker was down, or in the window of a fault."""
+
+    process: str
+    start: int
+    end: int
+    kind: Literal["down", "fault"]
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagram:
+    """What a space-time diagram shows. `whole` tells that no row of the run was left out."""
+
+    processes: tuple[str, ...]
+    spots: tuple[Spot, ...]
+    arrows: tuple[Arrow, ...]
+    spans: tuple[Span, ...]
+    left_out: int
+    whole: bool
+
+
+def diagram_of(history: History, cause: Cause | None) -> Diagram | None:
+    """The diagram of a run: around its cause, or the whole run where it is short; None for a long run without a cause."""
+    step, told = (None, frozenset[int]()) if cause is None else (cause.step, frozenset(cause.rows))
+    rows: list[Row] = [*_events(history, told), *_calls(history, told)]
+    rows.sort(key=lambda row: row.index)
+    whole = len(rows) <= WHOLE_MAX
+    if not rows or not (whole or (cause is not None and cause.rows)):
+        return None
+    kept = rows if whole or cause is None else _around(rows, cause)
+    process_of = _processes(kept, history.manifest.brokers)
+    shown = {row.index for row in kept}
+    arrows = [arrow for arrow in _arrows(rows, process_of) if {arrow.start, arrow.end} <= shown]
+    return Diagram(
+        processes=tuple(dict.fromkeys(process_of.values())),
+        spots=tuple(_spot(row, process_of, step=step, told=row.index in told) for row in kept),
+        arrows=tuple(arrows),
+        spans=tuple(_spans(kept, process_of)),
+        left_out=len(rows) - len(kept),
+        whole=whole,
+    )
+
+
+def _events(history: History, told: frozenset[int]) -> Iterator[ClusterEvent]:
+    for event in history.events:
+        about_partition = event.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and event.partition is not None
+        if event.index in told or (event.kind not in _END and not about_partition):
+            yield event
+
+
+def _calls(history: History, told: frozenset[int]) -> Iterator[Operation]:
+    """One row of each invocation and completion, that of its first record. Answers without a record only if they are told."""
+    for row in history.operations:
+        records = row.f == "produce" or (row.type is not OpType.INVOKE and row.value is not None)
+        if row.slot == 0 and (records or row.index in told):
+            yield row
+
+
+def _around(rows: Sequence[Row], cause: Cause) -> list[Row]:
+    """The rows that matter between the first and the last row of a cause, and a few control rows before."""
+    told = frozenset(cause.rows)
+    first, last = min(told), max(told)
+    found = [row for row in rows if row.index in told]
+    offsets = {row.offset for row in found if row.offset is not None}
+    values = {row.value for row in found if row.value is not None}
+    mine = [row for row in rows if partition_key(row) in ("", cause.key) or row.index in told]
+    before = [row for row in mine if row.index < first and _is_control(row)][-BEFORE:]
+    inside = [row for row in mine if first - 40 <= row.index <= last and _matters(row, offsets, values, told)]
+    kept = {row.index: row for row in (*before, *inside)}
+    ranked = sorted(kept.values(), key=lambda row: (_rank(row, told), abs(row.index - (cause.step or last))))
+    return sorted(ranked[:ROWS_MAX], key=lambda row: row.index)
+
+
+def _is_control(row: Row) -> bool:
+    return isinstance(row, ClusterEvent) and row.kind not in _BULK | _MINOR
+
+
+def _matters(row: Row, offsets: set[int], values: set[str], told: frozenset[int]) -> bool:
+    if row.index in told:
+        return True
+    if isinstance(row, Operation):
+        return row.value in values or (row.f == "produce" and row.offset in offsets)
+    if row.kind is K.APPEND:
+        return row.offset in offsets
+    if row.kind in (K.HW, K.FLUSHED):
+        end = row.hw if row.kind is K.HW else row.offset
+        return end is not None and end - 1 in offsets
+    return True
+
+
+def _rank(row: Row, told: frozenset[int]) -> int:
+    if row.index in told:
+        return 0
+    if isinstance(row, Operation) or row.kind in _MINOR:
+        return 3
+    return 2 if row.kind in _BULK else 1
+
+
+def _processes(rows: Sequence[Row], brokers: Sequence[str]) -> dict[str, str]:
+    """The line of each who acts: clients first, then brokers, then ZooKeeper."""
+    clients = sorted({row.process for row in rows if isinstance(row, Operation)})
+    own = len(clients) <= CLIENTS_MAX
+    found = {f"client {number}": f"client {number}" if own else CLIENTS for number in clients}
+    nodes = {row.node for row in rows if isinstance(row, ClusterEvent) and row.node is not None}
+    found.update({node: node for node in (*brokers, *sorted(nodes - {*brokers}))})
+    return {**found, ZOOKEEPER: ZOOKEEPER}
+
+
+def _actor(row: Row) -> str:
+    if isinstance(row, Operation):
+        return f"client {row.process}"
+    return ZOOKEEPER if row.node is None or row.kind in (K.SESSION_ENDED, K.STATE_WRITTEN) else row.node
+
+
+def _spot(row: Row, process_of: dict[str, str], *, step: int | None, told: bool) -> Spot:
+    line = operation_line(row) if isinstance(row, Operation) else event_line(row)
+    filled = {name: value for name, value in asdict(row).items() if value is not None and name != "time_ns"}
+    words = {name: ", ".join(map(str, value)) if isinstance(value, tuple | list) else value for name, value in filled.items()}
+    fields = "\n".join(f"{name}: {value}" for name, value in words.items())
+    return Spot(process=process_of[_actor(row)], line=replace(line, witness=told, step=row.index == step), fields=fields)
+
+
+# --- messages -------------------------------------------------------------------------------------------------------------------
+
+
+class _Seen:
+    """The last rows of each kind of each broker and partition, while the rows are read in order."""
+
+    def __init__(self) -> None:
+        self.roles: dict[tuple[str, str], ClusterEvent] = {}  # (broker, partition) -> it became leader or follower
+        self.appends: dict[tuple[str, str, int, str | None], ClusterEvent] = {}
+        self.copies: dict[tuple[str, int], ClusterEvent] = {}  # (partition, offset) -> the last append of a follower
+        self.hws: dict[tuple[str, str], ClusterEvent] = {}
+        self.states: dict[str, ClusterEvent] = {}
+        self.asked: dict[str, ClusterEvent] = {}  # partition -> the ISR change that a leader asked for
+        self.controller: str | None = None
+        self.session: ClusterEvent | None = None  # ended, and nobody has reacted yet
+        self.produces: dict[str, Operation] = {}  # value -> invocation
+
+
+def _arrows(rows: Iterable[Row], process_of: dict[str, str]) -> Iterator[Arrow]:
+    seen = _Seen()
+    for row in rows:
+        yield from _client(row, seen, process_of) if isinstance(row, Operation) else _messages(row, seen, process_of)
+
+
+def _client(row: Operation, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+    who = process_of.get(f"client {row.process}")
+    if row.type is OpType.INVOKE:
+        if row.value is not None:
+            seen.produces[row.value] = row
+    elif who is not None and row.node in process_of:
+        words = f"answer to {row.f}" if row.error is None else f"answer to {row.f}: {row.error}"
+        yield Arrow(kind="client", start=row.index, end=row.index, source=process_of[row.node], target=who, words=words)
+
+
+def _messages(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+    """The messages that a row of a broker or of ZooKeeper ended, from the rows that sent them."""
+    key, node = partition_key(row), row.node or ""
+    if row.kind is K.APPEND:
+        yield from _append(row, key, node, seen, process_of)
+    elif row.kind is K.HW:
+        yield from _hw(row, key, node, seen)
+    elif row.kind is K.STATE_WRITTEN:
+        yield from _write(row, key, node, seen)
+    elif row.kind in (*_ROLES, K.RESIGNED):
+        state = seen.states.get(key)
+        if state is not None and seen.controller is not None and state.leader_epoch == row.leader_epoch:
+            words = f"LeaderAndIsr: leader {state.leader}, epoch {state.leader_epoch}"
+            yield _arrow("command", (state, row), seen.controller, node, words)
+        seen.roles[node, key] = row
+        if row.kind is K.BECAME_LEADER:
+            seen.hws[node, key] = row
+    elif row.kind is K.ISR_CHANGE_SENT:
+        seen.asked[key] = row
+    elif row.kind is K.ISR_CHANGE_ENDED and (state := seen.states.get(key)) is not None:
+        yield _arrow("watch", (state, row), ZOOKEEPER, node, f"answer to the ISR change: {row.detail}")
+    elif row.kind in (K.CONTROLLER_ELECTED, K.REGISTERED):
+        yield _arrow(
+            "write", (row, row), node, ZOOKEEPER, "creates /controller" if row.kind is K.CONTROLLER_ELECTED else "registers"
+        )
+        if row.kind is K.CONTROLLER_ELECTED:
+            yield from _watched(row, node, seen)
+            seen.controller = node
+    elif row.kind is K.SESSION_ENDED:
+        seen.session = row
+
+
+def _arrow(kind: Wire, rows: tuple[Row, Row], source: str, target: str, words: str) -> Arrow:
+    return Arrow(kind=kind, start=rows[0].index, end=rows[1].index, source=source, target=target, words=words)
+
+
+def _append(row: ClusterEvent, key: str, node: str, seen: _Seen, process_of: dict[str, str]) -> Iterator[Arrow]:
+    offset = row.offset or 0
+    role = seen.roles.get((node, key))
+    asked = seen.produces.get(row.value or "")
+    if row.detail == "follower" and role is not None and role.leader is not None:
+        source = seen.appends.get((role.leader, key, offset, row.value))
+        if source is not None:
+            yield _arrow("fetch-reply", (source, row), role.leader, node, f"FetchReply with {row.value} at offset {offset}")
+        seen.copies[key, offset] = row
+    elif row.detail != "follower" and asked is not None:
+        yield _arrow("client", (asked, row), process_of.get(f"client {asked.process}", CLIENTS), node, f"Produce of {row.value}")
+    seen.appends[node, key, offset, row.value] = row
+
+
+def _hw(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
+    role = seen.roles.get((node, key))
+    if row.detail == "follower" and role is not None and role.leader is not None:
+        source = seen.hws.get((role.leader, key))
+        if source is not None:
+            yield _arrow("fetch-reply", (source, row), role.leader, node, f"FetchReply with HW {row.hw}")
+    elif row.detail == "leader" and row.hw:
+        copy = seen.copies.get((key, row.hw - 1))
+        if copy is not None and copy.node is not None:
+            yield _arrow("fetch", (copy, row), copy.node, node, f"Fetch from offset {row.hw}")
+    seen.hws[node, key] = row
+
+
+def _write(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arrow]:
+    asked = seen.asked.get(key)
+    isr = ", ".join(row.isr or ())
+    if asked is not None and set(asked.isr or ()) == set(row.isr or ()) and asked.node is not None:
+        if asked.node != node:
+            yield _arrow("command", (asked, row), asked.node, node, f"AlterPartition: ISR {isr}")
+        del seen.asked[key]
+    if node == seen.controller:
+        yield from _watched(row, node, seen)
+    if node:
+        words = f"writes leader {row.leader or 'none'}, epoch {row.leader_epoch}, ISR {isr}, version {row.zk_version}"
+        yield _arrow("write", (row, row), node, ZOOKEEPER, words)
+    seen.states[key] = row
+
+
+def _watched(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
+    """A controller that acts after a session ended has been told of its end by a watch."""
+    if seen.session is not None and node:
+        yield _arrow("watch", (seen.session, row), ZOOKEEPER, node, f"watch: the registration of {seen.session.node} is gone")
+        seen.session = None
+
+
+def _spans(rows: Sequence[Row], process_of: dict[str, str]) -> Iterator[Span]:
+    """When brokers were down, and the windows of faults on them."""
+    down: dict[str, ClusterEvent] = {}
+    faults: dict[tuple[str | None, str], ClusterEvent] = {}
+    last = rows[-1].index
+    for row in rows:
+        if isinstance(row, Operation) or row.node is None or row.node not in process_of:
+            continue
+        if row.kind is K.NODE_STOPPED:
+            down[row.node] = row
+        elif row.kind is K.NODE_STARTED and row.node in down:
+            yield _span("down", down.pop(row.node), row.index)
+        elif row.kind is K.FAULT_BEGUN:
+            faults[row.fault, row.node] = row
+        elif row.kind is K.FAULT_ENDED and (row.fault, row.node) in faults:
+            yield _span("fault", faults.pop((row.fault, row.node)), row.index)
+    yield from (_span("down", row, last) for row in down.values())
+    yield from (_span("fault", row, last) for row in faults.values())
+
+
+def _span(kind: Literal["down", "fault"], row: ClusterEvent, end: int) -> Span:
+    words = f"{row.node} is down: {row.detail}" if kind == "down" else f"fault {row.fault} on {row.node}: {row.detail}"
+    return Span(process=row.node or "", start=row.index, end=end, kind=kind, words=words)

@@ -1,0 +1,77 @@
+"""Brokers lose a place in an ISR, a leadership, or the trust of the controller only for a cause (docs/promise.md LIVE-10)."""
+
+import pytest
+
+from checkers.sketches import sketch
+
+KNOWN = (
+    "registered node=b1 incarnation=1",
+    "registered node=b2 incarnation=2",
+    "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,2",
+)
+SHRUNK = "state-written node=b9 leader=b1 isr=b1 stamps=1"
+OFFLINE = "state-written node=b9 isr=b1,b2 stamps=1,2"
+HEARD = "broker-state node=b9 broker=b2 incarnation=2 detail=active"
+SILENT = "broker-state node=b9 broker=b2 incarnation=2 detail=inactive"
+
+
+def test_member_that_leaves_the_isr_for_nothing_is_told() -> None:
+    assert sketch("demotions", *KNOWN, SHRUNK) == ["b2 lost its place in the ISR of t-0 at row 3 without a cause"]
+
+
+def test_leader_that_loses_to_nobody_for_nothing_is_told() -> None:
+    assert sketch("demotions", *KNOWN, OFFLINE) == ["b1 lost the leadership to nobody of t-0 at row 3 without a cause"]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "session-ended node=b2 incarnation=2",
+        "dir-failed node=b2 dir=0",
+        "broker-state node=b9 broker=b2 incarnation=2 detail=stopping",
+        "isr-change-sent node=b1 isr=b1 zk_version=0",
+        "assigned replicas=b1,b3",
+        "reassignment-begun node=b9 detail=forward",
+        "unclean-election-ordered leader=b1",
+    ],
+)
+def test_member_may_leave_the_isr_for_a_cause(cause: str) -> None:
+    assert sketch("demotions", *KNOWN, cause, SHRUNK) == []
+
+
+def test_member_of_another_topic_of_the_name_lost_nothing() -> None:
+    assert sketch("demotions", *KNOWN[:2], f"{KNOWN[2]} topic_id=7", f"{SHRUNK} topic_id=8") == []
+
+
+def test_leader_may_shrink_the_isr_itself() -> None:
+    """V3 §G: a leader with the protocol before KIP-343 writes the state."""
+    assert sketch("demotions", *KNOWN, SHRUNK.replace("node=b9", "node=b1")) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "lasted_ms", "told"),
+    [("lossy", 400, True), ("lossy", 500, False), ("cut-peers", 10, False)],
+    ids=["two heartbeats are lost", "three heartbeats may be lost", "a cut connection stands still for longer"],
+)
+def test_broker_that_is_heard_is_not_held_for_inactive(kind: str, lasted_ms: int, told: bool) -> None:
+    """The session timeout of these histories is 1 s."""
+    fault = (
+        f"fault-begun fault=f node=b2 detail={kind} time_ns=1000000000",
+        f"fault-ended fault=f node=b2 detail={kind} time_ns={1000 + lasted_ms}000000",
+    )
+
+    found = sketch("demotions", *KNOWN, HEARD, *fault, f"{SILENT} time_ns=1900000000")
+
+    assert found == (["b9 held b2 for inactive at row 6, though hardly a fault was in force"] if told else [])
+
+
+def test_broker_whose_process_ended_may_be_held_for_inactive() -> None:
+    assert sketch("demotions", *KNOWN, HEARD, "node-stopped node=b2 detail=crash", SILENT) == []
+
+
+def test_controller_epoch_in_a_state_never_falls() -> None:
+    """A leader that writes the state itself names the controller that it obeys (R-152)."""
+    written = "state-written isr=b1 leader=b1 controller_epoch="
+
+    assert sketch("state-writes", f"{written}2", f"{written}2") == []
+    assert sketch("state-writes", f"{written}2", f"{written}1") == ["epoch-regressed"]

@@ -1,0 +1,43 @@
+"""The GitHub Action `.github/actions/gate`, as GitHub performs it: its script, in the repository of a user."""
+
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.packaging.conftest import SAMPLE, User
+from tests.tidy.sources import ROOT
+
+pytestmark = pytest.mark.xdist_group("wheel")
+
+ACTION = ROOT / ".github" / "actions" / "gate"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("plans", "code", "failed"), [(["plans"], 0, 0), (["plans", "unfinished"], 11, 1)])
+def test_gate_shows_red_plans_to_github(plans: list[str], code: int, failed: int, user: User, tmp_path: Path) -> None:
+    for folder in plans:
+        shutil.copytree(SAMPLE / folder, tmp_path / "plans", dirs_exist_ok=True)
+    summary = tmp_path / "summary.md"
+
+    done = user.run("bash", str(ACTION / "gate"), cwd=tmp_path, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary))
+
+    assert (done.returncode, done.stderr) == (code, "")
+    suite = ElementTree.parse(tmp_path / "store" / "chaos" / "junit.xml").getroot()
+    assert len(list(suite.iter("testcase"))) == len(plans)
+    annotations = re.findall(r"^::error file=(\S+?),title=.*$", done.stdout, re.MULTILINE)
+    assert annotations == ["plans/no-fault-acts.yaml"][:failed]
+    assert ("no-fault-acts on safe: UNKNOWN instead of VALID" in summary.read_text().replace("\\", "")) == bool(failed)
+    assert (tmp_path / "store" / "chaos" / "index.html").is_file()
+
+
+def test_action_hands_every_input_to_its_script() -> None:
+    action = yaml.safe_load((ACTION / "action.yml").read_text())
+    (step,) = action["runs"]["steps"]
+
+    read = set(re.findall(r"\$\{([A-Z]+):", (ACTION / "gate").read_text()))
+    assert step["env"] == {name.upper(): f"${{{{ inputs.{name} }}}}" for name in action["inputs"]}
+    assert read == set(step["env"])
