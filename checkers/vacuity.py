@@ -93,7 +93,7 @@ def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Fin
         why.append(f"the outcome of the run is {facts.outcome}")
     if acked < facts.min_acked:
         why.append(f"{acked} records acknowledged under acks=all, fewer than {facts.min_acked}")
-    if not any(acted.values()):
+    if not facts.recorded and not any(acted.values()):
         why.append("no fault acted")
     if "coordination" in facts.observes and not {K.BECAME_LEADER, K.STATE_WRITTEN} & kinds:
         why.append("no leader was elected")

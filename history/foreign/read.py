@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from history.errors import HistoryError
-from history.foreign import edn, etcd_log, jepsen, jsonlines
+from history.foreign import edn, etcd_log, jepsen, jsonlines, recorded
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
 
@@ -26,6 +26,7 @@ class Form(StrEnum):
     """The file formats in which a history can be read."""
 
     OURS = "ours"  # the folder of a run, Parquet or JSONL: read by history.store
+    RECORDED = "recorded"  # JSON lines behind a manifest of two fields: read by history.foreign.recorded
     EDN = "edn"
     JSON = "json"
     ETCD_LOG = "etcd log"
@@ -43,6 +44,8 @@ def form_of(path: Path) -> Form:
             head = file.read(_HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
+    if recorded.is_recorded(head):
+        return Form.RECORDED
     if head.startswith((b'{"manifest"', b"PAR1")):
         return Form.OURS
     bare = head.removeprefix(BOM_UTF8).lstrip()
@@ -102,5 +105,5 @@ def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
             return jepsen.steps(jsonlines.records(file))
         case Form.ETCD_LOG:
             return etcd_log.steps(file)
-        case Form.OURS:
+        case Form.OURS | Form.RECORDED:
             raise HistoryError("not a foreign history, but one of highwater")
