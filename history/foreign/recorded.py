@@ -4,7 +4,7 @@
     {"process": 0, "type": "invoke", "f": "produce", "values": ["a"], "time": 1000}
     {"process": 0, "type": "ok", "f": "produce", "offsets": [0], "time": 2000}
 
-The model `log` becomes a history like one of a run, whose rows are numbered by the lines of the file, so that the checkers of runs
+The model `log` becomes a history like one of a run, whose rows are numbered by the lines of the file: the checkers of runs
 judge it. For every other model the lines are steps as in Jepsen's JSON. A file with mistakes is refused with all of them at once:
 the line, what was given and what is allowed.
 """
@@ -102,7 +102,7 @@ _NEEDS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
-    """A history that a program recorded. `log`: the history of a log, if that is the model; else `steps` are judged by `model`."""
+    """A history that a program recorded. `log`: the history of a log, if that is the model; else `steps` for `model`."""
 
     system: str
     model: str
@@ -144,8 +144,8 @@ def read(path: Path, models: Sequence[str]) -> Recorded:
     system, model = reader.manifest["system"], reader.manifest["model"]
     if model == LOG:
         return Recorded(system=system, model=model, log=_history(system, reader.lines))
-    records = ((line.number, {key: frozen(value) for key, value in line.fields.items()}) for line in reader.lines)
-    return Recorded(system=system, model=model, steps=tuple(jepsen.steps(records)))
+    rows = ((one.number, tuple(one.fields), tuple(map(frozen, one.fields.values()))) for one in reader.lines)
+    return Recorded(system=system, model=model, steps=tuple(jepsen.of_rows(rows)))
 
 
 class _Reader:
