@@ -23,7 +23,7 @@ class Release(Struct, frozen=True, kw_only=True):
     heap_mb: int = 256
     log4j: Literal[1, 2] = 1
     idempotence: bool = True  # since 0.11
-    sessions: bool = False  # transactions and groups as the present clients speak them: tried from 2.8 on
+    sessions: bool = False  # whether the workloads of transactions and groups are performed: from 2.8 on
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

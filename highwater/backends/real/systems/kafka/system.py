@@ -202,6 +202,7 @@ class KafkaNode(PlainNode):
 
     def _properties(self, prepared: Prepared) -> str:
         found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
+        found |= settings.of_sessions(self._plan)
         own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
         return settings.overridden({**found, **own(self._plan, self._wiring)}, self._plan)
 
