@@ -127,7 +127,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         unchecked=tuple(dict.fromkeys(unchecked)),
         not_live=tuple(_not_live(told, facts, ended=ended)),
         live_judged=deadline_ns(facts) is not None,
-        counts={"committed": len(committed)},
+        counts={"transactions": len(committed)},
     )
 
 
