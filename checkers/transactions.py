@@ -19,6 +19,7 @@ polled (unseen) accuses only if a final reader came to the end of all partitions
 """
 
 import json
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ NAME = "transactions"
 LEVEL = "read-committed"  # of Elle's names the nearest to what Kafka promises
 ALLOWED = frozenset({"G0", "G1b", "G1c"})  # of those that it forbids: transactions interleave, and polls end anywhere
 _END = "end"
+_LINE = re.compile(r"\bline (\d+)")
 
 
 def steps(operations: pl.DataFrame) -> list[Step]:
@@ -132,7 +134,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 
 def _of(found: Judgement) -> list[Anomaly]:
-    return [replace(one, checker=NAME) for one in found.anomalies]
+    # The judges read files and cite lines; a run has rows.
+    return [replace(one, checker=NAME, words=_LINE.sub(r"row \1", one.words)) for one in found.anomalies]
 
 
 def _once(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
