@@ -4,22 +4,21 @@ Everything streams: a file of gigabytes takes the memory of its longest record. 
 the file and the line.
 """
 
-import gzip
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from enum import StrEnum
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from history.errors import HistoryError
 from history.foreign import edn, etcd_log, jepsen, jsonlines, recorded
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
+from history.foreign.text import opened
 
 _HEAD_BYTES = 4096
-_GZIP = b"\x1f\x8b"
 
 
 class Form(StrEnum):
@@ -40,7 +39,7 @@ def form_of(path: Path) -> Form:
         # Detecting the form consumes the first bytes of a pipe, so they would be missing from the history.
         if path.exists() and not path.is_file():
             raise HistoryError(f"{path}: a pipe or a device; histories are read from regular files")
-        with _opened(path) as file:
+        with opened(path) as file:
             head = file.read(_HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
@@ -63,18 +62,12 @@ def steps(path: Path | str) -> Iterator[Step]:
     path = Path(path)
     form = form_of(path)
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             yield from _steps(form, file)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:

@@ -10,9 +10,10 @@ the line, what was given and what is allowed.
 """
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from history.event import ClusterEvent, EventKind
 from history.foreign import jepsen
 from history.foreign.jsonlines import frozen
 from history.foreign.step import Step
+from history.foreign.text import opened
 from history.history import History
 from history.manifest import RECORDED, RunManifest, SystemFacts
 from history.op import Operation, OpType
@@ -133,11 +135,11 @@ def read(path: Path, models: Sequence[str]) -> Recorded:
     """Read a recorded history; the manifest must name one of `models`. Raises Mistakes with every mistake in the file."""
     reader = _Reader(models)
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             for number, line in enumerate(file, start=1):
                 reader.take(number, line)
-    except OSError as error:
-        raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise HistoryError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     reader.finish()
     if reader.mistakes:
         raise Mistakes(path, reader.mistakes, shown=_MISTAKES_MAX)
@@ -157,6 +159,7 @@ class _Reader:
         self.mistakes: list[str] = []
         self._allowed: dict[str, _Test] = {"system": _TEXT, "model": _one_of(*models)}
         self._open: dict[int, _Line] = {}
+        self._begun = False  # the manifest was read: the first line that is not blank
         self._knows_model = False
         self._time = 0
 
@@ -165,14 +168,17 @@ class _Reader:
         if not text.strip():
             return
         try:
-            found = json.loads(text, object_pairs_hook=_object)
+            found = json.loads(text, object_pairs_hook=_object, parse_constant=_no_json)
+            frozen(found)
         except (ValueError, RecursionError) as error:
-            self._complain(number, f"not one JSON object: {getattr(error, 'msg', error)}; given: {_shown(text)}")
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
+            self._complain(number, f"not one JSON object: {why}; given: {_shown(text)}")
             return
         if not isinstance(found, dict):
             self._complain(number, f"a line must be a JSON object, not {_shown(found)}")
-        elif number == 1:
-            self._take_manifest(found)
+        elif not self._begun:
+            self._begun = True
+            self._take_manifest(number, found)
         elif "mark" in found:
             self._take_mark(number, found)
         else:
@@ -186,12 +192,12 @@ class _Reader:
     def _complain(self, number: int, words: str) -> None:
         self.mistakes.append(f"line {number}: {words}")
 
-    def _take_manifest(self, found: dict[str, Any]) -> None:
+    def _take_manifest(self, number: int, found: dict[str, Any]) -> None:
         self.manifest = found["manifest"]
         for name in found.keys() - {"manifest"}:
-            self._complain(1, f"the first line must have the manifest alone, not {name!r} too")
+            self._complain(number, f"the first line must have the manifest alone, not {name!r} too")
         self._knows_model = self._allowed["model"][0](self.manifest.get("model"))
-        self._fields(1, self.manifest, self._allowed, needs=("system", "model"), where="manifest: ")
+        self._fields(number, self.manifest, self._allowed, needs=("system", "model"), where="manifest: ")
 
     def _take_mark(self, number: int, found: dict[str, Any]) -> None:
         allowed = {"mark": _one_of(FINAL_READS), "time": _EVERY["time"]}
@@ -261,6 +267,10 @@ class _Reader:
         if offsets is not None and len(offsets) != len(values):
             self._complain(number, f"offsets must have one number for each of {len(values)} values, not {len(offsets)}")
         return len(self.mistakes) == before
+
+
+def _no_json(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
