@@ -52,6 +52,12 @@ def test_recorded_group_of_kafka_is_valid() -> None:
     assert any(given(row).get("revoked") for row in recorded().operations)
 
 
+def test_run_of_a_group_is_valid_and_live() -> None:
+    verdict = judge(recorded())
+
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+
+
 def member_skips_a_record(rows: Rows) -> Rows:
     acked = next(row for row in rows if row.f == "produce" and row.type is OpType.OK and (row.offset or 0) > 20)
     key = f"{acked.topic}-{acked.partition}"
@@ -161,7 +167,7 @@ def test_records_that_no_member_was_given_make_it_unknown() -> None:
     assert "1 acknowledged records were never given to a group" in verdict.unchecked[0]
 
 
-def test_commit_of_unknown_outcome_explains_where_the_next_owner_begins() -> None:
+def test_commit_of_unknown_outcome_explains_an_earlier_position() -> None:
     """The commit of 1 may have taken effect after that of 2, so the next owner may begin at 1."""
     assigned = 'ok group-poll process=4 value={"group":"g","assigned":["t-0"],"records":{"t-0":[[1,"b"]]}}'
     settled = (POLLED, "invoke commit process=2 offset=2 value=g", "ok commit process=2")

@@ -86,6 +86,14 @@ def test_recorded_transactions_of_kafka_are_valid() -> None:
     assert verdict.counts["transactions"] > 300
 
 
+def test_run_of_transactions_is_valid_and_not_vacuous() -> None:
+    """All checkers: nobody misses produce rows, and committed transactions count as acknowledged."""
+    verdict = judge(recorded())
+
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+    assert verdict.counts["acked"] == verdict.counts["transactions"]
+
+
 def aborted_is_read(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
     offset, value, records = next(
         (offset, value, records)
