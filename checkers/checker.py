@@ -22,7 +22,7 @@ from checkers.columns import Columns, Screened
 from checkers.identity import Life, lives
 from checkers.verdict import Anomaly, Cut, Findings, joined, more_of_kind
 from history.event import EventKind
-from history.manifest import SOURCES, Assignment, FaultCount, Outcome, RunManifest, Source
+from history.manifest import RECORDED, SOURCES, Assignment, FaultCount, Outcome, RunManifest, Source
 from history.promise import Promise, TopicPromise
 
 
@@ -41,6 +41,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     min_acked: int
     simulated: bool  # the times are simulated: no machine was late
     client_places: tuple[str, ...] = ()  # by number of the client
+    recorded: bool = False  # by another program: nobody knows which faults there were
     observes: tuple[Source, ...] = SOURCES  # which rows the system under test gives completely
 
 
@@ -59,6 +60,7 @@ def facts_of(manifest: RunManifest) -> Facts:
         min_acked=manifest.min_acked,
         simulated=manifest.backend == "sim",
         client_places=manifest.client_places,
+        recorded=manifest.backend == RECORDED,
         observes=SOURCES if manifest.system is None else manifest.system.observes,
     )
 

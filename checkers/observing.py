@@ -3,12 +3,13 @@
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
 VALID. Where the brokers' notes are missing, `checkers.client_log` judges in place of the ledger, from the clients alone, and
-`checkers.stored_records` compares the disks at the end.
+`checkers.stored_records` compares the disks at the end. `checkers.transactions` and `checkers.group_delivery` judge
+what only such systems offer.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers import client_log, stored_records
+from checkers import client_log, group_delivery, stored_records, transactions
 from checkers.acked_loss import CHECKER as LEDGER
 from checkers.checker import Checker, Facts
 from history.event import EventKind as K
@@ -37,7 +38,7 @@ _HARNESS = (
     K.METADATA_VIEW,
 )
 # Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
-IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER)
+IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER, transactions.CHECKER, group_delivery.CHECKER)
 # A rule of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966).
 _OF_THE_REFERENCE = ("electorate",)
 # They judge what clients saw; events of brokers only add to that.

@@ -1,17 +1,28 @@
 """The errors of reading a stored history.
 
     HistoryError     the file or folder is missing, truncated, of another schema, or no highwater history
+    └── Mistakes     a recorded history (history.foreign.recorded) with mistakes; the command line prints each on a line
 
 The message is one line that names the file, and the line or column where there is one. The readers of this package raise nothing
 else for bad input. A wrong call by our own code fails an assertion.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class HistoryError(Exception):
     """A history that cannot be read. The message is one line for the user."""
+
+
+class Mistakes(HistoryError):  # noqa: N818 - several errors
+    """A recorded history with mistakes: one line for each, of which at most `shown` are printed."""
+
+    def __init__(self, path: Path, mistakes: Sequence[str], *, shown: int) -> None:
+        more = [f"and {len(mistakes) - shown} more mistakes"] if len(mistakes) > shown else []
+        self.lines = tuple(f"{path}: {mistake}" for mistake in (*mistakes[:shown], *more))
+        super().__init__("; ".join(self.lines))
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> str:

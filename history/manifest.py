@@ -9,6 +9,7 @@ from history.promise import Promise
 Outcome = Literal["completed", "interrupted", "incomplete", "harness-fault"]
 Source = Literal["notes", "coordination", "disks"]  # of event rows: brokers' reports, ZooKeeper's commits, logs at the end
 SOURCES: tuple[Source, ...] = ("notes", "coordination", "disks")
+RECORDED = "recorded"  # the backend and run id of a history that another program recorded (history.foreign.recorded)
 SCHEMA_VERSION = 2
 READ_VERSIONS = (1, 2)  # history.versions upgrades the earlier ones
 

@@ -44,7 +44,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     process: int
     type: OpType
     # "produce" | "poll" | "latest" (the end offset a consumer may read to) | "earliest" | "commit" | "committed" (the position of
-    # the consumer group named by `value`) | operations of administrators
+    # the consumer group named by `value`) | "txn" | "group-poll" | "group-leave" (values are JSON) | those of administrators
     f: str
     topic: str | None = None
     topic_id: str | None = None

@@ -14,6 +14,8 @@ from history.op import OpType
 Misuse = Literal["", "gap", "behind", "epoch", "stranger"]
 Phase = Literal["faults", "quiet", "audit", "final"]
 ClientF = Literal["produce", "poll", "latest", "earliest"]
+# Of a transactional client, and of a member of a consumer group: both keep a session with the cluster between operations.
+SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed"]
 RequestF = Literal[
     "create-topic",
     "delete-topic",
@@ -40,13 +42,21 @@ class Edit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     over: bool = False
 
 
+class Micro(Struct, frozen=True, kw_only=True):
+    """One micro-operation of a transaction: the send of a value to a partition, or a poll, which has no value."""
+
+    topic: str = ""
+    partition: int = 0
+    value: str | None = None
+
+
 class Invocation(Struct, frozen=True, kw_only=True):
     """One operation of a client: a poll (`offset` is its position), a produce (`values`, `acks`, `retries` …), an admin command.
 
     `assignment` is of a topic to be made, or of one partition to be added or moved: replicas by partition, preferred first.
     """
 
-    f: ClientF | AdminF
+    f: ClientF | SessionF | AdminF
     topic: str = ""
     partition: int = 0
     values: tuple[str, ...] = ()
@@ -59,6 +69,10 @@ class Invocation(Struct, frozen=True, kw_only=True):
     max_records: int = 500
     assignment: tuple[tuple[int, ...], ...] = ()
     edit: Edit | None = None
+    micros: tuple[Micro, ...] = ()  # of a transaction
+    aborts: bool = False  # the client aborts this transaction
+    reads: tuple[tuple[str, int], ...] = ()  # the partitions that a transactional client or a member of a group reads
+    group: str = ""
 
 
 class PolledRecord(Struct, frozen=True, kw_only=True):
@@ -79,6 +93,8 @@ class Completion(Struct, frozen=True, kw_only=True):
     hw: int | None = None
     node: str | None = None
     records: tuple[PolledRecord, ...] = ()
+    positions: tuple[tuple[str, int, int], ...] = ()  # group-poll: topic, partition and the position after the last record
+    at_end: bool = False  # txn, group-poll: every partition that the client has was read to its end
     found: tuple[str, ...] = ()  # admin-pending: the paths of the requests that are pending
 
 

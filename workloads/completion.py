@@ -1,7 +1,7 @@
 """Decides whether a client's operation is recorded as ok, fail (certainly not done) or info (perhaps done), by its error.
 
 A completion is `fail` where the operation certainly had no effect, now and later, and `info` where it may have had one. The
-table is about produce, the only operation with an effect: a poll or a question for the latest offset that failed is `fail`.
+table is about produce; a poll or a question for the latest offset that failed is `fail`.
 An operation that was never handed to the network (no leader was found) had no effect, whatever the error. An operation that was
 sent several times is `fail` only if each attempt certainly failed. An error that is not in the table is `info`.
 
@@ -81,6 +81,12 @@ ADMIN = frozenset(get_args(RequestF))
 ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
 
+# A transaction counts as sent once its commit was asked for: before that it can only be aborted. A group's coordinator answers
+# these before it takes a commit, because the member is none any more.
+SESSION = frozenset({"txn", "commit"})
+COMMIT_REFUSED = frozenset({"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "FENCED_INSTANCE_ID"})
+
+
 def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str, ...] = ()) -> OpType:
     """The outcome to record (ok, fail, info). `error`: Kafka's name, None for success; `sent`: whether it reached the network.
 
@@ -90,6 +96,8 @@ def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str
         return OpType.OK
     if f in ADMIN and sent:
         return OpType.FAIL if error in ADMIN_REFUSED else OpType.INFO
+    if f in SESSION and sent:
+        return OpType.FAIL if f == "commit" and error in COMMIT_REFUSED else OpType.INFO
     if f != "produce" or not sent:
         return OpType.FAIL
     return OpType.FAIL if all(PRODUCE.get(e) is OpType.FAIL for e in (*earlier, error)) else OpType.INFO

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
-from workloads import admin_storm, create_delete, everything, misuse, produce_consume
+from workloads import admin_storm, create_delete, everything, groups, misuse, produce_consume, transactions
 from workloads.client import Process
 from workloads.parameters import Parameters
 
 # (draws, parameters) -> processes; the index of a process is its first process number
 Factory = Callable[[int, Parameters], tuple[Process, ...]]
+
+OF_SESSIONS = ("transactions", "groups")  # they need transactions and a coordinator of groups, which the reference lacks
 
 WORKLOADS: dict[str, Factory] = {
     "produce-consume": produce_consume.processes,
@@ -15,4 +17,6 @@ WORKLOADS: dict[str, Factory] = {
     "create-delete": create_delete.processes,
     "misuse": misuse.processes,
     "everything": everything.processes,
+    "transactions": transactions.processes,
+    "groups": groups.processes,
 }

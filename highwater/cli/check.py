@@ -24,10 +24,12 @@ from highwater.runs.guess import Unguessed, guess
 from highwater.runs.memory import peak_mib
 from highwater.runs.summary import VALIDITY_NAMES, by_kind, first_of_kinds
 from history import store
-from history.errors import HistoryError
+from history.errors import HistoryError, Mistakes
+from history.foreign import recorded
 from history.foreign.looks import looks_like
 from history.foreign.quotes import cited
 from history.foreign.read import Form, form_of, steps
+from history.history import History
 
 
 def check(
@@ -58,6 +60,8 @@ def check(
     page = None if report is None else options.file_of(report)
     try:
         return _check(file, _Options(model=model, initial=initial, consistency=consistency, page=page, json=json))
+    except Mistakes:
+        raise
     except HistoryError as error:
         looks = looks_like(file)
         raise HistoryError(f"{error}; the file looks like {looks}") if looks else error from error
@@ -80,8 +84,14 @@ def _check(file: Path, given: _Options) -> int:
     began = perf_counter()
     form = form_of(file)
     if form is Form.OURS and given.model in (None, LOG):
-        return _check_ours(file, began, page=given.page, json=given.json)
-    model, guessed = (given.model, "") if given.model is not None else _guessed(file)
+        return _check_ours(file, store.load(file), began, page=given.page, json=given.json)
+    found_model, log = "", None
+    if form is Form.RECORDED:
+        manifest = recorded.read(file, MODELS)
+        found_model, log = manifest.model, manifest.log
+    if log is not None and given.model in (None, LOG):
+        return _check_ours(file, log, began, page=given.page, json=given.json)
+    model, guessed = (given.model or found_model, "") if given.model or found_model else _guessed(file)
     asked = Asked(model=model, initial=given.initial, consistency=names)
     check_asked(asked)
     found = judge_file(file, asked)
@@ -111,11 +121,10 @@ def _repeat(file: Path, asked: Asked) -> str:
     return shlex.join(words)
 
 
-def _check_ours(file: Path, began: float, *, page: Path | None, json: bool) -> int:
+def _check_ours(file: Path, history: History, began: float, *, page: Path | None, json: bool) -> int:
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
-    history = store.load(file)
     verdict = judge(history)
     if page is not None:
         write_page(page, history, verdict, plan="", repeat=f"highwater check {shlex.quote(str(file))}")

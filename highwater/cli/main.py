@@ -18,7 +18,7 @@ from highwater.cli.commands import COMMANDS, GROUPS, Command
 from highwater.cli.output import complain, say
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
-from history.errors import HistoryError
+from history.errors import HistoryError, Mistakes
 from pipeline.errors import PipelineError
 
 _COMPLETING = "_HIGHWATER_COMPLETE"  # set by the completion of a shell
@@ -92,6 +92,10 @@ def _exit_code(arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     except (typer.Abort, KeyboardInterrupt):
         return interrupted()
+    except Mistakes as error:
+        for line in error.lines:
+            complain(line)
+        return ExitCode.USAGE
     except (HistoryError, PipelineError) as error:  # PipelineError: Spark without Java is a usage error
         complain(str(error))
         return ExitCode.USAGE

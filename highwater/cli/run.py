@@ -22,7 +22,7 @@ from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend
 from highwater.runs.run import BackendName, Keep, backend_named
 from highwater.runs.summary import Summary, by_kind
-from history.manifest import RunManifest
+from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed
 
 
@@ -93,6 +93,8 @@ def _below(store: Path, name: str | None) -> str | None:
 
 def headline(of: Plan | RunManifest) -> str:
     """The line that names a run and its verdict; every output about one run starts with it."""
+    if isinstance(of, RunManifest) and of.backend == RECORDED:
+        return f"recorded  {_played(of)}"
     seed = f"seed {format_seed(of.seed)}" if of.seed is not None else f"draws {format_seed(of.draws)}"
     seed += f"  derivation {of.derivation}" if of.derivation else ""
     return f"{seed}  {'plan ' + of.name if isinstance(of, Plan) else 'run ' + of.run_id}  {_played(of)}"

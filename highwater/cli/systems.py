@@ -17,6 +17,7 @@ from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import REFERENCE, parsed_system
+from workloads.registry import OF_SESSIONS
 
 Action = Annotated[Literal["list", "get", "check"], typer.Argument(help="list all, get the jars of one, check a user's cluster.")]
 What = Annotated[
@@ -61,12 +62,13 @@ def _reference() -> Entry:
 
 def _entry(release: Release) -> Entry:
     idempotence = "" if release.idempotence else " without idempotent producers"
-    sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
+    expiry = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
+    workloads = ", ".join(("produce-consume", *(OF_SESSIONS if release.sessions else ())))
     return Entry(
         system=f"{KAFKA}:{release.version}",
         backends=("process",),
         coordination=release.mode,
-        supports=f"produce-consume{idempotence}; kill, pause, links, {sessions}directories; judged from the clients",
+        supports=f"{workloads}{idempotence}; kill, pause, links, {expiry}directories; judged from the clients",
         missing=jars.missing(release) or "",
     )
 

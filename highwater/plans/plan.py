@@ -26,7 +26,7 @@ from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads import script_rules
 from workloads.parameters import Step
-from workloads.registry import WORKLOADS
+from workloads.registry import OF_SESSIONS, WORKLOADS
 
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
 
@@ -138,6 +138,14 @@ def on_system(plan: Plan, system: SystemSpec) -> Plan:
 def is_foreign(plan: Plan) -> bool:
     """Whether the plan's system is another than the reference; then the plan's protocol means nothing."""
     return system_of(plan).name != REFERENCE
+
+
+def beyond_reference(plan: Plan) -> str | None:
+    """Why the reference cannot perform the plan's workload, in a sentence; None if it can, or is not the plan's system."""
+    if is_foreign(plan) or plan.workload.name not in OF_SESSIONS:
+        return None
+    lacks = "transactions" if plan.workload.name == "transactions" else "consumer groups"
+    return f"the reference has no {lacks}; the workload {plan.workload.name!r} needs another system, such as --system kafka:3.9.1"
 
 
 def words_of(system: SystemSpec | SystemFacts) -> str:

@@ -1,9 +1,19 @@
 """Turns the operations of a workload process into client calls, and calls and answers into rows of the history."""
 
+import json
 from typing import get_args
 
 from msgspec import Struct
 
+from highwater.rig.sessions import (
+    CommitCall,
+    CommittedCall,
+    GroupLeaveCall,
+    GroupPollCall,
+    SessionCall,
+    TxnCall,
+    key_of,
+)
 from highwater.rig.topics import written
 from history.op import OpType
 from history.recorder import OperationColumns, Record, Recorder
@@ -26,11 +36,11 @@ from reference.client.commands import (
 )
 from reference.errors import ErrorCode
 from reference.types import BrokerId, Offset, topic_partition
-from workloads.client import ClientF, Completion, Edit, Invocation, PolledRecord, Process
+from workloads.client import ClientF, Completion, Edit, Invocation, Micro, PolledRecord, Process
 from workloads.completion import completion_type, number_after
 
 ADMIN_TIMEOUT_MS = 10_000  # until an administrator gives a request up
-_CLIENT_FS = frozenset(get_args(ClientF))
+_OF_A_LOG = frozenset((*get_args(ClientF), "commit", "committed"))
 
 
 class Heard(Struct, frozen=True, kw_only=True):
@@ -52,6 +62,9 @@ class Heard(Struct, frozen=True, kw_only=True):
     records: tuple[Polled, ...] = ()
     earlier: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
+    told: object = None  # of a transaction or a poll of a group: the value of its completion, recorded as JSON
+    positions: tuple[tuple[str, int, int], ...] = ()  # topic, partition and next position of what such a poll returned
+    at_end: bool = False
 
 
 def heard(answered: Answered) -> Heard:
@@ -84,7 +97,7 @@ class Attempts:
         self.calls = 0
         self.open: Invocation | None = None
 
-    def begin(self, invocation: Invocation) -> Call | Command:
+    def begin(self, invocation: Invocation) -> Call | Command | SessionCall:
         """Record a client's invocation and return the call or command that performs it."""
         assert self.open is None
         self.open = invocation
@@ -93,7 +106,23 @@ class Attempts:
         if invocation.deserves is not None:
             columns["error"] = invocation.deserves
         self._record(OpType.INVOKE, invocation, _asked(invocation), columns)
-        return self._command(invocation) or self._call(invocation)
+        return self._command(invocation) or self._session_call(invocation) or self._call(invocation)
+
+    def _session_call(self, invocation: Invocation) -> SessionCall | None:
+        partition, group = (invocation.topic, invocation.partition), invocation.group
+        match invocation.f:
+            case "txn":
+                return TxnCall(id=self.calls, micros=invocation.micros, aborts=invocation.aborts, reads=invocation.reads)
+            case "group-poll":
+                return GroupPollCall(id=self.calls, group=group, reads=invocation.reads)
+            case "group-leave":
+                return GroupLeaveCall(id=self.calls, group=group)
+            case "commit":
+                return CommitCall(id=self.calls, group=group, partition=partition, offset=invocation.offset)
+            case "committed":
+                return CommittedCall(id=self.calls, group=group, partition=partition)
+            case _:
+                return None
 
     def _call(self, invocation: Invocation) -> Call:
         tp = topic_partition(invocation.topic, invocation.partition)
@@ -185,6 +214,8 @@ class Attempts:
                 node=answered.node,
                 records=tuple(polled),
                 found=answered.found,
+                positions=answered.positions,
+                at_end=answered.at_end,
             ),
         )
 
@@ -195,7 +226,7 @@ class Attempts:
         records: tuple[Record, ...],
         columns: OperationColumns,
     ) -> None:
-        if invocation.f in _CLIENT_FS:  # admin operations are about no log; their subject is in the value (`_asked`)
+        if invocation.f in _OF_A_LOG:  # admin operations are about no log; their subject is in the value (`_asked`)
             columns["topic"], columns["partition"] = invocation.topic, invocation.partition
         self._recorder.operation(
             process=self.number,
@@ -214,6 +245,12 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return tuple(Record(value=value) for value in invocation.values)
         case "poll":
             return (Record(offset=invocation.offset),)
+        case "txn":
+            return (Record(value=_json([_micro(micro) for micro in invocation.micros])),)
+        case "group-poll" | "group-leave":
+            return (Record(value=_json({"group": invocation.group})),)
+        case "commit" | "committed":
+            return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else None),)
         case "create-topic":
             return (Record(value=f"{invocation.topic} on {replicas}"),)
         case "delete-topic":
@@ -227,6 +264,14 @@ def _asked(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=_edited(invocation.edit)),)
         case _:
             return ()
+
+
+def _micro(micro: Micro) -> list[str]:
+    return ["poll"] if micro.value is None else ["send", key_of((micro.topic, micro.partition)), micro.value]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _edited(edit: Edit) -> str:
@@ -254,6 +299,10 @@ def _rows(invocation: Invocation, answered: Heard) -> tuple[Record, ...]:
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
         case "admin-pending":
             return tuple(Record(value=path) for path in answered.found)
+        case "txn" | "group-poll" | "group-leave":
+            return (Record(value=None if answered.told is None else _json(answered.told)),)
+        case "commit" | "committed":
+            return (Record(value=invocation.group, offset=invocation.offset if invocation.f == "commit" else answered.offset),)
         case _:
             return (Record(offset=answered.offset, leader_epoch=epoch),)
 

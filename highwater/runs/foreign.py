@@ -27,8 +27,8 @@ from checkers.verdict import Validity
 from highwater.errors import UsageError
 from history import store
 from history.errors import HistoryError, unknown
-from history.foreign import edn, export, ours
-from history.foreign.pairing import Paired
+from history.foreign import edn, export, ours, recorded
+from history.foreign.pairing import Paired, pair
 from history.foreign.read import Form, calls, form_of, steps
 from history.foreign.step import Pairs, Step, as_json, text_of
 from history.history import History
@@ -101,9 +101,10 @@ def judge_file(file: Path, asked: Asked) -> Judgement:
 
 
 def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
+    mine = _ours(file, form)
     if asked.model == KAFKA:
-        return judge_queue(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
-    history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+        return judge_queue(_queue_steps(mine) if mine is not None else _steps(file, form))
+    history = ours.calls(mine) if mine is not None else _calls(file, form)
     if asked.model in TRANSACTIONS:
         found = judge_transactions(asked.model, history, asked.consistency)
     elif asked.model in jepsen.NAMES:
@@ -111,14 +112,29 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
         found = jepsen.judge(asked.model, history, initial=initial, strict="linearizable" in asked.consistency)
     else:
         found = _linearizable(history, form, asked)
-    notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if form is Form.OURS else ()))
+    notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if mine is not None else ()))
     return replace(found, notes=notes)
+
+
+def _ours(file: Path, form: Form) -> History | None:
+    """The history of a run, or one that another program recorded for the model `log`; None for steps."""
+    if form is Form.RECORDED:
+        return recorded.read(file, MODELS).log
+    return store.load(file) if form is Form.OURS else None
+
+
+def _steps(file: Path, form: Form) -> Iterable[Step]:
+    return recorded.read(file, MODELS).steps if form is Form.RECORDED else steps(file)
+
+
+def _calls(file: Path, form: Form) -> Paired:
+    return pair(_steps(file, form)) if form is Form.RECORDED else calls(file)
 
 
 def _queue_steps(history: History) -> Iterable[Step]:
     # A Jepsen client ends when the outcome of its call is unknown. A highwater client goes on, so a later send may overtake an
     # earlier one of unknown outcome.
-    return export.renewed(lambda: ours.queue_steps(history))
+    return export.renewed(lambda: ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history))
 
 
 def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
@@ -142,7 +158,7 @@ def _implied(form: Form, model: str) -> Hashable:
     """The initial value that a format implies: nil in etcd's logs, 0 in Knossos's histories of registers."""
     if model == "kv":
         return ""
-    return 0 if form in (Form.EDN, Form.JSON) and model in ("cas-register", "multi-register") else None
+    return 0 if form in (Form.EDN, Form.JSON, Form.RECORDED) and model in ("cas-register", "multi-register") else None
 
 
 def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repeat: str) -> str:
@@ -152,12 +168,13 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     from reports.render import render_foreign
 
     form = form_of(file)
+    mine = _ours(file, form)
     read = partial(steps_of, file, form)
     judged: Object | list[Op] | None = None
     if asked.model == KAFKA:
-        judged = operations(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
+        judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
     elif asked.model in (LOG, *NAMES):
-        history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+        history = ours.calls(mine) if mine is not None else _calls(file, form)
         judged = Object(model=_object(form, asked), calls=history.calls)
     page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)
@@ -165,18 +182,18 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
 
 def steps_of(file: Path, form: Form) -> Iterable[Step]:
     """The steps of a history file, whoever recorded it: what a verdict's lines refer to."""
-    if form is not Form.OURS:
-        return steps(file)
-    history = store.load(file)
+    history = _ours(file, form)
+    if history is None:
+        return _steps(file, form)
     return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
 
 
 def exported(file: Path) -> Iterable[str]:
     """Convert a history file to the lines of Jepsen's EDN format. HistoryError with the line if the file is no history."""
     form = form_of(file)
-    if form is not Form.OURS:
-        return export.lines(lambda: steps(file), names=form is Form.EDN)
-    history = store.load(file)
+    history = _ours(file, form)
+    if history is None:
+        return export.lines(lambda: _steps(file, form), names=form is Form.EDN)
     if not ours.holds_records(history):
         return export.lines(lambda: ours.steps(history))
     names = (f"; key {number} is {name}\n" for number, name in enumerate(ours.key_names(history)))

@@ -32,11 +32,12 @@ from checkers.verdict import Anomaly, Validity, Verdict
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode, of_verdict
 from highwater.runs import foreign, run
-from highwater.runs.foreign import CONSISTENCY, LOG, Asked, judge_file
+from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, judge_file
 from highwater.runs.run import encode_verdict
 from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.errors import HistoryError
+from history.foreign import recorded
 from history.foreign.read import Form, form_of
 from history.history import History
 from pipeline import giant
@@ -276,7 +277,13 @@ def _at_hand(location: str) -> Iterator[Path]:
 
 
 def _judged(path: Path, asked: Asked) -> Ruling:
-    if asked.model != LOG or form_of(path) is not Form.OURS:
+    form = form_of(path)
+    if asked.model == LOG and form is Form.RECORDED:
+        log = recorded.read(path, MODELS).log
+        if log is None:
+            raise HistoryError(f"{path}: its manifest names another model than {LOG}; give it with --model")
+        return Ruling(verdict=run.judge(log), digest=log.manifest.digest, operations=len(log.operations), events=len(log.events))
+    if asked.model != LOG or form is not Form.OURS:
         judgement = judge_file(path, asked)
         return Ruling(judgement=replace(judgement, longest=(), cycles=UNSET), operations=judgement.operations)
     history = store.load(path)

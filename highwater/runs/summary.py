@@ -49,7 +49,10 @@ class Done(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The numbers and the verdict of one run. `ops` counts calls of clients; `acked` counts the acknowledged produce calls."""
+    """The numbers and the verdict of one run. `ops` counts calls of clients; `acked` the acknowledged produce calls.
+
+    In a run of transactions, `acked` counts those that certainly committed a send.
+    """
 
     seed: int | None
     protocol: str
@@ -190,7 +193,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         not_live=verdict.not_live,
         digest=manifest.digest,
         ops=calls.filter(pl.col("type") == OpType.INVOKE.value).height,
-        acked=done.filter(pl.col("f") == "produce").height,
+        acked=done.filter(pl.col("f") == "produce").height + verdict.counts.get("transactions", 0),
         faults=manifest.faults,
         messages=(*manifest.messages, *_reported(calls)),
         done=_administered(done),

@@ -4,28 +4,28 @@ Everything streams: a file of gigabytes takes the memory of its longest record. 
 the file and the line.
 """
 
-import gzip
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from enum import StrEnum
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign import edn, etcd_log, jepsen, jsonlines
+from history.foreign import edn, etcd_log, jepsen, jsonlines, recorded
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
+from history.foreign.text import opened
 
 _HEAD_BYTES = 4096
-_GZIP = b"\x1f\x8b"
 
 
 class Form(StrEnum):
     """The file formats in which a history can be read."""
 
     OURS = "ours"  # the folder of a run, Parquet or JSONL: read by history.store
+    RECORDED = "recorded"  # JSON lines behind a manifest of two fields: read by history.foreign.recorded
     EDN = "edn"
     JSON = "json"
     ETCD_LOG = "etcd log"
@@ -39,10 +39,12 @@ def form_of(path: Path) -> Form:
         # Detecting the form consumes the first bytes of a pipe, so they would be missing from the history.
         if path.exists() and not path.is_file():
             raise HistoryError(f"{path}: a pipe or a device; histories are read from regular files")
-        with _opened(path) as file:
+        with opened(path) as file:
             head = file.read(_HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
+    if recorded.is_recorded(head):
+        return Form.RECORDED
     if head.startswith((b'{"manifest"', b"PAR1")):
         return Form.OURS
     bare = head.removeprefix(BOM_UTF8).lstrip()
@@ -60,18 +62,12 @@ def steps(path: Path | str) -> Iterator[Step]:
     path = Path(path)
     form = form_of(path)
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             yield from _steps(form, file)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:
@@ -102,5 +98,5 @@ def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
             return jepsen.steps(jsonlines.records(file))
         case Form.ETCD_LOG:
             return etcd_log.steps(file)
-        case Form.OURS:
+        case Form.OURS | Form.RECORDED:
             raise HistoryError("not a foreign history, but one of highwater")

@@ -1,7 +1,9 @@
 """A file as text, read in pieces, with the line number of any position of the current piece."""
 
 import codecs
-from typing import BinaryIO
+import gzip
+from pathlib import Path
+from typing import BinaryIO, cast
 
 from history.errors import HistoryError
 
@@ -9,6 +11,15 @@ _PIECE_BYTES = 1 << 16
 DIGITS_MAX = 1000  # of a number; Python refuses to convert much longer ones
 DEPTH_MAX = 100  # of nested forms; Python fails to compare much deeper ones
 RECORD_CHARS_MAX = 1 << 24  # a longer record is an error
+
+_GZIP = b"\x1f\x8b"
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file to read it as bytes, unpacked if it is a gzip file."""
+    with path.open("rb") as file:
+        packed = file.read(len(_GZIP)) == _GZIP
+    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
 class Text:

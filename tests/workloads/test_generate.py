@@ -14,7 +14,8 @@ PARTITIONS = (PartitionName("orders", 0),)
         (
             "produce",
             Parameters(partitions=PARTITIONS),
-            "unknown workload 'produce'; there are: produce-consume, admin-storm, create-delete, misuse, everything",
+            "unknown workload 'produce'; there are: produce-consume, admin-storm, create-delete, misuse, everything, "
+            "transactions, groups",
         ),
         ("produce-consume", Parameters(partitions=()), "workload: partitions is empty; at least one partition is needed"),
         ("produce-consume", Parameters(partitions=PARTITIONS, producers=0), "workload: producers must be at least 1, not 0"),

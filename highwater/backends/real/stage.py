@@ -28,7 +28,7 @@ from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.backends.real.systems.port import Client, Cluster, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
-from highwater.plans.plan import REFERENCE, Plan
+from highwater.plans.plan import REFERENCE, Plan, beyond_reference
 from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
@@ -51,7 +51,7 @@ def unplayable(plan: Plan) -> str | None:
     """Why this plan cannot be performed on real brokers on this machine, in a sentence; None if it can."""
     if plan.workload.name in ("misuse", "everything"):
         return f"the workload {plan.workload.name!r} breaks rules that librdkafka cannot break; run it with --backend sim"
-    return tmpdir_too_long()
+    return beyond_reference(plan) or tmpdir_too_long()
 
 
 def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, backend: str) -> Run:

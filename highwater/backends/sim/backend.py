@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from highwater.backends.sim.node import Boot
 from highwater.backends.sim.world import TooManyEvents, World
-from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.plans.plan import Plan, beyond_reference, is_foreign, system_of, words_of
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.scene import manifest
 from history.digest import digest
@@ -29,7 +29,7 @@ class SimBackend:
         """Why the simulator cannot perform this plan; None if it can."""
         if is_foreign(plan):
             return f"the simulator runs the reference only, not {words_of(system_of(plan))}; run it with --backend process"
-        return next(iter(refusals("sim", plan.schedule)), None)
+        return beyond_reference(plan) or next(iter(refusals("sim", plan.schedule)), None)
 
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Simulate the plan and record its history.

@@ -12,6 +12,7 @@ from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, heard
 from highwater.rig.scene import place_of
+from highwater.rig.sessions import SessionCall
 from reference.client.admin import TIMER as ADMIN_TIMER
 from reference.client.admin import Admin
 from reference.client.calls import Answered, Call
@@ -93,7 +94,8 @@ class ClientHost:
             case unexpected:
                 assert_never(unexpected)
 
-    def _start(self, asked: Call | Command) -> None:
+    def _start(self, asked: Call | Command | SessionCall) -> None:
+        assert not isinstance(asked, SessionCall), "SimBackend.refuse refuses these workloads before the run"
         if isinstance(asked, Command):
             self._perform(self._admin.start(asked))
         else:

@@ -21,8 +21,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from highwater.backends.real.clients.sessions import Sessions, name_of
 from highwater.backends.real.site import HostPort
 from highwater.rig.attempts import Heard
+from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
 from reference.errors import ErrorCode
 from reference.types import Address, LeaderEpoch, Offset, index_of, topic_of
@@ -33,7 +35,6 @@ RETRIED = "_RETRIED"  # not librdkafka's: there may have been earlier attempts w
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 _WAITED = "_MSG_TIMED_OUT"
 _FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
-_ERRORS = {int(code): code.name for code in ErrorCode}
 # The log line of rd_kafka_toppar_leader_unavailable (debug=topic), and the errors in it after which librdkafka counts a retry.
 _REFUSED = "broker unavailable: produce: "
 _COUNTED = tuple(KafkaError(code).str() for code in (KafkaError._TRANSPORT, KafkaError.KAFKA_STORAGE_ERROR))
@@ -76,11 +77,16 @@ class KafkaClient:
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
         self._learned: set[str] = set()  # partitions whose leader acknowledged acks=all since the producer with acks=0 asked
         self._consumer: Consumer | None = None
+        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Heard:
         """Perform one call (produce, poll …) in the Kafka client's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._perform, call)
+
+    async def perform(self, call: SessionCall) -> Heard:
+        """Perform one call of a session (transaction, poll of a group …) in the Kafka client's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sessions.perform, call)
 
     async def close(self) -> None:
         """Close the Kafka client's consumer and producers, after the call in progress."""
@@ -101,6 +107,7 @@ class KafkaClient:
                 return self._asked(call, lambda consumer: self._bound(consumer, call, 0))
 
     def _close(self) -> None:
+        self._sessions.close()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -124,7 +131,7 @@ class KafkaClient:
             if error is None:
                 delivered.append(message.offset())
             else:
-                failures.append(_name(error))
+                failures.append(name_of(error))
 
         if call.acks == 0 and call.tp in self._learned:
             # Producers do not share metadata, and this one never learns that it asks the wrong broker (LIVE-5).
@@ -140,7 +147,7 @@ class KafkaClient:
                 error = "_QUEUE_FULL"
                 break
             except KafkaException as raised:
-                error = _name(raised.args[0])
+                error = name_of(raised.args[0])
                 break
             handed_over += 1
         unreported = producer.flush((self._timeout_ms + CALL_MS_MAX) / 1000)
@@ -195,7 +202,7 @@ class KafkaClient:
         try:
             return ask(self._consumer)
         except KafkaException as error:
-            return Heard(id=call.id, attempts=1, error=_name(error.args[0]))
+            return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
 
     def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, which: int) -> Heard:
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp))
@@ -244,7 +251,7 @@ class KafkaClient:
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # the only reason, as the poll names an offset
                 return _OUT_OF_RANGE
             if not error.retriable():
-                return _name(error)
+                return name_of(error)
         return ErrorCode.REQUEST_TIMED_OUT.name
 
 
@@ -259,11 +266,6 @@ def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None
     mixed = bool(delivered) or len(set(failures)) > 1
     earlier = (RETRIED,) if call.retries or call.idempotent or mixed or resent else ()
     return Heard(id=call.id, attempts=attempts, error=failures[0], earlier=earlier)
-
-
-def _name(error: KafkaError) -> str:
-    """The name of an error: Kafka's for a broker's error; librdkafka's, which begins with "_", for one of its own."""
-    return _ERRORS.get(error.code(), error.name())
 
 
 def _epoch(message: Message) -> int:

@@ -6,8 +6,9 @@
 import asyncio
 from contextlib import suppress
 
-from highwater.backends.real.systems.port import Client
+from highwater.backends.real.systems.port import Client, SessionClient
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
+from highwater.rig.sessions import SessionCall
 from reference.client.commands import Command
 from server.runtime.admin_session import AdminSession
 from workloads.client import Done, Invocation, Phase, Sleep
@@ -75,5 +76,8 @@ class Worker:
                     asked = self._attempts.begin(invocation)
                     if isinstance(asked, Command):
                         self._attempts.end(await self._administrator.call(asked))
+                    elif isinstance(asked, SessionCall):
+                        assert isinstance(self._client, SessionClient), "the system refuses these workloads before the run"
+                        self._attempts.end(await self._client.perform(asked))
                     else:
                         self._attempts.end(await self._client.call(asked))

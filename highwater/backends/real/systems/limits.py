@@ -23,10 +23,13 @@ from nemesis.targets import (
 WORKLOAD = "produce-consume"
 
 
-def refusal(plan: Plan, system: str, lacks: Callable[[AnyFault], str | None]) -> str | None:
+def refusal(
+    plan: Plan, system: str, lacks: Callable[[AnyFault], str | None], *, workloads: tuple[str, ...] = (WORKLOAD,)
+) -> str | None:
     """Why this system cannot perform the plan, in a sentence; None if it can. `lacks` says why it cannot suffer a fault."""
-    if plan.workload.name != WORKLOAD:
-        return f"{system} performs the workload {WORKLOAD!r} only, not {plan.workload.name!r}"
+    if plan.workload.name not in workloads:
+        known = ", ".join(map(repr, workloads))
+        return f"{system} performs the workload {known} only, not {plan.workload.name!r}"
     if plan.script or plan.audit_ms:
         asks = "a script" if plan.script else "an audit"
         return f"{system} cannot perform {asks}: its administrators' requests go through the reference's znodes"

@@ -24,6 +24,7 @@ from highwater.backends.real.site import HostPort, Node
 from highwater.plans.plan import Plan
 from highwater.rig.attempts import Heard
 from highwater.rig.commits import AnyCommit
+from highwater.rig.sessions import SessionCall
 from history.manifest import Source
 from nemesis.faults import AnyFault
 from reference.client.calls import Call
@@ -112,6 +113,14 @@ class Client(Protocol):
 
     async def close(self) -> None:
         """Close the client after the call in progress."""
+
+
+@runtime_checkable
+class SessionClient(Protocol):
+    """A client that can also perform transactions, and be a member of a consumer group; not every system has such ones."""
+
+    async def perform(self, call: SessionCall) -> Heard:
+        """Perform one call of a session."""
 
 
 class System(Protocol):

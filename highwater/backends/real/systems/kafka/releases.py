@@ -23,6 +23,7 @@ class Release(Struct, frozen=True, kw_only=True):
     heap_mb: int = 256
     log4j: Literal[1, 2] = 1
     idempotence: bool = True  # since 0.11
+    sessions: bool = False  # whether the workloads of transactions and groups are performed: from 2.8 on
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +36,13 @@ class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _release(version: str, mode: Mode = "zookeeper", *, heap_mb: int = 256, log4j: Literal[1, 2] = 1) -> Release:
     jars = version.removesuffix(KRAFT)
     return Release(
-        version=version, jars=jars, mode=mode, heap_mb=heap_mb, log4j=log4j, idempotence=not version.startswith("0.10")
+        version=version,
+        jars=jars,
+        mode=mode,
+        heap_mb=heap_mb,
+        log4j=log4j,
+        idempotence=not version.startswith("0.10"),
+        sessions=tuple(map(int, jars.split("."))) >= (2, 8),
     )
 
 

@@ -12,6 +12,7 @@ from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.port import Wiring
 from highwater.plans.plan import Plan, system_of
 from reference.types import Address, broker_address
+from workloads.registry import OF_SESSIONS
 
 Properties = dict[str, str]
 INTER_BROKER = "PEERS"
@@ -50,6 +51,17 @@ def properties(plan: Plan, wiring: Wiring, log_dirs: tuple[str, ...]) -> Propert
         "background.threads": "2",
         "log.cleaner.enable": "false",
         "num.recovery.threads.per.data.dir": "1",
+    }
+
+
+def of_sessions(plan: Plan) -> Properties:
+    """The settings of plans with transactions or groups: what the coordinators acknowledge survives a broker, as by default."""
+    if plan.workload.name not in OF_SESSIONS:
+        return {}
+    return {
+        "offsets.topic.replication.factor": str(min(3, plan.cluster.brokers)),
+        "transaction.state.log.min.isr": str(min(2, plan.cluster.brokers)),
+        "group.initial.rebalance.delay.ms": "0",
     }
 
 

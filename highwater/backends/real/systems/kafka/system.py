@@ -17,7 +17,7 @@ from highwater.backends.real.systems.kafka import jars, metadata_log, power, seg
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
-from highwater.backends.real.systems.limits import refusal
+from highwater.backends.real.systems.limits import WORKLOAD, refusal
 from highwater.backends.real.systems.port import Cluster, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.errors import HarnessError, UsageError
@@ -43,6 +43,7 @@ from reference.events import DirImage
 from reference.types import Address, BrokerId, TopicPartition
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
+from workloads.registry import OF_SESSIONS
 
 NAME = "kafka"
 _NO_NOTES = "without its notes nobody can tell which losses an emptied directory excuses"
@@ -80,7 +81,8 @@ class Kafka:
         """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""
         if self._plan.workload.idempotent and not self.idempotence:
             return f"kafka {self.version} has no idempotent producers; the plan has {self._plan.workload.idempotent}"
-        return refusal(self._plan, f"kafka {self.version}", self.lacks) or jars.missing(self.release)
+        workloads = (WORKLOAD, *(OF_SESSIONS if self.release.sessions else ()))
+        return refusal(self._plan, f"kafka {self.version}", self.lacks, workloads=workloads) or jars.missing(self.release)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a broker of this release cannot suffer the fault; None if it can."""
@@ -200,6 +202,7 @@ class KafkaNode(PlainNode):
 
     def _properties(self, prepared: Prepared) -> str:
         found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
+        found |= settings.of_sessions(self._plan)
         own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
         return settings.overridden({**found, **own(self._plan, self._wiring)}, self._plan)
 

@@ -1,0 +1,299 @@
+"""Sessions of Kafka clients with librdkafka: transactions as Jepsen's workload makes them, and members of consumer groups.
+
+Transactions. A producer with a transactional id of its own sends; a consumer that reads committed records polls all partitions
+from the beginning. A call counts as sent once its commit was asked for (`workloads.completion`). After any failure the producer
+is given up, aborted if that still can be: the next one has the same id, so the coordinator ends what the last one left open and
+refuses what of it is still under way. After a failure the consumer goes back to where it was; after a commit of unknown outcome
+it begins anew.
+
+Groups. A member is subscribed, and commits only by calls. The answer to a poll says which partitions were assigned and revoked
+during it. Calls block; the client's thread waits for them.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, assert_never
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from highwater.rig.attempts import Heard
+from highwater.rig.sessions import (
+    CommitCall,
+    CommittedCall,
+    GroupLeaveCall,
+    GroupPollCall,
+    Partition,
+    SessionCall,
+    TxnCall,
+    key_of,
+)
+from reference.errors import ErrorCode
+
+CALL_S = 5.0  # for each request of a transaction
+CLOSE_S = 1.0  # to abort what is given up
+TRANSACTION_MS = 6000  # after which the coordinator aborts a transaction that nobody ends
+POLL_S = 0.2  # of a transaction: it takes what is there
+GROUP_POLL_S = 0.5
+MEMBER_MS = 6000  # the least session timeout that brokers allow by default
+ABORTED = "ABORTED"  # not Kafka's: the client aborted as it was asked to
+POLLED_MAX = 500
+_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name
+_ERRORS = {int(code): code.name for code in ErrorCode}
+_READING = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 50}
+
+Records = dict[str, list[list[object]]]  # by partition: offset and value
+
+
+def name_of(error: KafkaError) -> str:
+    """The name of an error: Kafka's for a broker's error; librdkafka's, which begins with "_", for one of its own."""
+    return _ERRORS.get(error.code(), error.name())
+
+
+class Sessions:
+    """The sessions of one client, which performs one call at a time."""
+
+    def __init__(self, name: str, settings: dict[str, Any], *, timeout_ms: int) -> None:
+        self._transactions = _Transactions(name, settings, timeout_ms=timeout_ms)
+        self._member = _Member(settings, timeout_ms=timeout_ms)
+
+    def perform(self, call: SessionCall) -> Heard:
+        """Perform one call."""
+        match call:
+            case TxnCall():
+                return self._transactions.perform(call)
+            case GroupPollCall():
+                return self._member.poll(call)
+            case GroupLeaveCall():
+                self._member.close()
+                return Heard(id=call.id, attempts=1)
+            case CommitCall():
+                return self._member.commit(call)
+            case CommittedCall():
+                return self._member.committed(call)
+            case _:
+                assert_never(call)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._transactions.close()
+        self._member.close()
+
+
+class _Reading:
+    """What a consumer's polls returned, and where its partitions end."""
+
+    def __init__(self) -> None:
+        self.ended: set[str] = set()
+
+    def take(self, messages: Iterable[Message], positions: dict[Partition, int]) -> Records:
+        """Sort messages by partition and move the positions. Raises KafkaException for an error that does not pass."""
+        found: Records = {}
+        for message in messages:
+            partition = (str(message.topic()), int(message.partition() or 0))
+            error, offset = message.error(), message.offset()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self.ended.add(key_of(partition))
+                elif not error.retriable():
+                    raise KafkaException(error)
+                continue
+            assert offset is not None
+            self.ended.discard(key_of(partition))
+            positions[partition] = offset + 1
+            found.setdefault(key_of(partition), []).append([offset, (message.value() or b"").decode()])
+        return found
+
+
+class _Transactions:
+    """A transactional producer, and a consumer of committed records that keeps its own positions."""
+
+    def __init__(self, name: str, settings: dict[str, Any], *, timeout_ms: int) -> None:
+        self._name = name
+        self._settings = settings
+        self._timeout_ms = timeout_ms
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._positions: dict[Partition, int] = {}
+        self._reading = _Reading()
+
+    def perform(self, call: TxnCall) -> Heard:
+        told: list[list[object]] = [["poll"] if m.value is None else ["send", "", [None, m.value]] for m in call.micros]
+        before, sent, error = dict(self._positions), False, None
+        failed: list[KafkaError] = []
+        sends = any(micro.value is not None for micro in call.micros)
+        try:
+            if sends:
+                self._begun().begin_transaction()
+            for micro, answer in zip(call.micros, told, strict=True):
+                if micro.value is None:
+                    answer[1:] = self._poll(call)
+                else:
+                    self._send((micro.topic, micro.partition), micro.value, answer, failed)
+            if sends and call.aborts:
+                self._begun().flush(self._timeout_ms / 1000)  # an abort drops what was not sent, and would show nothing
+                self._begun().abort_transaction(CALL_S)
+                error = ABORTED
+            elif sends:
+                sent = True
+                self._begun().commit_transaction(CALL_S)
+        except KafkaException as raised:
+            error = name_of(raised.args[0])
+            self._give_up()
+        except BufferError:
+            error = "_QUEUE_FULL"
+            self._give_up()
+        if error is None and failed:  # a commit confirmed although a record was not: nobody knows what that means
+            error = name_of(failed[0])
+        moved = {at: offset for at, offset in self._positions.items() if before.get(at) != offset}
+        at_end = self._reading.ended >= {key_of(one) for one in call.reads}
+        if error is not None:
+            self._back_to({} if sent else before)
+        return Heard(
+            id=call.id,
+            attempts=int(sent),
+            error=error,
+            told=told,
+            positions=tuple((*partition, offset) for partition, offset in sorted(moved.items())) if error is None else (),
+            at_end=at_end,
+        )
+
+    def close(self) -> None:
+        self._give_up()
+        self._back_to({})
+
+    def _begun(self) -> Producer:
+        if self._producer is None:
+            own = {
+                "transactional.id": f"highwater-{self._name}",
+                "transaction.timeout.ms": max(TRANSACTION_MS, self._timeout_ms),
+                "message.timeout.ms": min(TRANSACTION_MS, max(1000, self._timeout_ms)),
+                "retry.backoff.ms": 50,
+                "linger.ms": 0,
+            }
+            producer = Producer({**self._settings, **own})
+            producer.init_transactions(CALL_S)
+            self._producer = producer
+        return self._producer
+
+    def _send(self, partition: Partition, value: str, answer: list[object], failed: list[KafkaError]) -> None:
+        answer[1] = key_of(partition)
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                answer[2] = [message.offset(), value]
+            else:
+                failed.append(error)
+
+        self._begun().produce(partition[0], value.encode(), partition=partition[1], on_delivery=report)
+
+    def _poll(self, call: TxnCall) -> list[object]:
+        if self._consumer is None:
+            own = {"group.id": "highwater", "auto.offset.reset": "error", "isolation.level": "read_committed"}
+            self._consumer = Consumer({**self._settings, **_READING, **own})
+            starts = [TopicPartition(*one, self._positions.get(one, OFFSET_BEGINNING)) for one in call.reads]
+            self._consumer.assign(starts)
+        wanted = {key_of(one) for one in call.reads}
+        end_s = monotonic() + self._timeout_ms / 1000
+        while True:
+            messages = self._consumer.consume(POLLED_MAX, POLL_S)
+            found = self._reading.take(messages, self._positions)
+            if found or self._reading.ended >= wanted:
+                return [found, "end"] if self._reading.ended >= wanted else [found]
+            if monotonic() > end_s:
+                # An empty answer that is no end would look as if there were nothing to read.
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _give_up(self) -> None:
+        if self._producer is not None:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(CLOSE_S)
+            self._producer.purge()
+            self._producer = None
+
+    def _back_to(self, positions: dict[Partition, int]) -> None:
+        """Give up the consumer; the next one begins at these positions, and elsewhere at the beginning."""
+        self._positions = dict(positions)
+        self._reading = _Reading()
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class _Member:
+    """A member of a consumer group."""
+
+    def __init__(self, settings: dict[str, Any], *, timeout_ms: int) -> None:
+        self._settings = settings
+        self._timeout_s = timeout_ms / 1000
+        self._consumer: Consumer | None = None
+        self._reading = _Reading()
+        self._moved: dict[str, list[str]] = {}
+
+    def poll(self, call: GroupPollCall) -> Heard:
+        self._moved = {}
+        positions: dict[Partition, int] = {}
+        try:
+            consumer = self._joined(call)
+            records = self._reading.take(consumer.consume(POLLED_MAX, GROUP_POLL_S), positions)
+            mine = {key_of((one.topic, one.partition)) for one in consumer.assignment()}
+        except KafkaException as raised:
+            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]), told={"group": call.group, **self._moved})
+        return Heard(
+            id=call.id,
+            attempts=1,
+            told={"group": call.group, **self._moved, "records": records},
+            positions=tuple((*partition, offset) for partition, offset in sorted(positions.items())),
+            at_end=bool(mine) and mine <= self._reading.ended,
+        )
+
+    def commit(self, call: CommitCall) -> Heard:
+        if self._consumer is None:
+            return Heard(id=call.id, attempts=0, error="_STATE")
+        try:
+            done = self._consumer.commit(offsets=[TopicPartition(*call.partition, call.offset)], asynchronous=False)
+        except KafkaException as raised:
+            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]))
+        error = done[0].error if done else None
+        return Heard(id=call.id, attempts=1, error=None if error is None else name_of(error))
+
+    def committed(self, call: CommittedCall) -> Heard:
+        try:
+            consumer = self._consumer or self._new(call.group)
+            found = consumer.committed([TopicPartition(*call.partition)], timeout=CALL_S)[0]
+        except KafkaException as raised:
+            return Heard(id=call.id, attempts=1, error=name_of(raised.args[0]))
+        finally:
+            if self._consumer is None and "consumer" in locals():
+                consumer.close()
+        if found.error is not None:
+            return Heard(id=call.id, attempts=1, error=name_of(found.error))
+        return Heard(id=call.id, attempts=1, offset=found.offset if found.offset >= 0 else None)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _new(self, group: str) -> Consumer:
+        own = {"group.id": group, "auto.offset.reset": "earliest", "session.timeout.ms": MEMBER_MS, "heartbeat.interval.ms": 500}
+        return Consumer({**self._settings, **_READING, **own})
+
+    def _joined(self, call: GroupPollCall) -> Consumer:
+        if self._consumer is None:
+            self._reading = _Reading()
+            self._consumer = self._new(call.group)
+            topics = sorted({topic for topic, _ in call.reads})
+            self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        return self._consumer
+
+    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._note("assigned", partitions)
+
+    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._note("revoked", partitions)
+
+    def _note(self, what: str, partitions: list[TopicPartition]) -> None:
+        keys = [key_of((one.topic, one.partition)) for one in partitions]
+        self._reading.ended -= set(keys)
+        self._moved.setdefault(what, []).extend(keys)

@@ -1,0 +1,59 @@
+"""Calls of clients that keep a session with the cluster: transactions, and the members of consumer groups.
+
+The clients of the reference do not know them, so they are no calls of `reference.client.calls`.
+"""
+
+from msgspec import Struct
+
+from workloads.client import Micro
+
+Partition = tuple[str, int]
+
+
+class TxnCall(Struct, frozen=True, kw_only=True):
+    """A transaction of sends and polls; without a send it only polls. `reads` are the partitions that a poll reads."""
+
+    id: int
+    micros: tuple[Micro, ...]
+    aborts: bool
+    reads: tuple[Partition, ...]
+
+
+class GroupPollCall(Struct, frozen=True, kw_only=True):
+    """A poll of a member of a group, which joins if it is none."""
+
+    id: int
+    group: str
+    reads: tuple[Partition, ...]
+
+
+class GroupLeaveCall(Struct, frozen=True, kw_only=True):
+    """The member leaves its group."""
+
+    id: int
+    group: str
+
+
+class CommitCall(Struct, frozen=True, kw_only=True):
+    """The member commits the next position to read of a partition."""
+
+    id: int
+    group: str
+    partition: Partition
+    offset: int
+
+
+class CommittedCall(Struct, frozen=True, kw_only=True):
+    """Asks for the position that the group committed last."""
+
+    id: int
+    group: str
+    partition: Partition
+
+
+SessionCall = TxnCall | GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall
+
+
+def key_of(partition: Partition) -> str:
+    """The name of a partition in the values of such operations."""
+    return f"{partition[0]}-{partition[1]}"

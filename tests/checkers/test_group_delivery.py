@@ -1,0 +1,176 @@
+"""A recorded consumer group of Kafka 3.9.1 under faults is VALID; with one thing changed, the anomaly of that name is found.
+
+The run performed corpus/real/groups.yaml: members joined and left while brokers were killed, cut off and hung.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from checkers import committed_offsets
+from checkers.group_delivery import CHECKER
+from checkers.single import judge
+from checkers.sketches import history_of
+from checkers.verdict import Validity
+from history import store
+from history.history import History
+from history.op import Operation, OpType
+from tests.tidy.sources import ROOT
+
+RECORDED = ROOT / "tests" / "highwater" / "kafka-3.9.1-groups"
+CHECKERS = (CHECKER, committed_offsets.CHECKER)
+Rows = list[Operation]
+
+
+@cache
+def recorded() -> History:
+    return store.load(RECORDED)
+
+
+def given(row: Operation) -> dict[str, Any]:
+    """What a poll of a member returned."""
+    return dict(json.loads(row.value or "{}")) if row.f == "group-poll" and row.type is OpType.OK else {}
+
+
+def with_records(rows: Rows, change: Callable[[int, dict[str, list[list[Any]]]], dict[str, list[list[Any]]]]) -> Rows:
+    """Change the records of each poll, by its row."""
+    return [
+        replace(row, value=json.dumps({**said, "records": change(row.index, said["records"])})) if (said := given(row)) else row
+        for row in rows
+    ]
+
+
+def test_recorded_group_of_kafka_is_valid() -> None:
+    verdict = judge(recorded(), CHECKERS)
+
+    assert (verdict.validity, verdict.anomalies, verdict.unchecked) == (Validity.VALID, (), ())
+    assert verdict.counts["given"] > 100
+    assert any(given(row).get("revoked") for row in recorded().operations)
+
+
+def test_run_of_a_group_is_valid_and_live() -> None:
+    verdict = judge(recorded())
+
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+
+
+def member_skips_a_record(rows: Rows) -> Rows:
+    acked = next(row for row in rows if row.f == "produce" and row.type is OpType.OK and (row.offset or 0) > 20)
+    key = f"{acked.topic}-{acked.partition}"
+
+    def without(_: int, records: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
+        return {k: [one for one in of if (k, one[0]) != (key, acked.offset)] for k, of in records.items()}
+
+    return with_records(rows, without)
+
+
+def commit_comes_before_the_poll(rows: Rows) -> Rows:
+    """A commit of a position that the group is given only afterwards: a crash in between would skip the records."""
+    commit = next(row for row in rows if row.f == "commit" and row.type is OpType.INVOKE and (row.offset or 0) > 20)
+    return [replace(row, offset=(row.offset or 0) + 5) if row.index == commit.index else row for row in rows]
+
+
+def commit_goes_back(rows: Rows) -> Rows:
+    """The second of two commits of one process, with nothing but commits and polls without an assignment in between."""
+    last: dict[tuple[int, int | None], Operation] = {}
+    asked = {row.process: row for row in rows if row.type is OpType.INVOKE}
+    for row in rows:
+        if row.f == "group-poll" and "assigned" in given(row):
+            last = {at: one for at, one in last.items() if at[0] != row.process}
+        if row.type is OpType.INVOKE:
+            asked[row.process] = row
+        elif row.f == "commit" and row.type is OpType.OK:
+            before = last.get((row.process, row.partition))
+            if before is not None and (before.offset or 0) > 1:
+                back = asked[row.process].index
+                return [replace(one, offset=1) if one.index in (back, row.index) else one for one in rows]
+            last[row.process, row.partition] = row
+    raise AssertionError("no process committed twice")
+
+
+def next_owner_begins_anew(rows: Rows) -> Rows:
+    commits = {row.partition: row.index for row in rows if row.f == "commit" and row.type is OpType.OK}
+    first = {partition: min(r.index for r in rows if r.f == "commit" and r.partition == partition) for partition in commits}
+    poll = next(
+        (row, key)
+        for row in rows
+        for key in given(row).get("assigned", ())
+        if given(row)["records"].get(key) and row.index > first[int(key.rpartition("-")[2])] + 200
+    )
+
+    def back(index: int, records: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
+        return {**records, poll[1]: [[0, "again"], *records[poll[1]]]} if index == poll[0].index else records
+
+    return with_records(rows, back)
+
+
+def answer_is_old(rows: Rows) -> Rows:
+    answer = [row for row in rows if row.f == "committed" and row.type is OpType.OK and (row.offset or 0) > 20][-1]
+    old = next(row.offset for row in rows if row.f == "commit" and row.type is OpType.OK and row.partition == answer.partition)
+    return [replace(row, offset=old) if row.index == answer.index else row for row in rows]
+
+
+def answer_is_nobodys(rows: Rows) -> Rows:
+    answer = [row for row in rows if row.f == "committed" and row.type is OpType.OK and row.offset is not None][-1]
+    return [replace(row, offset=100_000) if row.index == answer.index else row for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (member_skips_a_record, "skipped-record"),
+        (commit_comes_before_the_poll, "skipped-record"),
+        (commit_goes_back, "commit-regressed"),
+        (next_owner_begins_anew, "resumed-behind"),
+        (answer_is_old, "commit-lost"),
+        (answer_is_nobodys, "phantom-commit"),
+    ],
+)
+def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: str) -> None:
+    history = recorded()
+    verdict = judge(History(history.manifest, operations=change(list(history.operations)), events=history.events), CHECKERS)
+
+    assert verdict.validity is Validity.INVALID
+    assert kind in {one.kind for one in verdict.anomalies}
+
+
+POLLED = 'ok group-poll value={"group":"g","records":{"t-0":[[0,"a"],[1,"b"]]}}'
+PRODUCED = ("ok produce value=a offset=0", "ok produce value=b offset=1")
+
+
+def kinds(*lines: str) -> list[str]:
+    return [one.kind for one in judge(history_of(*PRODUCED, *lines), (CHECKER,)).anomalies]
+
+
+def test_group_that_commits_what_it_was_given_is_right() -> None:
+    assert kinds(POLLED, "invoke commit offset=2 value=g", "ok commit") == []
+
+
+def test_commit_of_unknown_outcome_claims_nothing() -> None:
+    assert kinds("invoke commit offset=2 value=g", "info commit") == []
+
+
+def test_record_that_was_not_acknowledged_may_be_skipped() -> None:
+    polled = 'ok group-poll value={"group":"g","records":{"t-0":[[0,"a"],[1,"b"],[3,"d"]]}}'
+
+    assert kinds("info produce value=c", polled, "invoke commit offset=4 value=g", "ok commit") == []
+
+
+def test_records_that_no_member_was_given_make_it_unknown() -> None:
+    verdict = judge(history_of(*PRODUCED, 'ok group-poll value={"group":"g","records":{"t-0":[[0,"a"]]}}'), (CHECKER,))
+
+    assert verdict.validity is Validity.UNKNOWN
+    assert "1 acknowledged records were never given to a group" in verdict.unchecked[0]
+
+
+def test_commit_of_unknown_outcome_explains_an_earlier_position() -> None:
+    """The commit of 1 may have taken effect after that of 2, so the next owner may begin at 1."""
+    assigned = 'ok group-poll process=4 value={"group":"g","assigned":["t-0"],"records":{"t-0":[[1,"b"]]}}'
+    settled = (POLLED, "invoke commit process=2 offset=2 value=g", "ok commit process=2")
+
+    assert kinds(*settled, assigned) == ["resumed-behind"]
+    assert kinds("invoke commit process=3 offset=1 value=g", *settled, "info commit process=3", assigned) == []

@@ -1,0 +1,274 @@
+"""Recorded transactions of Kafka 3.9.1 under faults are VALID; with one thing changed, the anomaly of that name is found.
+
+The run performed corpus/real/transactions.yaml: the leader was killed, a broker was cut off, another one hung.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from checkers import transactions
+from checkers.single import judge
+from checkers.sketches import history_of
+from checkers.transactions import CHECKER
+from checkers.verdict import Validity, Verdict
+from history import store
+from history.history import History
+from history.op import Operation, OpType
+from tests.tidy.sources import ROOT
+
+RECORDED = ROOT / "tests" / "highwater" / "kafka-3.9.1-transactions"
+Micros = list[list[Any]]
+Change = Callable[[dict[int, Micros], dict[int, Operation]], None]
+Poll = tuple[int, list[list[Any]]]  # the row of the completion, and the records of one key, as they are in it
+
+
+@cache
+def recorded() -> History:
+    return store.load(RECORDED)
+
+
+def changed(change: Change) -> History:
+    """The recorded history after a change to the values of its completions, by row."""
+    history = recorded()
+    rows = {row.index: row for row in history.operations if row.type is not OpType.INVOKE and row.value is not None}
+    values: dict[int, Micros] = {index: json.loads(row.value or "") for index, row in rows.items()}
+    change(values, rows)
+    operations = [replace(row, value=json.dumps(values[row.index])) if row.index in values else row for row in history.operations]
+    return History(history.manifest, operations=operations, events=history.events)
+
+
+def found(change: Change) -> set[str]:
+    verdict = judge(changed(change), (CHECKER,))
+    assert verdict.validity is Validity.INVALID
+    return {one.kind for one in verdict.anomalies}
+
+
+def polls(values: dict[int, Micros], rows: dict[int, Operation], key: str = "t-0") -> Iterator[Poll]:
+    """The polls of committed transactions that returned records of a key."""
+    for index, micros in sorted(values.items()):
+        for micro in micros:
+            if rows[index].type is OpType.OK and micro[0] == "poll" and micro[1:] and micro[1].get(key):
+                yield index, micro[1][key]
+
+
+def long_poll(values: dict[int, Micros], rows: dict[int, Operation]) -> list[list[Any]]:
+    """The records of a poll that returned many."""
+    return max((records for _, records in polls(values, rows)), key=len)
+
+
+def sent(values: dict[int, Micros], rows: dict[int, Operation], type: OpType) -> list[tuple[str, int, str]]:
+    """Key, offset and value of sends whose transaction ended so."""
+    return [
+        (micro[1], *micro[2])
+        for index, micros in sorted(values.items())
+        for micro in micros
+        if rows[index].type is type and micro[0] == "send" and micro[2][0] is not None
+    ]
+
+
+def everywhere(values: dict[int, Micros], change: Callable[[str, list[list[Any]]], list[list[Any]]]) -> None:
+    """Change the records of each key in each poll."""
+    for micros in values.values():
+        for micro in micros:
+            if micro[0] == "poll" and micro[1:]:
+                micro[1] = {key: change(key, records) for key, records in micro[1].items()}
+
+
+def test_recorded_transactions_of_kafka_are_valid() -> None:
+    verdict = judge(recorded(), (CHECKER,))
+
+    assert (verdict.validity, verdict.live, verdict.unchecked) == (Validity.VALID, True, ())
+    assert verdict.counts["transactions"] > 300
+
+
+def test_run_of_transactions_is_valid_and_not_vacuous() -> None:
+    """All checkers: nobody misses produce rows, and committed transactions count as acknowledged."""
+    verdict = judge(recorded())
+
+    assert (verdict.validity, verdict.live, verdict.anomalies, verdict.not_live) == (Validity.VALID, True, (), ())
+    assert verdict.counts["acked"] == verdict.counts["transactions"]
+
+
+def aborted_is_read(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    offset, value, records = next(
+        (offset, value, records)
+        for key, offset, value in sent(values, rows, OpType.FAIL)
+        for _, records in polls(values, rows, key)
+        if records[0][0] < offset < records[-1][0]
+    )
+    records.append([offset, value])
+    records.sort()
+
+
+def record_is_lost(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    _, _, value = sent(values, rows, OpType.OK)[40]
+    everywhere(values, lambda _, records: [one for one in records if one[1] != value])
+
+
+def last_record_is_unseen(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    last = max(offset for _, records in polls(values, rows) for offset, _ in records)
+    everywhere(values, lambda key, records: [one for one in records if (key, one[0]) != ("t-0", last)])
+
+
+def record_has_two_offsets(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    records = long_poll(values, rows)
+    records.append([records[-1][0] + 100_000, records[0][1]])
+
+
+def offset_has_two_values(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    records = long_poll(values, rows)
+    records[0][1], records[1][1] = records[1][1], records[0][1]
+
+
+def record_is_nobodys(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    long_poll(values, rows)[0][1] = "nobody's"
+
+
+def poll_leaves_one_out(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    del long_poll(values, rows)[2]
+
+
+def poll_is_out_of_order(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    long_poll(values, rows).reverse()
+
+
+def consecutive(values: dict[int, Micros], rows: dict[int, Operation]) -> tuple[list[list[Any]], list[list[Any]]]:
+    """The records of two polls of one process, the second right behind the first."""
+    last: dict[int, list[list[Any]]] = {}
+    for index, records in polls(values, rows):
+        before = last.get(rows[index].process)
+        if before is not None and len(before) > 1 and len(records) > 1:
+            return before, records
+        last[rows[index].process] = records
+    raise AssertionError("no process polled twice")
+
+
+def next_poll_skips_one(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    del consecutive(values, rows)[1][0]
+
+
+def next_poll_goes_back(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    before, records = consecutive(values, rows)
+    records[:0] = [list(one) for one in before]
+
+
+def transaction_reads_itself(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    for index, micros in sorted(values.items()):
+        polled = next((m for m in micros if m[0] == "poll" and m[1:]), None)
+        mine = next((m for m in micros if m[0] == "send"), None)
+        if rows[index].type is OpType.OK and polled and mine and not polled[1].get(mine[1]):
+            polled[1][mine[1]] = [list(mine[2])]
+            return
+
+
+def two_transactions_read_each_other(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    both = [
+        (micros, next(m for m in micros if m[0] == "send"), next(m for m in micros if m[0] == "poll" and m[1:]))
+        for index, micros in sorted(values.items())
+        if rows[index].type is OpType.OK and {m[0] for m in micros} == {"send", "poll"}
+    ]
+    (_, first, polled), (_, second, then) = both[10], both[11]
+    polled[1] = {second[1]: [list(second[2])]}
+    then[1] = {first[1]: [list(first[2])]}
+
+
+def swap_offsets(values: dict[int, Micros], first: list[Any], second: list[Any]) -> None:
+    """Exchange the offsets of two sends, in their answers and in all polls."""
+    (low, one), (high, other) = first[2], second[2]
+    first[2], second[2] = [high, one], [low, other]
+    swapped = {one: high, other: low}
+    everywhere(values, lambda _, records: sorted([swapped.get(v, o), v] for o, v in records))
+
+
+def sends_swap_offsets(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    for index, micros in sorted(values.items()):
+        mine = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
+        if rows[index].type is OpType.OK and len(mine) > 1:
+            swap_offsets(values, mine[0], mine[1])
+            return
+
+
+def sends_of_a_process_swap_offsets(values: dict[int, Micros], rows: dict[int, Operation]) -> None:
+    last: dict[int, list[Any]] = {}
+    for index, micros in sorted(values.items()):
+        mine = [m for m in micros if m[0] == "send" and m[1] == "t-0"]
+        if rows[index].type is not OpType.OK or len(mine) != 1:
+            continue
+        before = last.get(rows[index].process)
+        if before is not None:
+            swap_offsets(values, before, mine[0])
+            return
+        last[rows[index].process] = mine[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (aborted_is_read, "G1a"),
+        (record_is_lost, "lost-write"),
+        (last_record_is_unseen, "unseen"),
+        (record_has_two_offsets, "duplicate"),
+        (record_has_two_offsets, "duplicate-elements"),
+        (offset_has_two_values, "inconsistent-offsets"),
+        (offset_has_two_values, "incompatible-order"),
+        (record_is_nobodys, "phantom-read"),
+        (poll_leaves_one_out, "int-poll-skip"),
+        (poll_is_out_of_order, "int-nonmonotonic-poll"),
+        (next_poll_skips_one, "poll-skip"),
+        (next_poll_goes_back, "nonmonotonic-poll"),
+        (transaction_reads_itself, "precommitted-read"),
+        (two_transactions_read_each_other, "G1c"),
+        (sends_swap_offsets, "int-nonmonotonic-send"),
+        (sends_of_a_process_swap_offsets, "nonmonotonic-send"),
+    ],
+)
+def test_changed_history_has_the_anomaly(change: Change, kind: str) -> None:
+    assert kind in found(change)
+
+
+def test_interleaved_transactions_are_allowed() -> None:
+    """Kafka's transactions may interleave: Jepsen's G0 and G1c with ww are no anomalies."""
+    sends = ['[["send","t-0",[0,"a"]],["send","t-1",[1,"b"]]]', '[["send","t-0",[1,"c"]],["send","t-1",[0,"d"]]]']
+    polled = '[["poll",{"t-0":[[0,"a"],[1,"c"]],"t-1":[[0,"d"],[1,"b"]]},"end"]]'
+    history = history_of(
+        "invoke txn process=1", "invoke txn process=2", f"ok txn process=1 value={sends[0]}",
+        f"ok txn process=2 value={sends[1]}", f"ok txn process=3 value={polled}",
+    )  # fmt: skip
+
+    assert judge(history, (CHECKER,)).anomalies == ()
+
+
+def test_commit_of_unknown_outcome_accuses_nobody() -> None:
+    history = history_of('info txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{"t-0":[[1,"b"]]}]]',
+                         'ok txn process=3 value=[["send","t-0",[1,"b"]]]')  # fmt: skip
+
+    assert "lost-write" not in {one.kind for one in judge(history, (CHECKER,)).anomalies}
+
+
+def verdict_of(*lines: str) -> Verdict:
+    return judge(history_of(*lines), (CHECKER,))
+
+
+def test_value_that_is_no_json_makes_the_verdict_unknown() -> None:
+    verdict = verdict_of("ok txn value=[[")
+
+    assert verdict.validity is Validity.UNKNOWN
+    assert "is not JSON" in verdict.unchecked[0]
+
+
+def test_unseen_record_accuses_only_if_a_reader_was_at_the_end() -> None:
+    lines = ('ok txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{}]]')
+    verdict = verdict_of(*lines)
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert any("no final reader came to the end" in why for why in verdict.unchecked)
+
+
+def test_runs_without_transactions_are_not_judged() -> None:
+    assert verdict_of("ok produce value=a offset=0").anomalies == ()
+    assert transactions.NAME not in " ".join(verdict_of("ok produce value=a offset=0").unchecked)

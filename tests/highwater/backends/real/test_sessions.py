@@ -1,0 +1,138 @@
+"""Transactions and members of groups with librdkafka, on its own mock cluster: the contract with `highwater.rig.attempts`."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from highwater.backends.real.clients.sessions import ABORTED, Sessions
+from highwater.backends.real.zookeeper.local import free_port
+from highwater.rig.attempts import Heard
+from highwater.rig.sessions import CommitCall, CommittedCall, GroupLeaveCall, GroupPollCall, TxnCall
+from history.op import OpType
+from workloads.client import Micro
+from workloads.completion import completion_type
+
+PARTITIONS = (("t", 0), ("t", 1))
+POLL = Micro()
+JOINED_POLLS_MAX = 40
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """The addresses of a mock cluster of three brokers. Its transactions commit and abort; it hides no aborted records."""
+    owner = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "mock", "log_level": 0})
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in owner.list_topics("t", timeout=10).brokers.values())
+    owner.purge()
+
+
+def sessions(addresses: str, name: str = "c0") -> Sessions:
+    settings = {"bootstrap.servers": addresses, "socket.timeout.ms": 1000, "log_level": 0, "error_cb": lambda _: None}
+    return Sessions(name, settings, timeout_ms=1000)
+
+
+def send(value: str, partition: int = 0) -> Micro:
+    return Micro(topic="t", partition=partition, value=value)
+
+
+def txn(*micros: Micro, aborts: bool = False) -> TxnCall:
+    return TxnCall(id=1, micros=micros, aborts=aborts, reads=PARTITIONS)
+
+
+def outcome(f: str, heard: Heard) -> OpType:
+    return completion_type(f, heard.error, sent=heard.attempts > 0)
+
+
+def test_committed_transaction_tells_offset_and_value(cluster: str) -> None:
+    client = sessions(cluster)
+    heard = client.perform(txn(send("a"), send("b", 1), send("c")))
+    client.close()
+
+    assert (outcome("txn", heard), heard.attempts) == (OpType.OK, 1)
+    assert heard.told == [["send", "t-0", [0, "a"]], ["send", "t-1", [0, "b"]], ["send", "t-0", [1, "c"]]]
+
+
+def read_to_the_end(reader: Sessions) -> list[str]:
+    """The values that polls return until one is at the end of all partitions."""
+    found: list[str] = []
+    for _ in range(JOINED_POLLS_MAX):
+        heard = reader.perform(txn(POLL))
+        assert isinstance(heard.told, list)
+        found += [value for records in heard.told[0][1].values() for _, value in records]
+        if heard.at_end:
+            break
+    return found
+
+
+def test_polls_continue_behind_the_last_record(cluster: str) -> None:
+    writer, reader = sessions(cluster), sessions(cluster, "c1")
+    writer.perform(txn(send("a")))
+    first = read_to_the_end(reader)
+    writer.perform(txn(send("b", 1)))
+    later = [value for _ in range(5) for value in read_to_the_end(reader)]
+    writer.close()
+    reader.close()
+
+    assert (first, later) == (["a"], ["b"])
+
+
+def test_transaction_that_aborts_fails_and_reads_again(cluster: str) -> None:
+    writer, client = sessions(cluster, "c1"), sessions(cluster)
+    writer.perform(txn(send("a")))
+    aborted = client.perform(txn(POLL, send("b", 1), aborts=True))
+    again = client.perform(txn(POLL))
+    writer.close()
+    client.close()
+
+    assert (outcome("txn", aborted), aborted.error, aborted.positions) == (OpType.FAIL, ABORTED, ())
+    assert aborted.told[1] == ["send", "t-1", [0, "b"]]  # type: ignore[index]  # it was sent before it was aborted
+    assert "a" in str(again.told)
+
+
+def test_transaction_that_reaches_nobody_certainly_failed() -> None:
+    client = sessions(f"127.0.0.1:{free_port()}")
+    heard = client.perform(txn(send("a")))
+    client.close()
+
+    assert (outcome("txn", heard), heard.attempts, heard.error) == (OpType.FAIL, 0, "_TIMED_OUT")
+
+
+@pytest.mark.parametrize(
+    ("f", "error", "sent", "type"),
+    [
+        ("txn", "_TIMED_OUT", True, OpType.INFO),  # the commit was asked for
+        ("txn", "_TIMED_OUT", False, OpType.FAIL),
+        ("txn", "INVALID_TXN_STATE", True, OpType.INFO),
+        ("txn", ABORTED, False, OpType.FAIL),
+        ("txn", None, True, OpType.OK),
+        ("commit", "ILLEGAL_GENERATION", True, OpType.FAIL),
+        ("commit", "REQUEST_TIMED_OUT", True, OpType.INFO),
+        ("commit", "_STATE", False, OpType.FAIL),
+        ("group-poll", "_TRANSPORT", True, OpType.FAIL),
+        ("committed", "_TIMED_OUT", True, OpType.FAIL),
+    ],
+)
+def test_outcome_of_a_session_call(f: str, error: str | None, sent: bool, type: OpType) -> None:
+    assert completion_type(f, error, sent=sent) is type
+
+
+def test_member_is_assigned_reads_commits_and_leaves(cluster: str) -> None:
+    writer, member = sessions(cluster), sessions(cluster, "c1")
+    writer.perform(txn(send("a"), send("b")))
+    poll = GroupPollCall(id=1, group="g", reads=PARTITIONS)
+    polls = [member.perform(poll)]
+    while not polls[-1].positions and len(polls) < JOINED_POLLS_MAX:
+        polls.append(member.perform(poll))
+    commit = member.perform(CommitCall(id=2, group="g", partition=("t", 0), offset=2))
+    member.perform(GroupLeaveCall(id=3, group="g"))
+    left = member.perform(CommitCall(id=4, group="g", partition=("t", 0), offset=1))
+    answers = [writer.perform(CommittedCall(id=5, group="g", partition=one)).offset for one in PARTITIONS]
+    writer.close()
+    member.close()
+
+    said = polls[-1].told
+    assert isinstance(said, dict)
+    assert (said["group"], said["records"]) == ("g", {"t-0": [[0, "a"], [1, "b"]]})
+    assert {"t-0", "t-1"} <= set(said["assigned"])
+    assert polls[-1].positions == (("t", 0, 2),)
+    assert (outcome("commit", commit), outcome("commit", left), answers) == (OpType.OK, OpType.FAIL, [2, None])

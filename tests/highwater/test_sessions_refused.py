@@ -1,0 +1,43 @@
+"""Workloads with transactions and groups are refused, in a sentence, where they cannot be performed."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from highwater.backends.real.processes.backend import ProcessBackend
+from highwater.backends.sim.backend import SimBackend
+from highwater.cli.main import run_command_line
+from highwater.plans.plan import on_system, parsed_system
+from highwater.plans.text import load_plan
+from tests.tidy.sources import ROOT
+
+REAL = ROOT / "corpus" / "real"
+
+
+@pytest.mark.parametrize(("name", "lacks"), [("transactions", "transactions"), ("groups", "consumer groups")])
+def test_reference_refuses_transactions_and_groups(name: str, lacks: str) -> None:
+    plan = load_plan(REAL / f"{name}.yaml")
+    said = f"the reference has no {lacks}; the workload {name!r} needs another system, such as --system kafka:3.9.1"
+
+    assert SimBackend().refuse(plan) == said
+    assert ProcessBackend().refuse(plan) == said
+
+
+def test_old_release_refuses_transactions() -> None:
+    plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:1.1.1"))
+
+    assert ProcessBackend().refuse(plan) == "kafka 1.1.1 performs the workload 'produce-consume' only, not 'transactions'"
+
+
+def test_present_release_refuses_the_workloads_of_administrators() -> None:
+    plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:3.9.1"))
+    storm = replace(plan, workload=replace(plan.workload, name="admin-storm"))
+
+    said = "kafka 3.9.1 performs the workload 'produce-consume', 'transactions', 'groups' only, not 'admin-storm'"
+    assert ProcessBackend().refuse(storm) == said
+
+
+def test_command_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["run", "--plan", str(REAL / "groups.yaml"), "--store", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,166 @@
+"""A history that any program recorded: a manifest of two fields, then JSON lines (docs/your-own-system.md)."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkers.verdict import Validity
+from highwater.cli.main import run_command_line
+from highwater.runs.foreign import MODELS
+from highwater.runs.run import judge
+from history.errors import Mistakes
+from history.foreign import recorded
+from tests.tidy.sources import ROOT
+
+MANIFEST = {"manifest": {"system": "toy 1", "model": "log"}}
+Fields = dict[str, object]
+
+
+def line(process: int, type: str, f: str, time: int, **fields: object) -> Fields:
+    return {"process": process, "type": type, "f": f, "time": time, **fields}
+
+
+def written(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in lines))
+    return path
+
+
+def mistakes(path: Path) -> list[str]:
+    with pytest.raises(Mistakes) as raised:
+        recorded.read(path, MODELS)
+    return [one.removeprefix(f"{path}: ") for one in raised.value.lines]
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """The commands of the section of the document, each with the output that it shows."""
+    section = (ROOT / "docs" / "your-own-system.md").read_text().partition("## A history that you record yourself")[2]
+    for block in re.findall(r"```\n(.*?)```", section, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def measured(text: str) -> str:
+    """The text without what differs from run to run."""
+    return re.sub(r'"time": \d+', '"time": N', re.sub(r"[\d.]+ s, [\d.]+ MB", "N s, N MB", text))
+
+
+@pytest.mark.slow
+def test_example_of_the_document_runs_to_the_letter(tmp_path: Path) -> None:
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shown = list(examples())
+    for command, output in shown:
+        if command == "cat wrong.jsonl":
+            (tmp_path / "wrong.jsonl").write_text(output)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        pattern = "(?:.*\n)*?".join(map(re.escape, measured(output).split("…\n")))
+        assert re.fullmatch(pattern, measured(done.stdout + done.stderr)), (command, done.stdout, done.stderr)
+
+    assert len(shown) == 5
+
+
+def test_log_is_judged_by_the_checkers_of_runs(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "h.jsonl",
+        MANIFEST,
+        line(0, "invoke", "produce", 1, values=["a", "b"], topic="x", partition=3),
+        line(0, "ok", "produce", 2, offsets=[5, 6]),
+        line(1, "invoke", "poll", 3, offset=5, topic="x", partition=3),
+        line(1, "ok", "poll", 4, records=[[5, "b"], [6, "a"]]),
+    )
+    log = recorded.read(path, MODELS).log
+
+    assert log is not None
+    verdict = judge(log)
+    assert verdict.validity is Validity.INVALID
+    assert {(one.kind, one.key) for one in verdict.anomalies} >= {("inconsistent-offsets", "x-3"), ("lost-write", "x-3")}
+    assert {index for one in verdict.anomalies for index in one.witness} <= {2, 3, 4, 5}  # the lines of the file
+
+
+def test_group_that_loses_its_commit_is_invalid(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "h.jsonl",
+        MANIFEST,
+        line(0, "invoke", "commit", 1, group="g", offset=4),
+        line(0, "ok", "commit", 2),
+        line(0, "invoke", "committed", 3, group="g"),
+        line(0, "ok", "committed", 4),
+    )
+    log = recorded.read(path, MODELS).log
+
+    assert log is not None
+    assert [one.kind for one in judge(log).anomalies] == ["commit-lost"]
+
+
+def test_steps_of_another_model_are_judged_by_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line(0, "invoke", "write", 1, value=1), line(0, "ok", "write", 2, value=1)]
+    lines += [line(0, "invoke", "read", 3), line(0, "ok", "read", 4, value=2)]
+    path = written(tmp_path / "h.jsonl", {"manifest": {"system": "s", "model": "register"}}, *lines)
+
+    assert run_command_line(["check", str(path), "--report", str(tmp_path / "page.html")]) == 10
+    assert "line 4" in capsys.readouterr().out
+    assert (tmp_path / "page.html").stat().st_size > 1000
+
+
+def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+    found = mistakes(
+        written(
+            tmp_path / "h.jsonl",
+            MANIFEST,
+            line(-1, "invoke", "produce", 1, values=["a"]),
+            line(0, "invoke", "produce", 2),
+            line(0, "ok", "produce", 3, offsets=[1]),
+            "not JSON",
+            line(2, "invoke", "poll", 1, offset=0),
+            line(2, "invoke", "poll", 4, offset=0),
+            line(2, "ok", "latest", 4, offset=0),
+            line(2, "ok", "poll", 4, records=[[0, 1]], extra=1),
+            {"mark": "end", "time": 5},
+            "[]",
+        )
+    )
+
+    assert found == [
+        "line 2: process must be a whole number from 0 on, not -1",
+        "line 3: values is missing; produce invoke needs a list of texts that is not empty",
+        "line 4: offsets must have one number for each of 0 values, not 1",
+        "line 5: not one JSON object: Expecting value; given: not JSON",
+        "line 6: time must be at least 3, that of a line above, not 1",
+        "line 7: process 2 invokes poll while its poll of line 6 is open; complete that first",
+        "line 8: process 2 must complete poll of line 6, not latest",
+        "line 9: records must be a list of [offset, text], not [[0, 1]]",
+        "line 9: unknown field 'extra'; known: process, type, f, time, topic, partition, values, acks, offset, offsets, records, "
+        "group, error, node",
+        'line 10: mark must be one of final-reads, not "end"',
+        "line 11: a line must be a JSON object, not []",
+    ]
+
+
+def test_manifest_with_both_fields_wrong_names_both(tmp_path: Path) -> None:
+    found = mistakes(
+        written(tmp_path / "h.jsonl", {"manifest": {"modle": "log"}, "x": 1}, line(0, "invoke", "poll", 1, offset=0))
+    )
+
+    assert [one.partition(";")[0] for one in found] == [
+        "line 1: the first line must have the manifest alone, not 'x' too",
+        "line 1: manifest: system is missing",
+        "line 1: manifest: model is missing",
+        "line 1: manifest: unknown field 'modle'",
+    ]
+
+
+def test_command_prints_each_mistake_on_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "h.jsonl", MANIFEST, *(["x"] * 150))
+
+    assert run_command_line(["check", str(path)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert (len(said), said[-1]) == (101, f"highwater: {path}: and 50 more mistakes")

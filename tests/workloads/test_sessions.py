@@ -1,0 +1,98 @@
+"""The workloads of transactions and of consumer groups."""
+
+from history.op import OpType
+from tests.workloads.test_admin_storm import run
+from workloads.client import Completion, Done, Invocation, Process, Sleep
+from workloads.generate import generate
+from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, Member
+from workloads.parameters import Parameters, PartitionName
+from workloads.transactions import MICROS_MAX, FinalReader, Transactor
+
+PARTITIONS = (PartitionName("t", 0), PartitionName("t", 1))
+PARAMETERS = Parameters(partitions=PARTITIONS, producers=2, consumers=2, produce_per_s=20)
+GIVEN = Completion(type=OpType.OK, positions=(("t", 0, 4), ("t", 1, 9)))
+
+
+def first(process: Process, now_ms: int = 0) -> Invocation:
+    asked = process.next(now_ms=now_ms, phase="final")
+    assert isinstance(asked, Invocation)
+    return asked
+
+
+def test_transactions_send_unique_values_and_poll() -> None:
+    asked = [one for process in generate("transactions", 3, PARAMETERS) for one in run(process, "faults")]
+    sent = [micro.value for one in asked for micro in one.micros if micro.value is not None]
+
+    assert {one.f for one in asked} == {"txn"}
+    assert all(1 <= len(one.micros) <= MICROS_MAX for one in asked)
+    assert len(set(sent)) == len(sent) > 100
+    assert any(micro.value is None for one in asked for micro in one.micros)
+
+
+def test_some_transactions_with_a_send_are_aborted() -> None:
+    asked = [one for process in generate("transactions", 3, PARAMETERS) for one in run(process, "faults")]
+    aborted = [one for one in asked if one.aborts]
+
+    assert 0.02 < len(aborted) / len(asked) < 0.2
+    assert all(any(micro.value for micro in one.micros) and one.deserves == "ABORTED" for one in aborted)
+
+
+def test_transactors_are_done_in_the_final_phase() -> None:
+    client = next(one for one in generate("transactions", 3, PARAMETERS) if isinstance(one, Transactor))
+
+    assert isinstance(client.next(now_ms=0, phase="final"), Done)
+
+
+def test_final_reader_polls_until_it_is_at_the_end() -> None:
+    reader = FinalReader(PARAMETERS)
+    reader.completed(first(reader), Completion(type=OpType.OK, positions=(("t", 0, 1),)))
+    reader.completed(first(reader), Completion(type=OpType.OK))
+    assert isinstance(reader.next(now_ms=0, phase="final"), Sleep)
+    reader.completed(first(reader), Completion(type=OpType.OK, at_end=True))
+
+    assert isinstance(reader.next(now_ms=0, phase="final"), Done)
+
+
+def member() -> Member:
+    return next(one for one in generate("groups", 3, PARAMETERS) if isinstance(one, Member))
+
+
+def test_member_commits_each_partition_that_it_was_given() -> None:
+    client = member()
+    client.completed(first(client), GIVEN)
+    commits = [first(client), first(client)]
+
+    assert {(one.f, one.group, one.partition, one.offset) for one in commits} == {
+        ("commit", GROUP, 0, 4),
+        ("commit", GROUP, 1, 9),
+    }
+
+
+def test_member_commits_nothing_after_a_failed_poll() -> None:
+    client = member()
+    client.completed(first(client), Completion(type=OpType.FAIL, positions=(("t", 0, 4),)))
+
+    assert first(client).f == "group-poll"
+
+
+def test_member_at_its_end_asks_for_all_positions() -> None:
+    client = member()
+    client.completed(first(client), Completion(type=OpType.OK, at_end=True))
+    asked = [first(client), first(client)]
+
+    assert [(one.f, one.partition) for one in asked] == [("committed", 0), ("committed", 1)]
+    assert isinstance(client.next(now_ms=0, phase="final"), Done)
+
+
+def test_member_gives_up_after_polls_without_records() -> None:
+    client = member()
+    for _ in range(FINAL_ATTEMPTS_MAX):
+        client.completed(first(client), Completion(type=OpType.FAIL, error="_TIMED_OUT"))
+
+    assert first(client).f == "committed"
+
+
+def test_members_leave_and_ask_now_and_then() -> None:
+    asked = [one.f for one in run(member(), "faults", until_ms=60_000)]
+
+    assert {"group-poll", "group-leave", "committed"} <= set(asked)
