@@ -119,7 +119,7 @@ def _compose(text: str, source: str) -> yaml.Node:
     if len(text) > MAX_CHARACTERS:
         raise TextError(f"{source}:1: longer than {MAX_CHARACTERS} characters")
     if yaml.__with_libyaml__:
-        # libyaml is ten times as fast. PyYAML words the errors: an invalid text reads the same on every machine.
+        # libyaml is ten times as fast. What it refuses PyYAML reads again, so errors have the same words on every machine.
         with suppress(yaml.YAMLError, UnicodeError):
             return _tree(text, source, yaml.CSafeLoader)
     try:
