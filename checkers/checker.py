@@ -157,12 +157,17 @@ def divided(
     return groups, shared
 
 
+def _where(frame: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
+    # A query costs its overhead on an empty frame, too, and many groups have no events.
+    return frame.filter(wanted) if frame.height else frame
+
+
 def narrow(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of a group whose event kinds and operations the checker declares."""
     kinds = [str(kind) for kind in checker.events]
     return (
-        operations.filter(pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
-        events.filter(pl.col("kind").is_in(kinds)) if kinds else events.clear(),
+        _where(operations, pl.col("f").is_in(checker.operations)) if checker.operations else operations.clear(),
+        _where(events, pl.col("kind").is_in(kinds)) if kinds else events.clear(),
     )
 
 
@@ -172,7 +177,7 @@ def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()
         return _apply(checker, group.operations, group.events, facts, tuple(cuts))
     found = []
     for life in group.lives:
-        if life.deleted and (checker.of_the_living or not _has_what_it_needs(checker, life.events)):
+        if life.deleted and (checker.of_the_living or lacking(checker, kinds_in(life.events))):
             continue
         mine = tuple(cut for cut in cuts if cut.topic_id == life.topic_id)
         findings = _apply(checker, life.operations, life.events, facts, mine)
@@ -180,24 +185,27 @@ def apply(checker: Checker, group: Group, facts: Facts, cuts: Iterable[Cut] = ()
     return found[0] if len(found) == 1 else joined(found)
 
 
-def _has_what_it_needs(checker: Checker, events: pl.DataFrame) -> bool:
-    return set(map(str, checker.needs)) <= set(events["kind"].unique().to_list())
-
-
 def _apply(checker: Checker, operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Run the check, or report the group as unchecked if rows that the checker needs are missing."""
-    lacks = lacking(checker, set(events["kind"].unique().to_list()), group_name(checker.group_by, operations, events))
-    if lacks is not None:
-        return lacks
-    operations, events = narrow(checker, operations, events)
-    return condensed(checker.check(operations, events, facts, cuts))
+    lacks = lacking(checker, kinds_in(events))
+    if lacks:
+        return unchecked(checker, lacks, group_name(checker.group_by, operations, events))
+    return condensed(checker.check(*narrow(checker, operations, events), facts, cuts))
 
 
-def lacking(checker: Checker, kinds: set[str], where: str) -> Findings | None:
-    """Report a group of these event kinds as unchecked if rows that the checker needs are missing; None if it has them."""
-    missing = [str(kind) for kind in checker.needs if kind not in kinds]
-    of = f" of {where}" if where else ""
-    return Findings(unchecked=(f"{checker.name}: no {', '.join(missing)} rows{of}",)) if missing else None
+def kinds_in(events: pl.DataFrame) -> set[str]:
+    """The kinds of these events."""
+    return set(events["kind"].unique().to_list())
+
+
+def lacking(checker: Checker, kinds: set[str]) -> list[str]:
+    """The kinds of events that the checker needs and that a group with events of these kinds lacks."""
+    return [str(kind) for kind in checker.needs if kind not in kinds]
+
+
+def unchecked(checker: Checker, lacks: Sequence[str], where: str) -> Findings:
+    """Report the group of this name as unchecked, because it lacks these kinds of events."""
+    return Findings(unchecked=(f"{checker.name}: no {', '.join(lacks)} rows{f' of {where}' if where else ''}",))
 
 
 def condensed(findings: Findings, *, more: int = 0) -> Findings:
@@ -220,7 +228,9 @@ def condensed(findings: Findings, *, more: int = 0) -> Findings:
 def partition_of(operations: pl.DataFrame, events: pl.DataFrame) -> tuple[str, int]:
     """Return the topic and partition of a group's rows; ("", -1) if all its rows concern nodes."""
     for frame in (operations, events):
-        about = frame.filter(pl.col("partition").is_not_null()).head(1)
+        about = frame.head(1)
+        if about.height and about["partition"][0] is None:
+            about = frame.filter(pl.col("partition").is_not_null()).head(1)
         if about.height:
             return str(about["topic"][0]), int(about["partition"][0])
     return "", -1

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
-from checkers.checker import PARTITION, Checker, condensed, facts_of, lacking
+from checkers.checker import PARTITION, Checker, condensed, facts_of, lacking, unchecked
 from checkers.columns import NAMES
 from checkers.registry import ALL
 from checkers.screening import SCREENED_MIN, Rows, findings, without_collector
@@ -151,6 +151,6 @@ def merged(
     for checker in checkers:
         if checker.split is not None:
             states = [one.states[checker.name] for one in in_order]
-            lacks = lacking(checker, kinds, "")
-            found.append(condensed(checker.split.merge(states, facts, cuts)) if lacks is None else lacks)
+            lacks = lacking(checker, kinds)
+            found.append(unchecked(checker, lacks, "") if lacks else condensed(checker.split.merge(states, facts, cuts)))
     return merge(found)

@@ -94,7 +94,7 @@ _FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
 
 def event_rows(events: pl.DataFrame) -> list[EventRow]:
     """Read the cluster events of a table, in order, without those that lack a column which their kind requires."""
-    return _rows(events.filter(_FIT))
+    return _rows(events.filter(_FIT)) if events.height else []
 
 
 def swaps(events: pl.DataFrame) -> list[EventRow]:
@@ -136,6 +136,8 @@ class OperationRow(NamedTuple):
 
 def operation_rows(operations: pl.DataFrame) -> list[OperationRow]:
     """Read the client operations of a frame, in order. Impossible offsets (< 0 or > OFFSET_MAX) become None."""
+    if not operations.height:
+        return []
     frame = operations.rename({"index": "at"}).with_columns(pl.when(~IMPOSSIBLE_OPERATION).then("offset").alias("offset"))
     return list(map(OperationRow._make, zip(*(frame[name].to_list() for name in OperationRow._fields), strict=True)))
 

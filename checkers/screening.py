@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, Group, apply, divided, groups, lacking, promised
+from checkers.checker import PARTITION, Checker, Facts, Group, apply, divided, groups, lacking, promised, unchecked
 from checkers.columns import COMMITS, Columns, PartitionKey, Screened, columns_of
 from checkers.identity import LOOKS
 from checkers.verdict import Cut, Findings
@@ -146,9 +146,9 @@ def _of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]
     yield Findings(counts={name: int(count[passed].sum()) for name, count in screened.counts.items()} if passed else {})
     for topic, number in (columns.partitions[at] for at in passed):
         kinds = run.kinds_of((topic, number))
-        lacks = lacking(checker, kinds, f"{topic}-{number}")
-        if lacks is not None:
-            yield lacks
+        lacks = lacking(checker, kinds)
+        if lacks:
+            yield unchecked(checker, lacks, f"{topic}-{number}")
         elif _read(checker) & kinds:
             yield apply(checker, run.of_events[topic, number], facts, cuts)
 

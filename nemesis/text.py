@@ -6,6 +6,7 @@ values that equal their default and puts each window on one line.
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import UnionType
 from typing import Any, Protocol, TypeVar, get_args
 
@@ -37,7 +38,7 @@ class Document:
         """Parse a YAML text; raises TextError. `source` names the text in errors."""
         self.source = source
         self._root = _compose(text, source)
-        self.value = _value(self._root, source)
+        self.value = _value(self._root, source, yaml.constructor.SafeConstructor())
 
     def line(self, path: Path) -> int:
         """The line number in the YAML text of the value at this path, or of the nearest enclosing value, from 1."""
@@ -117,21 +118,29 @@ def _is_default(field: msgspec.structs.FieldInfo, held: object) -> bool:
 def _compose(text: str, source: str) -> yaml.Node:
     if len(text) > MAX_CHARACTERS:
         raise TextError(f"{source}:1: longer than {MAX_CHARACTERS} characters")
+    if yaml.__with_libyaml__:
+        # libyaml is ten times as fast. What it refuses PyYAML reads again, so errors have the same words on every machine.
+        with suppress(yaml.YAMLError, UnicodeError):
+            return _tree(text, source, yaml.CSafeLoader)
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise TextError(f"{source}:{_line(event.start_mark)}: nested too deeply")
-            if isinstance(event, yaml.AliasEvent):
-                raise TextError(f"{source}:{_line(event.start_mark)}: an alias (*{event.anchor}) is not allowed")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        return _tree(text, source, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(part for part in (error.context, error.problem) if part)
         raise TextError(f"{source}:{_line(mark)}: malformed YAML: {said}") from error
     except yaml.YAMLError as error:
         raise TextError(f"{source}:1: malformed YAML: {' '.join(str(error).split())}") from error
+
+
+def _tree(text: str, source: str, loader: "type[yaml.SafeLoader | yaml.CSafeLoader]") -> yaml.Node:
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise TextError(f"{source}:{_line(event.start_mark)}: nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            raise TextError(f"{source}:{_line(event.start_mark)}: an alias (*{event.anchor}) is not allowed")
+    root = yaml.compose(text, Loader=loader)
     if root is None:
         raise TextError(f"{source}:1: the text is empty")
     return root
@@ -145,11 +154,11 @@ def _line(mark: _Mark | None) -> int:
     return 1 if mark is None else mark.line + 1
 
 
-def _value(node: yaml.Node, source: str) -> Any:
+def _value(node: yaml.Node, source: str, constructor: yaml.constructor.SafeConstructor) -> Any:
     """Convert a YAML node to plain values. Unlike PyYAML it refuses duplicate keys and numbers beyond 64 bits."""
     where = f"{source}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, source) for item in node.value]
+        return [_value(item, source, constructor) for item in node.value]
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -158,10 +167,10 @@ def _value(node: yaml.Node, source: str) -> Any:
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: a key must be a word")
             if key in found:
                 raise TextError(f"{source}:{key_node.start_mark.line + 1}: the key {key} occurs twice")
-            found[key] = _value(value_node, source)
+            found[key] = _value(value_node, source, constructor)
         return found
     try:
-        value = yaml.SafeLoader("").construct_object(node)
+        value = constructor.construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
         raise TextError(f"{where}: malformed value {str(node.value)!r}") from error
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:

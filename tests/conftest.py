@@ -3,9 +3,11 @@
 `dev` (default) tries few examples, `ci` more and derandomised, `night` many. HYPOTHESIS_PROFILE chooses.
 """
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,16 +27,36 @@ settings.register_profile("night", max_examples=1000, deadline=None, suppress_he
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share a cluster or the Spark session on one worker.
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m NAME`, import only the test files that contain the name: every worker of a parallel run imports them."""
+    mark = config.option.markexpr
+    if mark.isidentifier() and collection_path.match("test_*.py"):
+        return True if mark not in collection_path.read_text(encoding="utf-8") else None
+    return None
 
-    Tests of a file share one cluster; each test in tests/zookeeper starts a cluster of its own.
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules of all tests, which stay to the end."""
+    gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a fixture of their module, a cluster or the Spark session on one worker.
+
+    Otherwise each worker makes the fixture. Tests of a file share one cluster; each test in tests/zookeeper starts its own.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
         if item.get_closest_marker("zookeeper") is not None and item.path.parent.name != "zookeeper":
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if _shares_a_fixture(item) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    known = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    return any(fixture.scope == "module" for found in known.values() for fixture in found)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -1,6 +1,7 @@
 """Every statement and rule is cited by code and a test, or has a reason; the generated tables and traces are up to date."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,19 @@ from tests.tidy.protocol import (
     missing,
 )
 
-FOUND = trace.rows(gathered())
+# Parses all code and tests, so not while pytest imports this module: every process of a parallel run does that.
+pytestmark = pytest.mark.xdist_group("citations")
+
+
+@cache
+def found() -> tuple[trace.Row, ...]:
+    return trace.rows(gathered())
 
 
 @pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS, README], ids=lambda path: path.name)
 def test_generated_protocol_tables_are_up_to_date(path: Path) -> None:
     """If this fails, run `python -m tests.tidy.protocol --rewrite`."""
-    assert path.read_text(encoding="utf-8") == documents(FOUND)[path]
+    assert path.read_text(encoding="utf-8") == documents(found())[path]
 
 
 def test_stored_promise_rules_equal_the_promise_page() -> None:
@@ -55,8 +62,8 @@ def test_only_existing_v3_steps_are_cited() -> None:
 
 def test_unimplemented_statements_are_exactly_the_listed_ones() -> None:
     """The list in missing.txt may only shrink; --rewrite removes the ids that are done."""
-    assert [id_ for id_ in missing(FOUND) if id_ not in known_missing()] == []
-    assert [id_ for id_ in known_missing() if id_ not in missing(FOUND)] == []
+    assert [id_ for id_ in missing(found()) if id_ not in known_missing()] == []
+    assert [id_ for id_ in known_missing() if id_ not in missing(found())] == []
 
 
 def test_not_built_statement_has_a_reason_with_a_source() -> None:
@@ -65,11 +72,11 @@ def test_not_built_statement_has_a_reason_with_a_source() -> None:
     built = set(trace.requirements().not_built)
 
     assert [id_ for id_, reason in trace.requirements().not_built.items() if not source.search(reason)] == []
-    assert built <= {row.id for row in FOUND}
+    assert built <= {row.id for row in found()}
 
 
 def test_every_requirement_id_is_in_the_generated_table() -> None:
-    ids = {row.id for row in FOUND}
+    ids = {row.id for row in found()}
     stated = [*range(1, 84), *range(130, 159), *range(180, 208), *range(230, 258), *range(290, 322)]
 
     wanted = {f"R-{n:03}" for n in stated}
@@ -82,7 +89,7 @@ def test_every_requirement_id_is_in_the_generated_table() -> None:
 def test_only_existing_requirement_ids_are_cited() -> None:
     cited = gathered()
 
-    assert sorted({*cited.code, *cited.tests} - {row.id for row in FOUND}) == []
+    assert sorted({*cited.code, *cited.tests} - {row.id for row in found()}) == []
 
 
 def test_every_unspecified_point_has_a_config_switch_or_reason() -> None:
