@@ -45,6 +45,7 @@ from reference.types import Address, topic_partition
 LED_S_MAX = 60.0  # five brokers in containers took over 30 s on two cores with other work
 FULL_S_MAX = 10.0  # to wait for full ISRs; a known-bad protocol may never reach them
 FINAL_S_MAX = 60.0
+OPEN_S_MAX = 15.0  # to wait for operations in progress before the final reads
 SLICE_S = 0.2  # between two checks for dead brokers
 
 
@@ -176,6 +177,7 @@ class Stage:
         if self._plan.audit_ms:
             phases.enter("audit")
             await self._pass_time(self._plan.audit_ms / 1000, faults)
+        await phases.stop(OPEN_S_MAX)  # the final readers are owed what is acknowledged before they ask for the ends
         self._recorder.event(EventKind.FINAL_READS)
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")

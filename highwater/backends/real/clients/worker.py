@@ -4,7 +4,8 @@
 """
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from highwater.backends.real.systems.port import Client
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
@@ -19,12 +20,40 @@ class Phases:
     def __init__(self) -> None:
         self.now: Phase = "faults"
         self._changed = asyncio.Event()
+        self._stopping = False
+        self._open = 0  # operations in progress
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase of the run and wake all clients that wait for it."""
         self.now = phase
+        self._stopping = False
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Let no operation begin before the next phase, and wait until those in progress have ended, or time is up."""
+        self._stopping = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+
+    async def allowed(self) -> None:
+        """Wait until operations may begin."""
+        while self._stopping:
+            await self.changed()
+
+    @contextmanager
+    def operating(self) -> Iterator[None]:
+        """A context in which one operation is in progress."""
+        self._open += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
 
     async def changed(self, timeout_ms: int | None = None) -> None:
         """Wait until the phase of the run changes, at most `timeout_ms`."""
@@ -63,6 +92,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:
+            await phases.allowed()
             phase = phases.now
             match self._attempts.process.next(now_ms=int((loop.time() - start) * 1000), phase=phase):
                 case Sleep(ms=ms):
@@ -73,7 +103,8 @@ class Worker:
                     await phases.changed()
                 case Invocation() as invocation:
                     asked = self._attempts.begin(invocation)
-                    if isinstance(asked, Command):
-                        self._attempts.end(await self._administrator.call(asked))
-                    else:
-                        self._attempts.end(await self._client.call(asked))
+                    with phases.operating():
+                        if isinstance(asked, Command):
+                            self._attempts.end(await self._administrator.call(asked))
+                        else:
+                            self._attempts.end(await self._client.call(asked))
