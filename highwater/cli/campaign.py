@@ -154,7 +154,7 @@ def campaign(
     conf = options.conf_of(spark, spark_conf)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     say(_headline(order)) if not json else None
-    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(order.backend):
+    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, cleaned_up(order.backend):
         known = _begun(folder, resume=resume)
         work = partial(perform, spark=started, jobs=jobs or cores())
         watch = Watch(Limits(invalid_runs=stop_after))
@@ -286,7 +286,7 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
 
 
 @contextmanager
-def _cleaned_up(backend: BackendName) -> Iterator[None]:
+def cleaned_up(backend: BackendName) -> Iterator[None]:
     """On exit, remove what abandoned runs on real nodes left behind, also after an exception."""
     try:
         yield
