@@ -129,7 +129,7 @@ def measured(plan: Plan, history: History, summary: Summary) -> Measured:
 def _why(summary: Summary) -> str | None:
     if summary.live and summary.verdict == "VALID":
         return None
-    return next(iter((*summary.not_live, *reversed(summary.unchecked))), None)  # the last one is not about a whole source
+    return next(iter((*summary.not_live, *summary.unchecked)), None)
 
 
 def _said(history: History) -> Iterator[str]:

@@ -134,7 +134,7 @@ def honest(verdict: Verdict, manifest: RunManifest) -> Verdict:
     slowed = manifest.slowed
     if verdict.not_live and slowed is not None and slowed > SLOWED_MAX:
         why = f"the machine was overloaded: after healing, work took {slowed} times its CPU time (more than {SLOWED_MAX})"
-        unchecked = (*verdict.unchecked, *(f"{why}: {words}" for words in verdict.not_live))
+        unchecked = (*(f"{why}: {words}" for words in verdict.not_live), *verdict.unchecked)
         validity = max(verdict.validity, Validity.UNKNOWN)
         verdict = replace(verdict, validity=validity, live=None, not_live=(), unchecked=unchecked)
     if manifest.outcome == "completed" or verdict.validity is not Validity.VALID:
