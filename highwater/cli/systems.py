@@ -62,11 +62,12 @@ def _reference() -> Entry:
 def _entry(release: Release) -> Entry:
     idempotence = "" if release.idempotence else " without idempotent producers"
     sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
+    faults = f"kill, pause, power loss, links, {sessions}unreadable and full directories"
     return Entry(
         system=f"{KAFKA}:{release.version}",
         backends=("process",),
         coordination=release.mode,
-        supports=f"produce-consume{idempotence}; kill, pause, links, {sessions}directories; judged from the clients",
+        supports=f"produce-consume{idempotence}; {faults}; judged from clients, coordination and disks",
         missing=jars.missing(release) or "",
     )
 
