@@ -146,7 +146,8 @@ def load_plans_on(system: SystemSpec, folder: Path, entries: Sequence[Case]) -> 
 
 def placed(case: Case, system: SystemSpec) -> Case:
     """The case with the settings of its system, which say where a user's cluster is."""
-    return replace(case, plan=checked(on_system(case.plan, system)))
+    described = f" --with {system.settings['with']}" if "with" in system.settings else ""
+    return replace(case, plan=checked(on_system(case.plan, system)), repeat=case.repeat + described)
 
 
 def _planned(entry: str, expectation: Expectation, path: Path) -> Case:

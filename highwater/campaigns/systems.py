@@ -77,9 +77,10 @@ def _fitting(cases: Iterable[Case]) -> Cases:
     )
 
 
-def part_of(phase: Phase, cases: Sequence[Case], means: Means, *, unknown_allowed: int = 0) -> Callable[[], Part]:
-    """The part of one phase, not yet started. Of the seeds, `unknown_allowed` per cent may be UNKNOWN."""
-    return partial(settle, phase, cases, means, unknown_allowed=unknown_allowed if phase == "seeds" else 0)
+def parts_of(phase: Phase, cases: Sequence[Case], means: Means, *, unknown_allowed: int = 0) -> list[Callable[[], Part]]:
+    """The part of one phase, not yet started; none without cases. Of the seeds, `unknown_allowed` per cent may be UNKNOWN."""
+    allowed = unknown_allowed if phase == "seeds" else 0
+    return [partial(settle, phase, cases, means, unknown_allowed=allowed)] if cases else []
 
 
 def settle(name: str, cases: Sequence[Case], means: Means, *, unknown_allowed: int = 0) -> Part:

@@ -201,9 +201,7 @@ def _on_system(asked: Asked, request: Request, *, against: str | None, jobs: int
     )
     return Job(
         phases=phases,
-        parts=lambda phase, means: [
-            systems.part_of(phase, cases[phase].fit, means, unknown_allowed=asked.unknown_allowed),
-        ],
+        parts=lambda phase, means: systems.parts_of(phase, cases[phase].fit, means, unknown_allowed=asked.unknown_allowed),
         runs=sum(len(phase.fit) for phase in cases.values()),
         unfit=tuple(f"{name}: {why}" for phase in cases.values() for name, why in phase.unfit),
     )

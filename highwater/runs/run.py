@@ -41,7 +41,7 @@ from reports.render import run_html
 BackendName = Literal["sim", "process", "docker"]
 REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
 SUMMARY = "summary.json"
-SLOWED_MAX = 3.0  # an idle machine slows a run by less than 2 (docs/systems.md)
+SLOWED_MAX = 3.0  # chosen: runs under a load of 20 to 40 on two cores were slowed by 9 to 32; no idle machine was measured
 
 
 class Keep(Struct, frozen=True, kw_only=True):

@@ -142,6 +142,26 @@ def test_chaos_refuses_what_a_system_has_not(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
+def test_chaos_on_an_absent_cluster_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "my.yaml"
+    nodes = "".join(f'- {{id: {number}, address: "127.0.0.1:{number}"}}\n' for number in (1, 2, 3))
+    file.write_text(f"nodes:\n{nodes}hooks: {{kill: [x], start: [x], pause: [x], resume: [x]}}\n")
+
+    arguments = ("--system", "external", "--with", str(file), "--parts", "plans", "--store", str(tmp_path))
+    code = run_command_line(["chaos", *arguments])
+
+    said = capsys.readouterr().out
+    assert code == 13
+    assert "unfit   trouble: window session-ends (expire-session): the external system cannot suffer it" in said
+    assert "failover on external: UNKNOWN instead of VALID: b" in said
+    assert "is the cluster running?" in said
+    assert f"repeat  highwater run --plan corpus/real/failover.yaml --system external --with {file}" in said
+
+
 @pytest.fixture
 def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
     """Performs `chaos` on a toy with these entries of its plan; gives the exit code and the JUnit file."""
