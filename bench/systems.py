@@ -116,9 +116,7 @@ def measured(plan: Plan, history: History, summary: Summary) -> Measured:
         hazard="not told" if hazard is UNSET else hazard,
         failure=summary.failure,
         first_anomaly=anomalies[0] if anomalies else None,
-        why=None
-        if summary.live and summary.verdict == "VALID"
-        else next(iter((*summary.not_live, *summary.unchecked[::-1])), None),
+        why=_why(summary),
         slowed=history.manifest.slowed,
         said=tuple(_said(history))[:QUOTES_MAX],
         first_write_s=None if first is None else round(first / _NS, 1),
@@ -232,6 +230,7 @@ def _seeds(runs: list[Measured]) -> str:
         lines.append(f"| {subject} | {' | '.join(map(str, counts))} | {_slowed(these)} | {seeds} |")
     bad = [one for one in mine if one.verdict != "VALID" or one.failure is not None or not one.live]
     lines += ["", "Slowed by: after healing, work took so many times its CPU time, because of other work on the machine.", ""]
+    lines += ["Each run that is not VALID and live, with its reason ([systems.md](systems.md#fresh-seeds) explains them):", ""]
     lines += [f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.why or 'not live'}" for one in bad]
     return "\n".join(lines).rstrip() + "\n"
 
