@@ -69,7 +69,7 @@ bench: $(READY)
 bench-process: $(READY)
 	$(BIN)/python -m bench.processes
 
-# Plans of old bugs on releases of Kafka, on an idle machine: three runs of a minute each, recorded in bench/systems.json. For others
+# Plans of old bugs on releases of Kafka, on an idle machine: three runs of a minute each, recorded in bench/systems.jsonl. For others
 # BENCH_ARGS='--plan kip279 --runs 10 kafka:1.1.1'; afterwards python -m bench.systems --page > docs/real-kafka.md.
 bench-systems: $(READY)
 	$(BIN)/python -m bench.systems $(BENCH_ARGS)

@@ -1,6 +1,6 @@
 """The plans of history's bugs on releases of Kafka and on the reference: performed again and again, recorded, told as a page.
 
-    python -m bench.systems --plan kip101 --runs 10 kafka:0.10.2.2   # performs, and records each run in bench/systems.json
+    python -m bench.systems --plan kip101 --runs 10 kafka:0.10.2.2   # performs, and records each run in bench/systems.jsonl
     python -m bench.systems --read STORE                             # records the runs in a store
     python -m bench.systems --page > docs/real-kafka.md
 
@@ -10,7 +10,7 @@ bounds. The page counts the runs of the plans as they are now; a change of a pla
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from highwater.backends.real.systems.kafka.log_lines import QUOTED
 from highwater.errors import UsageError
 from highwater.plans.plan import REFERENCE, Plan, is_foreign, on_system, parsed_system, plan_digest, system_of, words_of
 from highwater.plans.text import load_plan
+from highwater.runs import hazards
 from highwater.runs.hazards import Shown, hazard_of
 from highwater.runs.provenance import present_build
 from highwater.runs.run import SUMMARY, Keep, backend_named, carry_out
@@ -31,7 +32,7 @@ from history.history import History
 from history.op import OpType
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD = ROOT / "bench" / "systems.json"
+RECORD = ROOT / "bench" / "systems.jsonl"
 STORE = Path("store/bench-systems")
 PLANS = ("kip101", "kip279", "kip320", "kafka7128", "unclean", "unclean-forbidden", "kip966")
 SYSTEMS = (
@@ -62,6 +63,8 @@ class Measured(Struct, frozen=True, kw_only=True):
     hazard: Shown
     failure: str | None
     first_anomaly: str | None
+    why: str | None = None  # why it is not VALID and live, where no anomaly says it; not recorded of the first runs
+    slowed: float | None = None  # by other work on the machine, after healing; not recorded of the first runs
     said: tuple[str, ...]  # by brokers in their logs
     first_write_s: float | None
     seconds: float
@@ -113,10 +116,18 @@ def measured(plan: Plan, history: History, summary: Summary) -> Measured:
         hazard="not told" if hazard is UNSET else hazard,
         failure=summary.failure,
         first_anomaly=anomalies[0] if anomalies else None,
+        why=_why(summary),
+        slowed=history.manifest.slowed,
         said=tuple(_said(history))[:QUOTES_MAX],
         first_write_s=None if first is None else round(first / _NS, 1),
         seconds=round(summary.wall_seconds, 1),
     )
+
+
+def _why(summary: Summary) -> str | None:
+    if summary.live and summary.verdict == "VALID":
+        return None
+    return next(iter((*summary.not_live, *summary.unchecked)), None)
 
 
 def _said(history: History) -> Iterator[str]:
@@ -133,11 +144,13 @@ def performed(plan: Plan, runs: int, folder: Path) -> Iterator[Measured]:
         yield measured(plan, judged.history, judged.summary)
 
 
-def stored(folder: Path) -> Iterator[Measured]:
-    """The records of the runs below a folder; runs of other plans and unjudged ones are left out."""
+def stored(folder: Path, known: Container[str]) -> Iterator[Measured]:
+    """The records of the runs below a folder; runs of other plans, unjudged and known ones (by their digest) are left out."""
     for run in store.find_runs(folder):
+        if not (run / SUMMARY).exists() or store.load_manifest(run).digest in known:
+            continue
         plan = load_plan(run / store.PLAN)
-        if _counts(plan.name) and (run / SUMMARY).exists():
+        if _counts(plan.name):
             yield measured(plan, store.load_run(run), msgspec.json.decode((run / SUMMARY).read_bytes(), type=Summary))
 
 
@@ -149,27 +162,35 @@ def _counts(name: str) -> bool:
 
 
 def recorded() -> list[Measured]:
-    """The recorded runs of the plans as they are now, and of seeds."""
+    """All recorded runs, in the order of their plans and systems."""
+    lines = RECORD.read_bytes().splitlines() if RECORD.exists() else []
+    return sorted((msgspec.json.decode(line, type=Measured) for line in lines), key=lambda one: (one.plan, one.subject, one.run))
+
+
+def counted(runs: Iterable[Measured]) -> list[Measured]:
+    """The runs of the plans as they are now, and of seeds."""
     present = {name: digest_of(plan_named(name)) for name in PLANS}
-    found = msgspec.json.decode(RECORD.read_bytes(), type=list[Measured]) if RECORD.exists() else []
-    return [one for one in found if one.plan.startswith(SEED) or one.plan_digest == present.get(one.plan)]
+    return [one for one in runs if one.plan.startswith(SEED) or one.plan_digest == present.get(one.plan)]
 
 
 def record(runs: Iterable[Measured]) -> None:
-    """Add runs to the record, each once, as they come."""
-    for one in runs:
-        found = {(each.plan, each.subject, each.run): each for each in (*recorded(), one)}
-        lines = ",\n".join(msgspec.json.encode(found[key]).decode() for key in sorted(found))
-        RECORD.write_text(f"[\n{lines}\n]\n")
-        print(f"{one.plan} on {one.subject}: {one.outcome}; {one.first_anomaly or one.failure or one.verdict}", flush=True)  # noqa: T201
+    """Add runs to the record, as they come."""
+    with RECORD.open("ab", buffering=0) as file:
+        for one in runs:
+            file.write(msgspec.json.encode(one) + b"\n")
+            print(f"{one.plan} on {one.subject}: {one.outcome}; {one.first_anomaly or one.failure or one.verdict}", flush=True)  # noqa: T201
 
 
 # --- the page -------------------------------------------------------------------------------------------------------------
 
+# The list in the docstring of the module that measures them, each hazard on a line of its own.
+HAZARDS = "\n".join(
+    "* **" + " ".join(text.split()).replace(":", "**:", 1).rstrip(";.") for text in str(hazards.__doc__).split("\n* ")[1:]
+)
 _INTRODUCTION = f"""# Bugs of history on real Kafka
 
 Each plan below makes one bug of Kafka's past possible. It runs on releases before and after the repair, and on the reference.
-This page is generated: `python -m bench.systems --page` counts the runs in `bench/systems.json`.
+This page is generated: `python -m bench.systems --page` counts the runs in `bench/systems.jsonl`.
 
 * **lost or diverged**: the run is INVALID. Clients were told of a record, and later read another one at its offset.
 * **kept**: the run is VALID and live, and the hazard was met: something was at stake.
@@ -178,7 +199,10 @@ This page is generated: `python -m bench.systems --page` counts the runs in `ben
 * **vacuous**: nothing was lost, and the hazard was not met. Such a run shows nothing; `highwater run` ends with exit code 11.
 * **failed**: the harness failed, or evidence was missing.
 
-What each hazard is, and by which rows it is shown, says `highwater/runs/hazards.py`; a plan names its own.
+A plan names its hazard: what must happen for a run to show anything. An anomaly shows it by itself.
+
+{HAZARDS}
+
 Runs are counted for the plans as they are now, on a machine with two cores and other work: elections came late at times.
 The first write is the first one that was acknowledged, counted from the start of the run.
 A quotation is what brokers wrote to their logs in one of the runs, with the seconds since its start; at most {QUOTES_MAX} lines.
@@ -195,18 +219,25 @@ def _seeds(runs: list[Measured]) -> str:
     mine = [one for one in runs if one.plan.startswith(SEED)]
     lines = ["## Fresh seeds", "", "Runs of campaigns within the promise, with the faults that a release can suffer:", ""]
     lines += ["`highwater campaign --system kafka:3.9.1 --seeds 1..50 --seconds 60 --jobs 1 --keep-all`", ""]
-    lines += ["| on | runs | VALID and live | not live | INVALID | UNKNOWN or failed | seeds |", "|---|---|---|---|---|---|---|"]
+    lines += ["| on | runs | VALID and live | not live | INVALID | UNKNOWN or failed | slowed by | seeds |", f"|{'---|' * 8}"]
     for subject in sorted({one.subject for one in mine}):
         these = [one for one in mine if one.subject == subject]
         valid = [one for one in these if one.verdict == "VALID" and one.failure is None]
         invalid = sum(one.verdict == "INVALID" for one in these)
         live = sum(one.live is True for one in valid)
         seeds = ", ".join(str(number) for number in sorted(int(one.plan.removeprefix(SEED)) for one in these))
-        rest = len(these) - len(valid) - invalid
-        lines.append(f"| {subject} | {len(these)} | {live} | {len(valid) - live} | {invalid} | {rest} | {seeds} |")
-    bad = [one for one in mine if one.verdict != "VALID" or one.failure is not None]
-    lines += ["", *(f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.verdict}" for one in bad)]
+        counts = (len(these), live, len(valid) - live, invalid, len(these) - len(valid) - invalid)
+        lines.append(f"| {subject} | {' | '.join(map(str, counts))} | {_slowed(these)} | {seeds} |")
+    bad = [one for one in mine if one.verdict != "VALID" or one.failure is not None or not one.live]
+    lines += ["", "Slowed by: after healing, work took so many times its CPU time, because of other work on the machine.", ""]
+    lines += ["Each run that is not VALID and live, with its reason ([systems.md](systems.md#fresh-seeds) explains them):", ""]
+    lines += [f"* {one.plan} on {one.subject}: {one.first_anomaly or one.failure or one.why or 'not live'}" for one in bad]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _slowed(runs: Iterable[Measured]) -> str:
+    found = sorted(one.slowed for one in runs if one.slowed is not None)
+    return f"{found[0]} to {found[-1]}" if found else "not measured"
 
 
 def _section(plan: Plan, runs: list[Measured]) -> str:
@@ -262,10 +293,10 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     if asked.page:
-        sys.stdout.write(page(recorded()))
+        sys.stdout.write(page(counted(recorded())))
         return
     for folder in asked.read:
-        record(stored(folder))
+        record(stored(folder, {one.run for one in recorded()}))
     for system in () if asked.read else asked.systems:
         record(performed(on_system(plan_named(asked.plan), parsed_system(system)), asked.runs, asked.store))
 

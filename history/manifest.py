@@ -92,4 +92,5 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     parts: tuple[StoredPart, ...] = ()  # of a large history, which has no tables as a whole; the first: rows without a partition
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0
+    slowed: float | None = None  # after healing, work of the harness took so many times its CPU time; None: not measured
     events_handled: int = 0

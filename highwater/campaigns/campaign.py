@@ -19,7 +19,7 @@ from highwater.campaigns.goals import Reached, table
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
-from highwater.plans.plan import Plan, checked, on_system, parsed_system
+from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, described_system, on_system
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName, of_failure
@@ -50,6 +50,12 @@ class Request(Struct, frozen=True, kw_only=True):
     workload: str = MIXED
     backend: BackendName = "sim"
     system: str = ""  # "kafka:3.9.1"; empty: the reference
+    described: str = ""  # the file that describes the user's cluster, for the system "external"
+
+    @property
+    def spec(self) -> SystemSpec:
+        """The system; the reference if none is named. UsageError for a file that its system does not take."""
+        return described_system(self.system or REFERENCE, self.described)
 
     def command(self, seed: int) -> str:
         """The command line that repeats the run of one seed."""
@@ -60,6 +66,7 @@ class Request(Struct, frozen=True, kw_only=True):
         parts += [f"--seconds {self.seconds}"] if self.seconds is not None else []
         parts += [f"--workload {self.workload}"] if self.workload != MIXED else []
         parts += [f"--system {self.system}"] if self.system else []
+        parts += [f"--with {self.described}"] if self.described else []
         parts += [f"--backend {self.backend}"] if self.backend != ("process" if self.system else "sim") else []
         return " ".join(parts)
 
@@ -80,7 +87,7 @@ class Request(Struct, frozen=True, kw_only=True):
         if self.system:
             from highwater.backends.real.systems.registry import bearable, fitted  # a simulated campaign needs no real backend
 
-            plan = fitted(checked(on_system(plan, parsed_system(self.system))))
+            plan = fitted(checked(on_system(plan, self.spec)))
             can = bearable(plan, can)
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))
 

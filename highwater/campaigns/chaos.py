@@ -114,7 +114,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class RunLine(Struct, frozen=True, kw_only=True):
-    """One run as a line of `chaos --runs FILE`."""
+    """One run as a line of `chaos --runs FILE`; `protocol` is the system, where another than the reference is tested."""
 
     part: str
     name: str  # of the corpus entry or the plan
@@ -204,15 +204,15 @@ def perform_cases(
 
     def judge(summary: Summary) -> str | None:
         case = next(waiting)
-        check = _check(case, summary, number=len(checks), tolerant=unknown_allowed > 0)
+        check = check_of(case, summary, number=len(checks), tolerant=unknown_allowed > 0)
         checks.append(check)
-        means.seen(_line(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
+        means.seen(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
         return RED if check.met is False and means.fail_fast else None
 
     tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend)
     deadline_s = means.deadline_s if backend == "sim" else None
     found = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
-    code = _code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
+    code = code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
     return Part(
         name=name,
         checks=tuple(checks),
@@ -223,10 +223,11 @@ def perform_cases(
     )
 
 
-def _check(case: Case, summary: Summary, *, number: int, tolerant: bool) -> Check:
+def check_of(case: Case, summary: Summary, *, number: int, tolerant: bool) -> Check:
+    """The check of one run; if `tolerant`, it may be UNKNOWN."""
     code = corpus.exit_code(case, summary)
     return Check(
-        name=f"{case.entry} on {case.expectation.protocol}",
+        name=f"{case.entry} on {case.expectation.subject}",
         met=None if tolerant and code is ExitCode.UNKNOWN else code is ExitCode.VALID,
         code=code,
         complaint=corpus.complaint(case, summary) or "",
@@ -237,11 +238,12 @@ def _check(case: Case, summary: Summary, *, number: int, tolerant: bool) -> Chec
     )
 
 
-def _line(part: str, name: str, summary: Summary, *, expected: ValidityName | None, red: bool) -> RunLine:
+def line_of(part: str, name: str, summary: Summary, *, expected: ValidityName | None, red: bool) -> RunLine:
+    """The line of one run."""
     return RunLine(
         part=part,
         name=name,
-        protocol=summary.protocol,
+        protocol=summary.played,
         expected=expected,
         verdict=summary.verdict,
         live=summary.live,
@@ -259,7 +261,7 @@ def _line(part: str, name: str, summary: Summary, *, expected: ValidityName | No
     )
 
 
-def _code_of(checks: Sequence[Check], *, wanted: int, unknown_allowed: int) -> ExitCode:
+def code_of(checks: Sequence[Check], *, wanted: int, unknown_allowed: int) -> ExitCode:
     """The worst code of the checks; missing runs are UNKNOWN, and so are too many UNKNOWN ones."""
     codes = [check.code for check in checks]
     unknown = codes.count(ExitCode.UNKNOWN)
@@ -323,7 +325,7 @@ def catch(bad: KnownBad, first: int, means: Means) -> Part:
         wanted=bad.budget,
         jobs=means.jobs,
         limits=Limits(anomaly=bad.anomaly),
-        seen=lambda summary: means.seen(_line(bad.protocol, summary.plan, summary, expected=None, red=False)),
+        seen=lambda summary: means.seen(line_of(bad.protocol, summary.plan, summary, expected=None, red=False)),
         deadline_s=means.deadline_s,
     )
     caught = any(a.kind == bad.anomaly for s in found.summaries for a in s.anomalies)

@@ -10,7 +10,11 @@ An entry is a file `corpus/seeds/<name>.yaml`:
       - {protocol: safe, verdict: VALID}
 
 Each of `kinds` must be among the kinds of anomalies found; further kinds are allowed. A plan is performed under the protocol of
-each expectation; its own protocol is ignored.
+each expectation; its own protocol is ignored. The entries of `corpus/systems` name other systems instead of protocols:
+
+    expect:
+      - {system: "kafka:0.10.2.2", verdict: INVALID}
+      - {system: "kafka:3.9.1", verdict: VALID, live: true}
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +27,7 @@ from msgspec.structs import replace
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
-from highwater.plans.plan import Plan, checked
+from highwater.plans.plan import Plan, SystemSpec, checked, on_system, parsed_system, words_of
 from highwater.plans.text import load_plan, plan_to_yaml
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
@@ -36,12 +40,18 @@ SAFE = "safe"
 
 
 class Expectation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The verdict that the plan must get under one protocol."""
+    """The verdict that the plan must get under one protocol, or on one other system; exactly one of both is given."""
 
-    protocol: str
+    protocol: str = ""
+    system: str = ""  # name and version
     verdict: ValidityName
     kinds: tuple[str, ...] = ()
     live: bool | None = None  # None: either
+
+    @property
+    def subject(self) -> str:
+        """What is tested: a system, or a protocol of the reference."""
+        return self.system or self.protocol
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,6 +100,11 @@ def load_entry(path: Path) -> tuple[Case, ...]:
             raise document.error((), "a corpus entry with a seed must have its derivation, and no other may")
         if entry.derivation is not None:
             check_derivation(entry.derivation)
+        for number, one in enumerate(entry.expect):
+            if bool(one.protocol) == bool(one.system):
+                raise document.error(("expect", number), "an expectation must have exactly one of protocol and system")
+            if one.system and entry.plan is None:
+                raise document.error(("expect", number), "an expectation of a system needs a plan, not a seed")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except TextError as error:
@@ -108,17 +123,41 @@ def load_plans(folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
     if not paths:
         raise UsageError(f"{folder}: no plan (*.yaml); run this in a checkout of highwater, or name its corpus/plans")
     expectation = Expectation(protocol=SAFE, verdict="VALID", live=True)
+    return tuple(_planned(_name(path, folder), expectation, path) for path in paths if path.resolve() not in known)
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
+
+
+def load_plans_on(system: SystemSpec, folder: Path, entries: Sequence[Case]) -> tuple[Case, ...]:
+    """The plans in a folder and its subfolders on another system than the reference, without those that have an entry.
+
+    Each must be VALID and live: what a system is known to lose is an entry.
+    """
+    known = {case.file.resolve() for case in entries if case.file is not None}
+    expectation = Expectation(system=words_of(system), verdict="VALID", live=True)
     return tuple(
-        _planned(path.relative_to(folder).with_suffix("").as_posix(), expectation, path)
-        for path in paths
+        placed(_planned(_name(path, folder), expectation, path), system)
+        for path in sorted(folder.rglob("*.yaml"))
         if path.resolve() not in known
     )
 
 
+def placed(case: Case, system: SystemSpec) -> Case:
+    """The case with the settings of its system, which say where a user's cluster is."""
+    described = f" --with {system.settings['with']}" if "with" in system.settings else ""
+    return replace(case, plan=checked(on_system(case.plan, system)), repeat=case.repeat + described)
+
+
 def _planned(entry: str, expectation: Expectation, path: Path) -> Case:
-    protocol = expectation.protocol
-    plan = checked(replace(load_plan(path), protocol=protocol, variant=None))
-    repeat = f"highwater run --plan {path} --protocol {protocol}"
+    plan = load_plan(path)
+    if expectation.system:
+        plan = checked(on_system(plan, parsed_system(expectation.system)))
+        repeat = f"highwater run --plan {path} --system {expectation.system}"
+    else:
+        plan = checked(replace(plan, protocol=expectation.protocol, variant=None))
+        repeat = f"highwater run --plan {path} --protocol {expectation.protocol}"
     return Case(entry=entry, expectation=expectation, plan=plan, repeat=repeat, file=path)
 
 
@@ -173,12 +212,14 @@ def tasks_of(cases: Sequence[Case], *, build: Build, keep: Keep, backend: Backen
 def complaint(case: Case, summary: Summary) -> str | None:
     """Explain in a sentence how the verdict of a run differs from the expected one; None if it does not."""
     wanted = case.expectation
-    where = f"{case.entry} on {wanted.protocol}"
+    where = f"{case.entry} on {wanted.subject}"
     if summary.verdict != wanted.verdict:
         return f"{where}: {summary.verdict} instead of {wanted.verdict}{_because(summary)}"
     missing = sorted(set(wanted.kinds) - {a.kind for a in summary.anomalies})
     if missing:
         return f"{where}: no {', '.join(missing)} was found"
+    if summary.vacuous:
+        return f"{where}: vacuous, the hazard {case.plan.hazard} was not met"
     if wanted.live is not None and summary.live is not wanted.live:
         return f"{where}: {summary.words} instead of {'live' if wanted.live else 'not live'}{_because(summary)}"
     return None

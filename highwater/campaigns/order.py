@@ -42,6 +42,7 @@ class Order(Struct, frozen=True, kw_only=True):
     workload: str = MIXED
     backend: BackendName = "sim"
     system: str = ""  # "kafka:3.9.1"; empty: the reference
+    described: str = ""  # the file that describes the user's cluster, for the system "external"
     keep_all: bool = False
     branches: bool = False  # count branches of the protocol (highwater.runs.branches)
     generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
@@ -72,7 +73,14 @@ class Order(Struct, frozen=True, kw_only=True):
         """The name of the campaign and of its folder: two orders have the same name only if they ask for the same runs."""
         protocols = _short("_".join(self.protocols))
         name = f"{protocols}-{self.first}-{self.last}"
-        others = (self.mixes, self.profile, self.seconds, self.workload, self.backend, *filter(None, [self.system]))
+        others = (
+            self.mixes,
+            self.profile,
+            self.seconds,
+            self.workload,
+            self.backend,
+            *filter(None, [self.system, self.described]),
+        )
         plain = (((),), "within", None, MIXED, "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
         name += "-branches" if self.branches else ""
@@ -88,6 +96,7 @@ class Order(Struct, frozen=True, kw_only=True):
             workload=self.workload,
             backend=self.backend,
             system=self.system,
+            described=self.described,
         )
 
     def trials(self) -> Iterator[Trial]:

@@ -1,7 +1,7 @@
 """`highwater campaign`: run many seeds, here or on Spark, and report verdicts, faults and anomalies."""
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
 from highwater.campaigns.smaller import shrink_failures
 from highwater.cli import options
-from highwater.cli.output import progress, say, say_json
+from highwater.cli.output import Ticker, progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.plans.derive import MIXED
@@ -114,6 +114,7 @@ def campaign(
     workload: options.Workload = MIXED,
     backend: options.BackendOption = None,
     system: options.System = None,
+    described: options.With = None,
     jobs: options.Jobs = None,
     spark: options.Spark = None,
     spark_conf: options.SparkConf = None,
@@ -144,6 +145,7 @@ def campaign(
         workload=workload,
         backend=options.backend_for(backend, None, system),
         system=system or "",
+        described=str(described or ""),
         keep_all=keep_all,
         branches=branches,
         generation=_generation_size(generation, guided=guided),
@@ -151,28 +153,35 @@ def campaign(
     order.check()  # refuse bad input before writing anything
     must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=order.counts_branches)
     place = None if junit is None else options.file_of(junit)
-    conf = options.conf_of(spark, spark_conf)
+    session = session_if_asked(spark, options.conf_of(spark, spark_conf))
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     say(_headline(order)) if not json else None
-    with progress(order.runs, quiet=json) as ticker, session_if_asked(spark, conf) as started, _cleaned_up(order.backend):
+    with progress(order.runs, quiet=json) as ticker, session as started, cleaned_up(order.backend):
         known = _begun(folder, resume=resume)
         work = partial(perform, spark=started, jobs=jobs or cores())
         watch = Watch(Limits(invalid_runs=stop_after))
-        deadline_s = deadline or _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
         carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
-        found = carry_out(work, watch, lambda run: ticker.tick(f"{run.plan} {run.verdict}"), deadline_s=deadline_s, goals=must)
+        found = carry_out(work, watch, _ticking(ticker), deadline_s=deadline or _patience_s(seconds), goals=must)
     code = exit_code(found, unknown_allowed_percent=unknown_allowed)
     (write := partial(_write, folder, found, junit=place, code=code, known=known))()
     said = _write_branches(folder, found.summaries)
     pages = (f"{_shown(folder, store)}/{INDEX}", str(place or f"{_shown(folder, store)}/{JUNIT}"))
     if json:
-        _show_json(found, order, code, pages)
-        return code
+        return _show_json(found, order, code, pages)
     smaller = _shrunk(found, store, order, cpu_seconds=0.0 if spark else shrink, workers=jobs or cores())
     write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
     show(found, code, smaller, known)
     say(f"pages   {', '.join(pages)}" + (f"; branches: {said}: {_shown(folder, store)}/{BRANCHES}" if said else ""))
     return code
+
+
+def _ticking(ticker: Ticker) -> Callable[[Summary], None]:
+    return lambda run: ticker.tick(f"{run.plan} {run.verdict}")
+
+
+def _patience_s(seconds: int | None) -> float:
+    """After how many seconds by the clock a run is given up."""
+    return _DEADLINE_S + _DEADLINE_FACTOR * (seconds or 0)
 
 
 def _begun(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
@@ -236,7 +245,7 @@ def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> s
     return f"{there - len(never)} of {there} taken, {len(never)} never"
 
 
-def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> None:
+def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, str]) -> ExitCode:
     say_json(
         Outcome(
             protocol=",".join(order.protocols),
@@ -250,6 +259,7 @@ def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, 
             junit=pages[1],
         )
     )
+    return code
 
 
 def _shrunk(found: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, str]:
@@ -286,7 +296,7 @@ def _storage_of(store: str, order: Order, spark: str | None) -> Storage:
 
 
 @contextmanager
-def _cleaned_up(backend: BackendName) -> Iterator[None]:
+def cleaned_up(backend: BackendName) -> Iterator[None]:
     """On exit, remove what abandoned runs on real nodes left behind, also after an exception."""
     try:
         yield

@@ -12,17 +12,21 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from highwater.campaigns import systems
 from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
+from highwater.campaigns.campaign import Request
 from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
 from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
 from highwater.campaigns.smaller import shrink_failures
 from highwater.cli import options
+from highwater.cli.campaign import cleaned_up
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.plans.derive import DERIVATION
+from highwater.plans.plan import REFERENCE
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.run import Keep
 from history.errors import unknown
@@ -30,17 +34,25 @@ from history.seed import format_seed
 from pipeline.local import cores
 from pipeline.storage import storage_at
 
+_SEEDS = 128
+_SEEDS_ON_SYSTEM = 6  # each takes a minute or two
+_CORPUS, _PLANS = Path("corpus/seeds"), Path("corpus/plans")
 _FIRST_BELOW = 1 << 40  # short enough to type
 _ANNOTATED = 10  # errors of a step that GitHub Actions shows
 _CHANGED = 20  # runs that a comparison lists
 _OF_CORPUS: frozenset[Phase] = frozenset({"corpus", "known-bad", "containers"})  # phases that perform entries of the corpus
 
 
-_Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds for `safe`.")]
+_Seeds = Annotated[
+    int | None, typer.Option(min=1, help=f"Number of seeds; {_SEEDS} if not given, {_SEEDS_ON_SYSTEM} on another system.")
+]
 _First = Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given.")]
 _Parts = Annotated[str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty.")]
-_Corpus = Annotated[Path, typer.Option(help="Folder with the entries of the regression corpus.")]
-_Plans = Annotated[Path, typer.Option(help="Folder with the stored plans.")]
+_Corpus = Annotated[
+    Path | None,
+    typer.Option(help=f"Folder with the entries of the regression corpus: {_CORPUS}, for other systems {systems.CORPUS}."),
+]
+_Plans = Annotated[Path | None, typer.Option(help=f"Folder with the plans: {_PLANS}, for other systems {systems.PLANS}.")]
 _UnknownAllowed = Annotated[
     int, typer.Option(min=0, max=100, help="Percentage of the seeds that may be UNKNOWN without failing the job.")
 ]
@@ -61,19 +73,41 @@ class Outcome(Struct, frozen=True, kw_only=True):
     exit: ExitCode
     stages: tuple[Part, ...]
     not_performed: tuple[Phase, ...]  # because an earlier phase failed
+    unfit: tuple[str, ...] = ()  # plans that another system cannot perform, each with the reason
     against: Comparison | None = None
     index: str
     junit: str
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """The options that decide what is performed; `corpus` and `plans` are None where the job's own folders are meant."""
+
+    parts: str
+    seeds: range
+    corpus: Path | None
+    plans: Path | None
+    unknown_allowed: int
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What the chaos job performs: its phases, the parts of each, how many runs are sure, and what does not fit."""
+
+    phases: tuple[Phase, ...]
+    parts: Callable[[Phase, Means], Sequence[Callable[[], Part]]]
+    runs: int
+    unfit: tuple[str, ...] = ()
+
+
 def chaos(
     *,
-    seeds: _Seeds = 128,
+    seeds: _Seeds = None,
     first: _First = None,
     derivation: options.Derivation = None,
     parts: _Parts = "",
-    corpus: _Corpus = Path("corpus/seeds"),
-    plans: _Plans = Path("corpus/plans"),
+    corpus: _Corpus = None,
+    plans: _Plans = None,
+    system: options.System = None,
+    described: options.With = None,
     jobs: options.Jobs = None,
     store: options.Store = Path("store/chaos"),
     unknown_allowed: _UnknownAllowed = 5,
@@ -86,41 +120,34 @@ def chaos(
     bisect: options.Bisect = False,  # run_command_line converts the exit code
     json: options.AsJson = False,
 ) -> int:
-    """Run the corpus, stored plans and seeds on `safe`; catch the known-bad protocols; write HTML and JUnit."""
+    """Run the corpus, stored plans and seeds on `safe`, or on another system; catch what is known to be bad; write pages."""
     options.check_seeds(derivation)
     build = present_build()
     low = options.seed_of(first) if first is not None else first_of(build)
-    phases = _phases(parts, PHASES if against is None else COMPARED)
-    if against is not None:
-        commit_of(against)
-    # Refuse bad input before writing anything. Users who have plans and no corpus gate with `--parts plans`.
-    entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
-    inputs = Inputs(
-        entries=entries,
-        plans=load_plans(plans, entries) if "plans" in phases else (),
-        seeds=range(low, low + seeds),
-        unknown_allowed=unknown_allowed,
-    )
+    request = Request(system=system or "", described=str(described or ""))
+    foreign = request.spec.name != REFERENCE
+    count = seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)
+    asked = Asked(parts=parts, seeds=range(low, low + count), corpus=corpus, plans=plans, unknown_allowed=unknown_allowed)
+    # Refuse bad input before writing anything.
+    job = _on_system(asked, request, against=against, jobs=jobs) if foreign else _on_reference(asked, against=against)
     keep = Keep(store=options.folder_of(store), report=True, only_failures=True)
-    repeat = f"highwater chaos --first {low} --seeds {seeds} --derivation {DERIVATION}"
-    repeat += f" --parts {','.join(phases)}" if parts else ""
+    repeat = _repeat(asked, request, job)
     if not json:
-        say(f"seed {format_seed(low)}  seeds {low} to {low + seeds - 1}")
-        say(f"again   {repeat}" + (f" --against {against}" if against else ""))
-    others = ("--shrink", "0", "--jobs", str(jobs or cores()), "--corpus", str(corpus), "--plans", str(plans))
-    other = None if against is None else perform_on(against, (*repeat.split()[2:], *others), phases)
+        _show_head(asked, job, repeat + (f" --against {against}" if against else ""))
+    workers = jobs or cores()
+    other = None if against is None else perform_on(against, _arguments(asked, repeat, workers), job.phases)
     lines: list[RunLine] = []
-    with _lines_to(runs) as write, progress(len(entries) + len(inputs.plans) + seeds, quiet=json) as ticker:
+    with _lines_to(runs) as write, progress(job.runs, quiet=json) as ticker, cleaned_up("process" if foreign else "sim"):
 
         def seen(line: RunLine) -> None:
             lines.append(line)
             write(line)
             ticker.tick(f"{line.protocol} {line.name}")
 
-        means = Means(build=build, keep=keep, jobs=jobs or cores(), seen=seen, fail_fast=fail_fast, deadline_s=deadline)
+        means = Means(build=build, keep=keep, jobs=workers, seen=seen, fail_fast=fail_fast, deadline_s=deadline)
         going = (keep_going or other is not None) and not fail_fast
-        found, left = _perform(phases, inputs, means, keep_going=going, show=not json)
-    smaller = _shrunk(found, store, 0.0 if bisect or other else shrink, workers=jobs or cores(), show=not json)
+        found, left = _perform(job, means, keep_going=going, show=not json)
+    smaller = _shrunk(found, store, 0.0 if bisect or other or foreign else shrink, workers=workers, show=not json)
     _tell(reds(found, store, smaller), found, repeat=repeat, show=not json)
     code = worst(part.code for part in found)
     _write(found, store, repeat=repeat, code=code, smaller=smaller)
@@ -130,12 +157,74 @@ def chaos(
         exit=code if compared is None else compared.code,
         stages=found,
         not_performed=left,
+        unfit=job.unfit,
         against=compared,
         index=str(store / INDEX),
         junit=str(store / JUNIT),
     )
     say_json(outcome) if json else _conclude(outcome)
     return outcome.exit
+
+
+def _on_reference(asked: Asked, *, against: str | None) -> Job:
+    phases = _phases(asked.parts, PHASES if against is None else COMPARED)
+    if against is not None:
+        commit_of(against)
+    # Users who have plans and no corpus gate with `--parts plans`.
+    corpus = asked.corpus or _CORPUS
+    entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
+    inputs = Inputs(
+        entries=entries,
+        plans=load_plans(asked.plans or _PLANS, entries) if "plans" in phases else (),
+        seeds=asked.seeds,
+        unknown_allowed=asked.unknown_allowed,
+    )
+    return Job(
+        phases=phases,
+        parts=lambda phase, means: parts_of(phase, inputs, means),
+        runs=len(entries) + len(inputs.plans) + len(asked.seeds),
+    )
+
+
+def _on_system(asked: Asked, request: Request, *, against: str | None, jobs: int | None) -> Job:
+    if against is not None:
+        raise UsageError(f"--against compares two commits of the reference, not of {request.system}; remove --system")
+    if jobs is not None and jobs > 1:
+        raise UsageError(f"--jobs must be 1 with --system, not {jobs}: one cluster runs at a time")
+    phases = _phases(asked.parts, systems.PHASES, of=f" for {request.system}")
+    cases = systems.cases_on(
+        request,
+        phases,
+        corpus=asked.corpus or systems.CORPUS,
+        plans=asked.plans or systems.PLANS,
+        seeds=asked.seeds,
+    )
+    return Job(
+        phases=phases,
+        parts=lambda phase, means: systems.parts_of(phase, cases[phase].fit, means, unknown_allowed=asked.unknown_allowed),
+        runs=sum(len(phase.fit) for phase in cases.values()),
+        unfit=tuple(f"{name}: {why}" for phase in cases.values() for name, why in phase.unfit),
+    )
+
+
+def _repeat(asked: Asked, request: Request, job: Job) -> str:
+    repeat = f"highwater chaos --first {asked.seeds[0]} --seeds {len(asked.seeds)} --derivation {DERIVATION}"
+    repeat += f" --system {request.system}" if request.system else ""
+    repeat += f" --with {request.described}" if request.described else ""
+    return repeat + (f" --parts {','.join(job.phases)}" if asked.parts else "")
+
+
+def _arguments(asked: Asked, repeat: str, workers: int) -> tuple[str, ...]:
+    """The arguments of the same job on the protocol of another commit."""
+    folders = ("--corpus", str(asked.corpus or _CORPUS), "--plans", str(asked.plans or _PLANS))
+    return (*repeat.split()[2:], "--shrink", "0", "--jobs", str(workers), *folders)
+
+
+def _show_head(asked: Asked, job: Job, again: str) -> None:
+    say(f"seed {format_seed(asked.seeds[0])}  seeds {asked.seeds[0]} to {asked.seeds[-1]}")
+    say(f"again   {again}")
+    for line in job.unfit:
+        say(f"unfit   {line}")
 
 
 def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, str]:
@@ -189,21 +278,20 @@ def first_of(build: Build) -> int:
     return int.from_bytes(blake2b(build.commit.encode(), digest_size=8).digest()) % _FIRST_BELOW
 
 
-def _phases(text: str, known: Sequence[Phase]) -> tuple[Phase, ...]:
+def _phases(text: str, known: Sequence[Phase], *, of: str = "") -> tuple[Phase, ...]:
     names = options.names_of(text)
     for name in names:
         if name not in known:
-            raise UsageError(unknown("part", name, known))
+            raise UsageError(unknown(f"part{of}", name, known))
     return tuple(phase for phase in known if phase in names or not names)
 
 
-def _perform(
-    phases: Sequence[Phase], inputs: Inputs, means: Means, *, keep_going: bool, show: bool
-) -> tuple[tuple[Part, ...], tuple[Phase, ...]]:
+def _perform(job: Job, means: Means, *, keep_going: bool, show: bool) -> tuple[tuple[Part, ...], tuple[Phase, ...]]:
     """Perform the phases until one fails; the parts that were performed, and the phases that were not."""
     found: list[Part] = []
+    phases = job.phases
     for number, phase in enumerate(phases):
-        for perform in parts_of(phase, inputs, means):
+        for perform in job.parts(phase, means):
             found.append(perform())
             if show:
                 _show(found[-1])

@@ -10,7 +10,7 @@ from highwater.campaigns.campaign import Request
 from highwater.cli import options
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
-from highwater.plans.plan import REFERENCE, Plan, checked, on_system, parsed_system
+from highwater.plans.plan import Plan, checked, on_system
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Backend
 from highwater.runs.provenance import present_build
@@ -57,14 +57,12 @@ def choose(
         workload=given.get("workload", MIXED),
         backend=backend,
         system=system or "",
+        described=str(described or ""),
     )
     if derivation is not None and seed is None:
         raise UsageError("--derivation needs --seed")
     options.check_seeds(derivation)
     chosen, repeat = _chosen(seed, plan, loaded, protocol, request)
-    if described is not None:
-        chosen = checked(on_system(chosen, options.asked_system(system or REFERENCE, described)))
-        repeat += f" --with {described}"
     return Chosen(plan=chosen, backend=backend, repeat=repeat)
 
 
@@ -83,7 +81,7 @@ def _chosen(seed: str | None, path: Path | None, plan: Plan | None, protocol: st
         return request.plan(number), request.command(number)
     assert path is not None
     assert plan is not None
-    if request != Request(protocol=request.protocol, backend=request.backend, system=request.system):
+    if request != Request(protocol=request.protocol, backend=request.backend, system=request.system, described=request.described):
         raise UsageError("only --protocol, --backend and --system may be combined with --plan; remove the other options")
     if plan.path and request.backend != "sim":
         raise UsageError(f"{path}: a plan with an explorer path runs on backend sim only, not {request.backend}")
@@ -91,8 +89,9 @@ def _chosen(seed: str | None, path: Path | None, plan: Plan | None, protocol: st
     if protocol is not None:
         plan = checked(replace(plan, protocol=protocol, variant=None))
         repeat += f" --protocol {protocol}"
-    if request.system:
-        plan = checked(on_system(plan, parsed_system(request.system)))
+    if request.system or request.described:
+        plan = checked(on_system(plan, request.spec))
         repeat += f" --system {request.system}"
+        repeat += f" --with {request.described}" if request.described else ""
     implied = options.backend_for(None, plan, None)
     return plan, repeat + (f" --backend {request.backend}" if request.backend != implied else "")

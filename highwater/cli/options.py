@@ -8,11 +8,10 @@ from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
-from highwater.plans.plan import DRAWS_END, REFERENCE, Plan, SystemSpec, parsed_system, system_of
+from highwater.plans.plan import DRAWS_END, REFERENCE, Plan, parsed_system, system_of
 from highwater.runs.run import BackendName
 from nemesis.kinds import FAMILIES, KIND_NAMES, MIXES
 from nemesis.profiles import ProfileName
@@ -111,21 +110,9 @@ Shrink = Annotated[
     ),
 ]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
-
-
 With = Annotated[
     Path | None, typer.Option("--with", metavar="FILE", help="File that describes the cluster, for --system external.")
 ]
-
-
-def asked_system(text: str, described: Path | None) -> SystemSpec:
-    """The system that the command line names, with the file that describes it."""
-    system = parsed_system(text)
-    if described is None:
-        return system
-    if system.name != "external":
-        raise UsageError(f"--with describes the system external, not {system.name}")
-    return replace(system, settings={"with": str(described)})
 
 
 def backend_for(backend: BackendName | None, plan: Plan | None, system: str | None) -> BackendName:

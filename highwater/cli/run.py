@@ -112,6 +112,8 @@ def _played(of: Plan | RunManifest) -> str:
 def show(summary: Summary) -> None:
     """Print the verdict with its reasons, the numbers, the paths of the stored files and the command that repeats the run."""
     say(f"{summary.words}: {', '.join(_numbers(summary))}")
+    if summary.failure:
+        say(f"failed  {summary.failure}")
     if summary.cause:
         say(f"cause   {summary.cause}")
     for line in (*by_kind(summary.anomalies), *first_of((*summary.unchecked, *summary.not_live))):

@@ -62,13 +62,14 @@ def _reference() -> Entry:
 
 def _entry(release: Release) -> Entry:
     idempotence = "" if release.idempotence else " without idempotent producers"
-    expiry = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
+    sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
+    faults = f"kill, pause, power loss, links, {sessions}unreadable and full directories"
     workloads = ", ".join(("produce-consume", *(OF_SESSIONS if release.sessions else ())))
     return Entry(
         system=f"{KAFKA}:{release.version}",
         backends=("process",),
         coordination=release.mode,
-        supports=f"{workloads}{idempotence}; kill, pause, links, {expiry}directories; judged from the clients",
+        supports=f"{workloads}{idempotence}; {faults}; judged from clients, coordination and disks",
         missing=jars.missing(release) or "",
     )
 

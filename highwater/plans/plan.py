@@ -126,6 +126,16 @@ def parsed_system(text: str) -> SystemSpec:
     return SystemSpec(name=name, version=version)
 
 
+def described_system(text: str, described: str) -> SystemSpec:
+    """The system of these words, with the file that describes a user's cluster; "" for no file."""
+    system = parsed_system(text)
+    if not described:
+        return system
+    if system.name != "external":
+        raise UsageError(f"--with describes the system external, not {system.name}")
+    return replace(system, settings={"with": described})
+
+
 def on_system(plan: Plan, system: SystemSpec) -> Plan:
     """The plan with another system. Settings in the plan stay if they are of the system with this name."""
     if system.name == REFERENCE:

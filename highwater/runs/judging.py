@@ -400,7 +400,7 @@ def _joined(source: Source, pieces: Sequence[Item], rows: Mapping[str, Row], led
     history = store.load_parts(Path(source.location))
     manifest = history.manifest
     return Ruling(
-        verdict=run.honest(giant.verdict_of(history, pieces, ledger), manifest.outcome),
+        verdict=run.honest(giant.verdict_of(history, pieces, ledger), manifest),
         digest=manifest.digest,
         operations=manifest.operation_rows or 0,
         events=manifest.event_rows or 0,

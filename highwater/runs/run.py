@@ -35,12 +35,13 @@ from highwater.runs.summary import Summary, summarize
 from history import store
 from history.errors import HistoryError
 from history.history import History
-from history.manifest import Outcome
+from history.manifest import RunManifest
 from reports.render import run_html
 
 BackendName = Literal["sim", "process", "docker"]
 REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
 SUMMARY = "summary.json"
+SLOWED_MAX = 3.0  # chosen: runs under a load of 20 to 40 on two cores were slowed by 9 to 32; no idle machine was measured
 
 
 class Keep(Struct, frozen=True, kw_only=True):
@@ -121,14 +122,24 @@ def _run_id(plan: Plan, base: str, folder: Path | None) -> str:
 
 def judge(history: History) -> Verdict:
     """Judge a history with all checkers in this process; a run that did not complete is never VALID."""
-    return honest(judge_history(history), history.manifest.outcome)
+    return honest(judge_history(history), history.manifest)
 
 
-def honest(verdict: Verdict, outcome: Outcome) -> Verdict:
-    """Change the verdict VALID to UNKNOWN if the run ended early."""
-    if outcome == "completed" or verdict.validity is not Validity.VALID:
+def honest(verdict: Verdict, manifest: RunManifest) -> Verdict:
+    """Change the verdict VALID to UNKNOWN if the run ended early, or if it is not live and the machine was overloaded.
+
+    On an overloaded machine nobody can tell a cluster that does not answer from one that was not allowed to run; one that
+    answered all the same is live.
+    """
+    slowed = manifest.slowed
+    if verdict.not_live and slowed is not None and slowed > SLOWED_MAX:
+        why = f"the machine was overloaded: after healing, work took {slowed} times its CPU time (more than {SLOWED_MAX})"
+        unchecked = (*(f"{why}: {words}" for words in verdict.not_live), *verdict.unchecked)
+        validity = max(verdict.validity, Validity.UNKNOWN)
+        verdict = replace(verdict, validity=validity, live=None, not_live=(), unchecked=unchecked)
+    if manifest.outcome == "completed" or verdict.validity is not Validity.VALID:
         return verdict
-    return replace(verdict, validity=Validity.UNKNOWN, unchecked=(*verdict.unchecked, f"the run is {outcome}"))
+    return replace(verdict, validity=Validity.UNKNOWN, unchecked=(*verdict.unchecked, f"the run is {manifest.outcome}"))
 
 
 def store_evidence(plan: Plan, history: History, folder: Path) -> Path:

@@ -142,9 +142,11 @@ class Summary(Struct, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the run is not VALID and live, worst first: a crash, the first anomaly of each kind, what was missing."""
-        crash = () if self.crash is None else (f"the protocol crashed at {self.crash}",)
-        return (*crash, *by_kind(self.anomalies), *self.not_live, *(() if self.crash else self.unchecked))
+        """Why the run is not VALID and live, worst first: a crash, an anomaly of each kind, a failure, what was missing."""
+        if self.crash is not None:
+            return (f"the protocol crashed at {self.crash}", *by_kind(self.anomalies), *self.not_live)
+        failed = () if self.failure is None else (self.failure,)
+        return (*by_kind(self.anomalies), *failed, *self.not_live, *self.unchecked)
 
 
 _A = TypeVar("_A", Anomaly, FoundAnomaly)

@@ -18,7 +18,7 @@ from highwater.plans.derive import derive
 from highwater.plans.plan import Plan, plan_digest
 from highwater.rig.backend import Provenance, Run
 from highwater.runs.provenance import Build, present_build
-from highwater.runs.run import SUMMARY, Judged, Keep, carry_out, honest, judge, perform
+from highwater.runs.run import SLOWED_MAX, SUMMARY, Judged, Keep, carry_out, honest, judge, perform
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from history import store
@@ -134,12 +134,28 @@ def test_valid_verdict_of_an_incomplete_run_becomes_unknown(good: History, outco
     """So no checker has to know how a run ended."""
     valid = judge_history(good)
     invalid = replace(valid, validity=Validity.INVALID)
+    incomplete = replace(good.manifest, outcome=outcome)
 
-    found = honest(valid, outcome)
+    found = honest(valid, incomplete)
 
     assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (f"the run is {outcome}",))
-    assert honest(invalid, outcome) == invalid
-    assert honest(valid, "completed") == valid
+    assert honest(invalid, incomplete) == invalid
+    assert honest(valid, good.manifest) == valid
+
+
+@pytest.mark.parametrize(("slowed", "live"), [(None, False), (SLOWED_MAX, False), (SLOWED_MAX + 1, None)])
+def test_silence_on_an_overloaded_machine_is_not_judged(good: History, slowed: float | None, live: bool | None) -> None:
+    valid = judge_history(good)
+    silent = replace(valid, live=False, not_live=("nobody answers",))
+    manifest = replace(good.manifest, slowed=slowed)
+
+    found = honest(silent, manifest)
+
+    assert found.live is live
+    assert [words.endswith(": nobody answers") for words in found.unchecked] == ([] if live is False else [True])
+    assert found.validity is (Validity.VALID if live is False else Validity.UNKNOWN)
+    assert honest(replace(silent, validity=Validity.INVALID), manifest).validity is Validity.INVALID
+    assert honest(valid, manifest) == valid
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def test_history_in_parts_is_judged_piece_by_piece(tmp_path: Path) -> None:
 
     cases = _judged(tmp_path / "runs", tmp_path / "ledger", count)
 
-    expected = {name: honest(single.judge(history), history.manifest.outcome) for name, history in histories.items()}
+    expected = {name: honest(single.judge(history), history.manifest) for name, history in histories.items()}
     assert {name: case.ruling.verdict for name, case in cases.items()} == expected
     assert len(done) >= 2 * len(cases)
     assert len(Ledger(storage_at(tmp_path / "ledger")).keys()) == len(cases)
@@ -169,7 +169,7 @@ def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession,
     here = _judged(runs[0].parent, tmp_path / "here", _here)
     there = _judged(runs[0].parent, tmp_path / "there", _on(spark))
 
-    expected = [honest(single.judge(history), history.manifest.outcome) for history in histories]
+    expected = [honest(single.judge(history), history.manifest) for history in histories]
     assert [case.ruling.verdict for case in here.values()] == expected
     assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
     # The random runs must include every validity; otherwise equality proves little.

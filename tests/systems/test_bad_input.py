@@ -1,18 +1,29 @@
 """Bad input about systems is one line and exit 2; a system that does not come up is exit 13 and leaves nothing."""
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
+from highwater.backends.real import stage
+from highwater.backends.real.processes.broker import Launch
+from highwater.backends.real.processes.plain import PlainNode
+from highwater.backends.real.systems import registry
+from highwater.backends.real.systems.external import site
 from highwater.backends.real.systems.external.file import Hooks, load
 from highwater.backends.real.systems.external.system import External
+from highwater.backends.real.systems.kafka import quorum
+from highwater.backends.real.systems.metadata import Told
+from highwater.backends.real.systems.port import Wiring
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, SystemSpec, on_system
-from highwater.plans.text import load_plan
+from highwater.plans.text import load_plan, plan_to_yaml
 from nemesis.faults import Clog, Crash, DiskSwap, ExpireSession, Partition
 from reference.types import Address
+from tests.systems.test_toy import PLAN
+from tests.systems.toy import Toy
 from tests.tidy.sources import ROOT
 
 KIP101 = str(ROOT / "corpus" / "real" / "kip101.yaml")
@@ -103,6 +114,74 @@ def test_hook_that_fails_or_hangs_is_named(tmp_path: Path) -> None:
         hooks.run("kill", Address("b1"))
     with pytest.raises(HarnessError, match="hook start of b1 did not end within 1 s"):
         hooks.run("start", Address("b1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kill", "said"),
+    [
+        ("exit 3", "hook kill of b1 ended with exit code 3"),
+        ("echo $$ > pid; exec sleep 300", "hook kill of b1 did not end within 1 s"),
+    ],
+)
+def test_check_names_the_hook_and_leaves_no_process(
+    kill: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Told(brokers=(1,), addresses=(("127.0.0.1", 1),), partitions=())
+    monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: here)
+    for module in (quorum, site):
+        monkeypatch.setattr(module, "served_version", lambda where, api: 8)
+    text = FILE.replace('kill: ["false"]', f'kill: [sh, -c, "{kill}"]').replace("sleep 60", "true")
+
+    code = run_command_line(["systems", "check", str(described(tmp_path, text))])
+
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (13, 1)
+    assert said in error
+    pid = tmp_path / "pid"
+    assert not pid.exists() or not Path("/proc", pid.read_text().strip()).exists()
+
+
+@pytest.mark.slow
+def test_run_on_an_absent_cluster_is_a_failure_of_the_harness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = "".join(f'- {{id: {number}, address: "127.0.0.1:{number}"}}\n' for number in (1, 2, 3))
+    file = described(tmp_path, f"nodes:\n{nodes}hooks: {{kill: [x], start: [x], pause: [x], resume: [x]}}\n")
+    plan = str(ROOT / "corpus" / "real" / "failover.yaml")
+
+    code = run_command_line(["run", "--plan", plan, "--system", "external", "--with", str(file), "--store", str(tmp_path)])
+
+    captured = capsys.readouterr()
+    assert code == 13
+    assert "does not answer at 127.0.0.1:" in captured.out + captured.err
+
+
+class Silent(Toy):
+    """A toy whose broker listens nowhere."""
+
+    mark = ""  # an argument of its process
+
+    def node(self, folder: Path, wiring: Wiring) -> PlainNode:
+        command = (sys.executable, "-c", "import time; time.sleep(600)", self.mark)
+        return PlainNode(folder, wiring.broker, lambda prepared: Launch(command=command))
+
+
+@pytest.mark.slow
+def test_broker_that_never_serves_ends_the_run_and_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Silent, "mark", str(tmp_path))
+    monkeypatch.setitem(registry.SYSTEMS, "toy", Silent)
+    monkeypatch.setattr(stage, "LED_S_MAX", 2.0)
+    plan = tmp_path / "toy.yaml"
+    plan.write_text(plan_to_yaml(PLAN))
+
+    code = run_command_line(["run", "--plan", str(plan), "--store", str(tmp_path / "store")])
+
+    captured = capsys.readouterr()
+    assert code == 13
+    assert "not every broker listed all 1 brokers within 2 s" in captured.out + captured.err
+    arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != "self"]
+    assert not [one for one in arguments if str(tmp_path).encode() in one]
 
 
 def test_fault_without_a_hook_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from highwater.backends.real.cluster_state import EndState, at_rest, znodes_of
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
 from highwater.backends.real.interrupts import held
+from highwater.backends.real.load import CpuTime
 from highwater.backends.real.merge import merged
 from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import CLIENTS, Site
@@ -44,6 +45,7 @@ from reference.types import Address, topic_partition
 LED_S_MAX = 60.0  # five brokers in containers took over 30 s on two cores with other work
 FULL_S_MAX = 10.0  # to wait for full ISRs; a known-bad protocol may never reach them
 FINAL_S_MAX = 60.0
+OPEN_S_MAX = 15.0  # to wait for operations in progress before the final reads
 SLICE_S = 0.2  # between two checks for dead brokers
 
 
@@ -101,6 +103,7 @@ class Stage:
         self._healed_at_ns: int | None = None
         self._final_reads_at_ns: int | None = None
         self._end_ns: int | None = None
+        self._slowed: float | None = None  # by other work on this machine, from healing to the end
         self._seen: tuple[EndState, ...] = ()  # cluster state at the end of the run
         self._broken: str | None = None  # an error in a callback of the asyncio loop
         self.failures: list[str] = []  # of the harness, as sentences
@@ -146,10 +149,12 @@ class Stage:
                 await self._pass_time(self._plan.faults_ms / 1000, faults)
                 await nemesis  # every window closes within faults_ms
                 await faults.heal()
+                before = CpuTime.now()
                 await self._rest(faults, phases)
                 await faults.settle()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), FINAL_S_MAX)
+                self._slowed = CpuTime.now().slowed_since(before)
                 self._seen = await at_rest(cluster.look)
         except* HarnessError as group:
             raise _first(group) from None
@@ -172,6 +177,7 @@ class Stage:
         if self._plan.audit_ms:
             phases.enter("audit")
             await self._pass_time(self._plan.audit_ms / 1000, faults)
+        await phases.stop(OPEN_S_MAX)  # the final readers are owed what is acknowledged before they ask for the ends
         self._recorder.event(EventKind.FINAL_READS)
         self._final_reads_at_ns = self._now_ns()
         phases.enter("final")
@@ -286,6 +292,7 @@ class Stage:
             digest=digest(operations, events),
             sim_seconds=end_ns / 1e9,
             wall_seconds=end_ns / 1e9,
+            slowed=self._slowed,
             events_handled=len(events),
         )
         return History(found, operations=operations, events=events)

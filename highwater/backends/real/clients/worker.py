@@ -4,11 +4,13 @@
 """
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from highwater.backends.real.systems.port import Client, SessionClient
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, Heard, heard
 from highwater.rig.sessions import SessionCall
+from reference.client.calls import Call
 from reference.client.commands import Command
 from server.runtime.admin_session import AdminSession
 from workloads.client import Done, Invocation, Phase, Sleep
@@ -20,12 +22,40 @@ class Phases:
     def __init__(self) -> None:
         self.now: Phase = "faults"
         self._changed = asyncio.Event()
+        self._stopping = False
+        self._open = 0  # operations in progress
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase of the run and wake all clients that wait for it."""
         self.now = phase
+        self._stopping = False
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Let no operation begin before the next phase, and wait until those in progress have ended, or time is up."""
+        self._stopping = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+
+    async def allowed(self) -> None:
+        """Wait until operations may begin."""
+        while self._stopping:
+            await self.changed()
+
+    @contextmanager
+    def operating(self) -> Iterator[None]:
+        """A context in which one operation is in progress."""
+        self._open += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
 
     async def changed(self, timeout_ms: int | None = None) -> None:
         """Wait until the phase of the run changes, at most `timeout_ms`."""
@@ -64,6 +94,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         start = loop.time()
         while True:
+            await phases.allowed()
             phase = phases.now
             match self._attempts.process.next(now_ms=int((loop.time() - start) * 1000), phase=phase):
                 case Sleep(ms=ms):
@@ -74,10 +105,13 @@ class Worker:
                     await phases.changed()
                 case Invocation() as invocation:
                     asked = self._attempts.begin(invocation)
-                    if isinstance(asked, Command):
-                        self._attempts.end(await self._administrator.call(asked))
-                    elif isinstance(asked, SessionCall):
-                        assert isinstance(self._client, SessionClient), "the system refuses these workloads before the run"
-                        self._attempts.end(await self._client.perform(asked))
-                    else:
-                        self._attempts.end(await self._client.call(asked))
+                    with phases.operating():
+                        self._attempts.end(await self._outcome(asked))
+
+    async def _outcome(self, asked: Call | Command | SessionCall) -> Heard:
+        if isinstance(asked, Command):
+            return await self._administrator.call(asked)
+        if isinstance(asked, SessionCall):
+            assert isinstance(self._client, SessionClient), "the system refuses these workloads before the run"
+            return await self._client.perform(asked)
+        return await self._client.call(asked)

@@ -15,6 +15,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair
 
@@ -39,10 +40,16 @@ class Link:
         self._chance = chance
         self._joined = asyncio.Event()
         self._joined.set()
+        self._healed = asyncio.Event()  # set while the link has no fault
+        self._healed.set()
 
     def set(self, condition: LinkCondition) -> None:
-        """Set the network fault of the link, and send waiting data that the fault no longer holds."""
+        """Set the network fault of the link, and send waiting data that the fault no longer holds.
+
+        Without a fault nothing is late any more: else bytes that a lossy link once delayed would be late for 12 s after it.
+        """
         self.condition = condition
+        (self._healed.set if condition == JOINED else self._healed.clear)()
         if condition.held:
             self._joined.clear()
         else:
@@ -53,6 +60,11 @@ class Link:
     async def joined(self) -> None:
         """Wait until no fault stops the link."""
         await self._joined.wait()
+
+    async def cross(self) -> None:
+        """Wait as long as a piece of data is late, or until the link has no fault."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._healed.wait(), self.late_s())
 
     def late_s(self) -> float:
         """Draw how late the next piece of data is, in seconds: `delay_ms`, and a retransmission timeout for each lost copy."""
@@ -96,7 +108,7 @@ class Flow:
             late_s = self.link.late_s()
             if self._counted and (late_s or self._is_held(kind)):
                 self.link.hits += 1
-            self._due_s = max(self._due_s, loop.time() + late_s)
+            self._due_s = max(0.0 if self.link.condition == JOINED else self._due_s, loop.time() + late_s)
             self._waiting.append((self._due_s, kind, piece))
             self.waiting_bytes += 0 if piece is None else len(piece)
         self.pump()
@@ -115,7 +127,7 @@ class Flow:
             # Other kinds overtake messages of a held kind. The end of the stream overtakes nothing.
             if self._timer is not None or self._is_held(kind) or (piece is None and self._waiting):
                 self._waiting.append((due_s, kind, piece))
-            elif due_s > loop.time():
+            elif due_s > loop.time() and self.link.condition != JOINED:
                 self._waiting.append((due_s, kind, piece))
                 self._timer = loop.call_at(due_s, self.pump)
             elif piece is None:
@@ -245,7 +257,7 @@ class _Connection:
             for link in links:
                 await link.joined()
         for link in links:
-            await asyncio.sleep(link.late_s())
+            await link.cross()
         try:
             await asyncio.get_running_loop().create_connection(lambda: self._far, host, port)
         except OSError:

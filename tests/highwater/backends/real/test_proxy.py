@@ -231,6 +231,37 @@ def test_lost_packet_delays_everything_behind_it() -> None:
     play(scene)
 
 
+def test_healed_link_delivers_what_was_late() -> None:
+    """Else bytes that were lost six times would be late for 12 s after the fault, and all behind them."""
+
+    async def scene(wire: Wire) -> None:
+        reader, writer = await wire.connect()
+        writer.write(b"a")
+        await comes(reader, 1)
+        wire.there.set(LinkCondition(loss_per_mille=1000))
+        writer.write(b"late")
+        assert await nothing_comes(reader)
+        wire.there.set(JOINED)
+        writer.write(b"!")
+
+        assert await comes(reader, 5) == b"LATE!"
+
+    play(scene)
+
+
+def test_connection_over_a_lossy_link_opens_after_the_fault() -> None:
+    async def scene(wire: Wire) -> None:
+        wire.there.set(LinkCondition(loss_per_mille=1000))
+        reader, writer = await wire.connect()
+        writer.write(b"a")
+        assert await nothing_comes(reader)
+        wire.there.set(JOINED)
+
+        assert await comes(reader, 1) == b"A"
+
+    play(scene)
+
+
 def test_reset_fault_breaks_both_ends_of_a_connection() -> None:
     async def scene(wire: Wire) -> None:
         reader, writer = await wire.connect()

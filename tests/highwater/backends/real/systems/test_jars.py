@@ -8,7 +8,9 @@ import pytest
 
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import RELEASES, Pins, Release, pins_of
+from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
+from tests.tidy.sources import ROOT
 
 RELEASE = RELEASES[0]
 CONTENT = b"a jar"
@@ -65,6 +67,20 @@ def test_jar_damaged_after_the_fetch_is_named_before_a_run(cache: Path) -> None:
     assert said is not None
     assert said.endswith(f"fetch it again: highwater systems get kafka:{RELEASE.version}")
     assert "a.jar is damaged (2 bytes" in said
+
+
+def test_run_with_a_damaged_jar_is_refused_in_one_line(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = jars.folder_of(RELEASE)
+    folder.mkdir(parents=True)
+    (folder / "a.jar").write_bytes(CONTENT[:2])
+    plan = str(ROOT / "corpus" / "real" / "kip101.yaml")
+
+    code = run_command_line(["run", "--plan", plan, "--system", f"kafka:{RELEASE.version}", "--store", str(tmp_path / "store")])
+
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (2, 1)
+    assert "a.jar is damaged (2 bytes" in error
+    assert not (tmp_path / "store").exists()
 
 
 def test_offline_maven_ends_in_one_sentence(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,123 @@
+"""The `chaos` job on another system than the reference: it keeps the promise, and what it is known to lose is lost.
+
+    phase       what it performs
+    corpus      the entries of `corpus/systems` on which the system must keep all records
+    plans       the other plans of a folder: each must be VALID and live
+    seeds       seeds with the faults that the system can suffer: each must be VALID and live
+    known-bad   the entries on which the system is known to lose records; if it loses none, the harness is to blame
+
+One cluster runs at a time, in real time. A run that shows nothing is repeated, at most `TRIES` times: one that is UNKNOWN or
+vacuous, and one of a known loss that the system happened to survive. What is accused is never repeated.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from highwater.campaigns.campaign import INTERRUPTED, Limits, Request, run_campaign
+from highwater.campaigns.chaos import RED, Check, Means, Part, Phase, check_of, code_of, line_of
+from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_plans_on, placed
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.plans.plan import words_of
+from highwater.runs.run import BackendName, backend_named
+from highwater.runs.summary import Summary
+from highwater.runs.workers import Task
+
+PHASES: tuple[Phase, ...] = ("corpus", "plans", "seeds", "known-bad")
+CORPUS, PLANS = Path("corpus/systems"), Path("corpus/real")
+TRIES = 3
+BACKEND: BackendName = "process"
+# The seeds use these mixes in turn; faults that the system cannot suffer are left out of them.
+MIXES: tuple[tuple[str, ...], ...] = ((), ("partitions",), ("crash-heavy",))
+_SETTLED = "settled"
+
+
+class Cases(Struct, frozen=True, kw_only=True):
+    """The cases of one phase, and those that do not fit the system, with the reason."""
+
+    fit: tuple[Case, ...]
+    unfit: tuple[tuple[str, str], ...] = ()
+
+
+def cases_on(request: Request, phases: Sequence[Phase], *, corpus: Path, plans: Path, seeds: Iterable[int]) -> dict[Phase, Cases]:
+    """What each phase performs on the system of the request. UsageError if nothing can be performed, with the first reason."""
+    system = request.spec
+    entries = load_corpus(corpus) if corpus.exists() else ()
+    mine = [placed(case, system) for case in entries if case.expectation.system in (system.name, words_of(system))]
+    found: dict[Phase, Iterable[Case]] = {
+        "corpus": (case for case in mine if case.expectation.verdict != "INVALID"),
+        "plans": load_plans_on(system, plans, entries) if plans.exists() else (),
+        "seeds": _of_seeds(request, seeds),
+        "known-bad": (case for case in mine if case.expectation.verdict == "INVALID"),
+    }
+    cases = {phase: _fitting(found[phase]) for phase in phases}
+    refused = [why for phase in cases.values() for _, why in phase.unfit]
+    if not any(phase.fit for phase in cases.values()):
+        raise UsageError(refused[0] if refused else f"no plan for {words_of(system)} in {', '.join(phases)}")
+    return cases
+
+
+def _of_seeds(request: Request, seeds: Iterable[int]) -> Iterator[Case]:
+    expectation = Expectation(system=words_of(request.spec), verdict="VALID", live=True)
+    for number, seed in enumerate(seeds):
+        asked = Request(system=request.system, described=request.described, backend=BACKEND, faults=MIXES[number % len(MIXES)])
+        plan = asked.plan(seed)
+        yield Case(entry=plan.name, expectation=expectation, plan=plan, repeat=asked.command(seed))
+
+
+def _fitting(cases: Iterable[Case]) -> Cases:
+    backend = backend_named(BACKEND)
+    judged = [(case, backend.refuse(case.plan)) for case in cases]
+    return Cases(
+        fit=tuple(case for case, why in judged if why is None),
+        unfit=tuple((case.entry, why) for case, why in judged if why is not None),
+    )
+
+
+def parts_of(phase: Phase, cases: Sequence[Case], means: Means, *, unknown_allowed: int = 0) -> list[Callable[[], Part]]:
+    """The part of one phase, not yet started; none without cases. Of the seeds, `unknown_allowed` per cent may be UNKNOWN."""
+    allowed = unknown_allowed if phase == "seeds" else 0
+    return [partial(settle, phase, cases, means, unknown_allowed=allowed)] if cases else []
+
+
+def settle(name: str, cases: Sequence[Case], means: Means, *, unknown_allowed: int = 0) -> Part:
+    """Perform each case until a run shows something. The check of a case is about its last run."""
+    checks: list[Check] = []
+    runs: list[Summary] = []
+    expected: list[bool | None] = []
+    stopped = None
+    for case in cases:
+        found = run_campaign(_tries(case, means), wanted=TRIES, jobs=1, limits=Limits(until=partial(_settled, case)))
+        runs += found.summaries
+        if found.stopped == INTERRUPTED:
+            expected += [None] * len(found.summaries)
+            stopped = INTERRUPTED
+            break
+        check = check_of(case, runs[-1], number=len(runs) - 1, tolerant=unknown_allowed > 0)
+        checks.append(check)
+        expected += [*[True] * (len(found.summaries) - 1), check.met]
+        for summary in found.summaries:
+            red = summary is runs[-1] and check.met is False
+            means.seen(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=red))
+        if means.fail_fast and check.met is False:
+            stopped = RED
+            break
+    code = code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)
+    return Part(name=name, checks=tuple(checks), summaries=tuple(runs), expected=tuple(expected), stopped=stopped, code=code)
+
+
+def _tries(case: Case, means: Means) -> Iterator[Task]:
+    for _ in range(TRIES):
+        yield Task(plan=case.plan, repeat=case.repeat, build=means.build, keep=means.keep, backend=BACKEND)
+
+
+def _settled(case: Case, summary: Summary) -> str | None:
+    """Why the case is not tried again after this run; None if the run shows nothing."""
+    if summary.outcome != "completed" or summary.verdict == "INVALID":
+        return _SETTLED
+    if case.expectation.verdict == "INVALID":
+        return None
+    return None if summary.exit_code is ExitCode.UNKNOWN else _SETTLED
