@@ -9,6 +9,7 @@ import pytest
 
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.rig.scene import brokers_of
@@ -82,13 +83,14 @@ def inspected(container: str | None) -> dict[str, dict[str, object]]:
 
 def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine) -> None:
     shape = plan(zookeeper=1)
-    site = ContainerSite(shape)
+    site = ContainerSite(shape, system_for(shape))
 
     async def act() -> None:
-        node = site.nodes[brokers_of(shape)[0]]
+        broker = brokers_of(shape)[0]
+        node, process = site.nodes[broker], site.runners[broker].process
         runs = await node.start()
         assert (await runs()).holds
-        found = inspected(node.process.container)
+        found = inspected(process.container)
         host, config = found["HostConfig"], found["Config"]
         assert (host["ReadonlyRootfs"], host["CapDrop"], host["CapAdd"]) == (True, ["ALL"], None)
         assert host["SecurityOpt"] == ["no-new-privileges"]
@@ -113,7 +115,7 @@ def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine) 
         # The kernel does not deliver a signal to pid 1 of a container before it has a handler.
         await until(lambda: bool([line for line in node.notes() if line.life == 2]))
         gone = await node.terminate()
-        await until(lambda: not node.process.is_running())
+        await until(lambda: not process.is_running())
         assert (await gone()).holds
         assert node.stopped_itself() is not None
 
@@ -121,7 +123,8 @@ def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine) 
 
 
 def test_zookeeper_serves_with_one_server_dead_or_frozen(engine: Engine) -> None:
-    site = ContainerSite(plan(zookeeper=3))
+    shape = plan(zookeeper=3)
+    site = ContainerSite(shape, system_for(shape))
 
     async def act() -> None:
         admin = Admin(site.zookeeper)
