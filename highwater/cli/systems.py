@@ -64,7 +64,7 @@ def _entry(release: Release) -> Entry:
     sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
     return Entry(
         system=f"{KAFKA}:{release.version}",
-        backends=("process",),
+        backends=("process", "docker"),
         coordination=release.mode,
         supports=f"produce-consume{idempotence}; kill, pause, links, {sessions}directories; judged from the clients",
         missing=jars.missing(release) or "",

@@ -48,7 +48,7 @@ from server.lab.power import Loss, Wound
 NAME = "kafka"
 _NO_NOTES = "without its notes nobody can tell which losses an emptied directory excuses"
 _LACKS: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((ClockJump, ClockDrift, ClockStrobe), "libfaketime was not proven in a JVM"),
+    ((ClockJump, ClockDrift, ClockStrobe), "under libfaketime the timed waits of a JVM end at the wrong moment"),
     ((DirFailure, DiskSlow), "failing and slow disks are instruments inside of the reference's nodes"),
     ((DiskSwap, DirFile), _NO_NOTES),  # a file in place of a directory that comes back is no problem
 )
