@@ -63,7 +63,7 @@ def replay(
     if not json:
         say(headline(plan))
     if is_foreign(plan):
-        backend = "docker" if manifest is not None and manifest.backend == "docker" else "process"
+        backend: BackendName = "docker" if manifest is not None and manifest.backend == "docker" else "process"
         return _once(plan, here, repeat, backend=backend, json=json)
     judged = _again(plan, here, repeat)
     if wanted is None:

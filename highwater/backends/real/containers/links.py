@@ -20,8 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from highwater.backends.real.containers.agent import PROBE_PORT, Probes
-from highwater.backends.real.processes.conversation import between_brokers
-from highwater.backends.real.processes.proxy import Link, Proxy
+from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
 from highwater.backends.real.site import CLIENTS, HostPort, LinkCondition, Pair, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Address
@@ -139,8 +138,10 @@ class ContainerLinks:
         self._socket, _ = await loop.create_datagram_endpoint(lambda: self._clients, (addresses[CLIENTS], 0))
         self._port = self._socket.get_extra_info("sockname")[1]
 
-    async def wire(self, opener: Address, listener: Address, target: HostPort, *, at: HostPort) -> None:
-        """Create a proxy in the opener's network, which can tell messages between brokers apart and hold some kinds back.
+    async def wire(
+        self, opener: Address, listener: Address, target: HostPort, *, at: HostPort, conversation: Conversation | None = None
+    ) -> None:
+        """Create a proxy in the opener's network, which can tell the messages of a conversation apart and hold some kinds back.
 
         It listens `at` this address and connects to `target` from the opener's own address, so that all other faults act on its
         packets as they would without a proxy.
@@ -149,7 +150,7 @@ class ContainerLinks:
             self._proxied.setdefault(pair, Link(pair, random.Random()))
         there, back = self._proxied[opener, listener], self._proxied[listener, opener]
         agent = self._agents[opener]
-        proxy = Proxy(there, back, target, conversation=between_brokers, sockets=agent.tcp_socket)
+        proxy = Proxy(there, back, target, conversation=conversation, sockets=agent.tcp_socket)
         await proxy.listen_on(await agent.tcp_socket(at))
         self._proxies.append(proxy)
 
