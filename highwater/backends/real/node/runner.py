@@ -77,7 +77,7 @@ class BrokerProcess(ABC):
 
     def __init__(self, runner: Runner, folder: Path) -> None:
         self.runner = runner
-        self._home = folder
+        self._folder = folder
         self._output = folder / OUTPUT
 
     @abstractmethod
@@ -91,7 +91,7 @@ class BrokerProcess(ABC):
     async def start(self) -> Probe:
         """Start the broker's process anew."""
         assert not self.runner.is_running()
-        return self._unless_stopped(await self.runner.start(self._launch(), self._home))
+        return self._unless_stopped(await self.runner.start(self._launch(), self._folder))
 
     async def is_running(self) -> bool:
         """Whether the broker's process exists, paused or not."""
