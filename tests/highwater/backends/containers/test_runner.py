@@ -19,7 +19,7 @@ from tests.systems.test_toy import PLAN
 from tests.systems.toy import Toy
 
 NETWORK = Network(id="n", gateway="")
-JARS = Path("/home/somebody/cache/kafka-3.9.1")
+JARS = Path("/somewhere/cache/kafka-3.9.1")
 GROUNDS = Grounds(folder=cast(RunFolder, None), labels=Labels("run", Path("/")), network=NETWORK, harness=NETWORK, user=10001)
 PLACE = Place(name=Address("b1"), container="place", address="", harness="", socket=Path("/"))
 
