@@ -43,10 +43,11 @@ test-chaos: $(READY)
 test-docker: images
 	$(BIN)/python -m pytest -q -m docker -n 6 tests/docker $(PYTEST_ARGS)
 
-# The plans of corpus/real on releases of Apache Kafka, a cluster by hand, a toy. Fetches the jars first, if they are not here.
+# The plans of corpus/real on releases of Apache Kafka, some in containers if an engine answers, a cluster by hand, a toy.
+# Fetches the jars first, if they are not here.
 test-systems: $(READY)
 	bash .ci/systems 0.10.2.2 0.11.0.3 1.1.1 2.0.1 2.8.2 3.9.1 4.1.0
-	$(BIN)/python -m pytest -q -m 'systems or systems_all' -n 2 tests/systems $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m 'systems or systems_all' -n 2 tests/systems tests/docker $(PYTEST_ARGS)
 
 # The part of it that CI runs.
 test-systems-fast: $(READY)

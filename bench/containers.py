@@ -13,6 +13,7 @@ from highwater.backends.real.containers.backend import DockerBackend
 from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.os_process import resident_kb
 from highwater.backends.real.site import CLIENTS
+from highwater.backends.real.systems.registry import system_for
 from highwater.errors import HarnessError
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec
 from history.promise import Promise, TopicPromise
@@ -68,11 +69,11 @@ class ContainerCluster:
 
     def kill(self, broker: BrokerId) -> None:
         """Send SIGKILL to a broker and wait for its end."""
-        self._site.nodes[broker].process.end()
+        self._site.runners[broker].process.end()
 
     def resident_kb(self, broker: BrokerId) -> int:
         """The resident memory of a running broker, in KiB."""
-        return resident_kb(self._site.nodes[broker].process.pid)
+        return resident_kb(self._site.runners[broker].process.pid)
 
 
 async def _begin(site: ContainerSite) -> None:
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     plan = _plan()
-    site = ContainerSite(plan)
+    site = ContainerSite(plan, system_for(plan))
     try:
         refusal = DockerBackend().refuse(plan)
         if refusal is not None:

@@ -63,7 +63,6 @@ Ability = Can | Cannot
 _OUTSIDE = "the effects of a machine cannot be seen from outside its process"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
-_NO_MESSAGES = "a packet does not say which message it carries"
 _CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
@@ -210,7 +209,7 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Packets():
             return Cannot(_TCP_HIDES)
         case Clog(kinds=kinds) if kinds:
-            return Cannot(_NO_MESSAGES)
+            return Can("a TCP proxy in the broker's network parses messages between brokers and holds those of these kinds back")
         case Partition():
             return Can("packets between the two sides dropped by iptables")
         case Slow():

@@ -20,7 +20,7 @@ from highwater.plans.derive import DERIVATION
 from highwater.plans.plan import Plan, checked, is_foreign, on_system, parsed_system
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build, present_build
-from highwater.runs.run import REPEATABLE, Judged, Keep, backend_named, carry_out
+from highwater.runs.run import REPEATABLE, BackendName, Judged, Keep, backend_named, carry_out
 from history import store
 from history.manifest import SCHEMA_VERSION, RunManifest
 from history.versions import digest_in
@@ -63,7 +63,8 @@ def replay(
     if not json:
         say(headline(plan))
     if is_foreign(plan):
-        return _once(plan, here, repeat, json=json)
+        backend: BackendName = "docker" if manifest is not None and manifest.backend == "docker" else "process"
+        return _once(plan, here, repeat, backend=backend, json=json)
     judged = _again(plan, here, repeat)
     if wanted is None:
         wanted = _again(plan, here, repeat).summary.digest
@@ -86,9 +87,9 @@ def _again(plan: Plan, here: Build, repeat: str) -> Judged:
     return judged
 
 
-def _once(plan: Plan, here: Build, repeat: str, *, json: bool) -> int:
+def _once(plan: Plan, here: Build, repeat: str, *, backend: BackendName, json: bool) -> int:
     """Perform a plan of another system, and print its verdict."""
-    summary = carry_out(plan, backend_named("process"), build=here, repeat=repeat, keep=Keep()).summary
+    summary = carry_out(plan, backend_named(backend), build=here, repeat=repeat, keep=Keep()).summary
     say_json(summary) if json else show(summary)
     return summary.exit_code
 

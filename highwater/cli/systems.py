@@ -67,7 +67,7 @@ def _entry(release: Release) -> Entry:
     workloads = ", ".join(("produce-consume", *(OF_SESSIONS if release.sessions else ())))
     return Entry(
         system=f"{KAFKA}:{release.version}",
-        backends=("process",),
+        backends=("process", "docker"),
         coordination=release.mode,
         supports=f"{workloads}{idempotence}; {faults}; judged from clients, coordination and disks",
         missing=jars.missing(release) or "",

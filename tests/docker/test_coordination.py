@@ -8,6 +8,7 @@ import pytest
 
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.systems.registry import system_for
 from tests.contract.coordination import CoordinationContract
 from tests.docker.test_places import plan
 from tests.zookeeper.bench import KazooBench
@@ -20,7 +21,8 @@ roots = itertools.count()
 @pytest.fixture(scope="module")
 def ensemble(engine: Engine) -> Iterator[str]:
     """host:port of one server of the quorum."""
-    site = ContainerSite(plan(zookeeper=3))
+    shape = plan(zookeeper=3)
+    site = ContainerSite(shape, system_for(shape))
 
     async def begin() -> None:
         try:

@@ -1,20 +1,27 @@
-"""Containers of a run: their user and rights, faults of their processes, and a quorum of ZooKeeper."""
+"""Containers of a run: their user and rights, faults of their processes, and a quorum of ZooKeeper.
+
+The contract of a broker in a container holds for every system that has one.
+"""
 
 import asyncio
 import json
 import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.admin import Admin
-from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked, on_system, parsed_system
 from highwater.rig.scene import brokers_of
 from history.promise import Promise, TopicPromise
 from reference.config import TopicSpec
 from reference.coordination.api import Create, Created, Data, GetData, NodeExists
+from tests.systems.conftest import need
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -66,10 +73,10 @@ def at(site: ContainerSite, act: Callable[[], Awaitable[None]]) -> None:
         site.close()
 
 
-async def until(done: Callable[[], bool]) -> None:
+async def until(done: Callable[[], Awaitable[bool]]) -> None:
     """Wait until `done` holds, at most 60 s."""
     async with asyncio.timeout(60):
-        while not done():
+        while not await done():
             await asyncio.sleep(0.05)
 
 
@@ -80,20 +87,33 @@ def inspected(container: str | None) -> dict[str, dict[str, object]]:
     return found
 
 
-def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine) -> None:
-    shape = plan(zookeeper=1)
-    site = ContainerSite(shape)
+@pytest.mark.parametrize("name", ["reference", "kafka:3.9.1"])
+def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine, name: str) -> None:
+    if name != "reference":
+        need(parsed_system(name).version)
+    shape = on_system(plan(zookeeper=1), parsed_system(name))
+    system = system_for(shape)
+    site = ContainerSite(shape, system)
 
     async def act() -> None:
-        node = site.nodes[brokers_of(shape)[0]]
+        broker = brokers_of(shape)[0]
+        node, process = site.nodes[broker], site.runners[broker].process
+        cluster = system.cluster(site.zookeeper, site.harness)
+
+        async def ended() -> bool:
+            return not await node.is_running()
+
         runs = await node.start()
         assert (await runs()).holds
-        found = inspected(node.process.container)
+        found = inspected(process.container)
         host, config = found["HostConfig"], found["Config"]
         assert (host["ReadonlyRootfs"], host["CapDrop"], host["CapAdd"]) == (True, ["ALL"], None)
         assert host["SecurityOpt"] == ["no-new-privileges"]
         assert str(config["User"]).split(":")[0] not in ("", "0")
         assert host["Memory"]
+        written = [mount["Source"] for mount in cast(list[dict[str, Any]], found["Mounts"]) if mount["RW"]]
+        assert all(Path(folder).name == node.address for folder in written)
+        await until(cluster.gathered)
 
         stands = await node.pause()
         assert (await stands()).holds
@@ -111,17 +131,19 @@ def test_broker_container_has_no_privileges_and_survives_faults(engine: Engine) 
         assert node.life == 2
         assert (await gone()).holds  # the previous process has ended, though another one runs
         # The kernel does not deliver a signal to pid 1 of a container before it has a handler.
-        await until(lambda: bool([line for line in node.notes() if line.life == 2]))
+        await until(cluster.gathered)
         gone = await node.terminate()
-        await until(lambda: not node.process.is_running())
+        await until(ended)
         assert (await gone()).holds
         assert node.stopped_itself() is not None
+        cluster.close()
 
     at(site, act)
 
 
 def test_zookeeper_serves_with_one_server_dead_or_frozen(engine: Engine) -> None:
-    site = ContainerSite(plan(zookeeper=3))
+    shape = plan(zookeeper=3)
+    site = ContainerSite(shape, system_for(shape))
 
     async def act() -> None:
         admin = Admin(site.zookeeper)

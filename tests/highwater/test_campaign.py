@@ -59,7 +59,7 @@ def test_docker_plan_lengthens_bound_and_quiet_time_by_20_s() -> None:
 def test_docker_backend_lengthens_the_quiet_time_of_any_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/promise.md §6: for a seed, a plan file and a repeated run."""
     performed: list[Plan] = []
-    monkeypatch.setattr(docker, "ContainerSite", lambda plan: performed.append(plan))
+    monkeypatch.setattr(docker, "ContainerSite", lambda plan, _: performed.append(plan))
     monkeypatch.setattr(docker, "perform", lambda plan, *_, **__: performed.append(plan))
     plan = Request(faults=("crash",)).plan(1)
     docker.DockerBackend().perform(plan, Provenance(run_id="test", plan_digest=""))

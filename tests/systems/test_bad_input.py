@@ -37,6 +37,9 @@ hook_timeout_s: 1
 """
 
 
+EXAMPLE = str(ROOT / "docs" / "examples" / "my-system.yaml")
+
+
 def described(folder: Path, text: str = FILE) -> Path:
     path = folder / "my-system.yaml"
     path.write_text(text)
@@ -50,7 +53,7 @@ def described(folder: Path, text: str = FILE) -> Path:
         (("--system", "kafka:3.9.99"), "unknown version '3.9.99' of kafka; known: kafka:0.10.2.2"),
         (("--system", "kafka"), "unknown version '' of kafka"),
         (("--system", "kafka:3.9.1", "--backend", "sim"), "the simulator runs the reference only, not kafka:3.9.1"),
-        (("--system", "kafka:3.9.1", "--backend", "docker"), "the docker backend runs the reference only, not kafka:3.9.1"),
+        (("--system", "external", "--with", EXAMPLE, "--backend", "docker"), "external does not run in containers"),
         (("--system", "external"), "system external needs the file that describes the cluster: --with FILE"),
         (("--system", "kafka:3.9.1", "--with", "x.yaml"), "--with describes the system external, not kafka"),
         (("--system", "external", "--with", "no.yaml"), "cannot read no.yaml: No such file or directory"),

@@ -17,8 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from highwater.backends.real.processes.broker import Launch
-from highwater.backends.real.processes.plain import PlainNode, Prepared
+from highwater.backends.real.node.plain import PlainNode, Prepared
+from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.limits import refusal
 from highwater.backends.real.systems.port import Wiring
@@ -40,6 +40,7 @@ class Toy:
     name = "toy"
     observes: frozenset[Source] = frozenset()
     zookeeper = quorum = idempotence = False
+    packing = None  # it runs as a process only
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -51,14 +52,14 @@ class Toy:
     def lacks(self, fault: AnyFault) -> str | None:
         return None if isinstance(fault, Crash | Pause) else "it is a toy"
 
-    def node(self, folder: Path, wiring: Wiring) -> PlainNode:
+    def node(self, folder: Path, wiring: Wiring, runner: Runner) -> PlainNode:
         host, port = next(iter(wiring.doors.values()))
 
         def launch(prepared: Prepared) -> Launch:
             arguments = (host, str(port), str(prepared.log_dirs[0] / "log"), self.version)
             return Launch(command=(sys.executable, "-m", __name__, *arguments))
 
-        return PlainNode(folder, wiring.broker, launch)
+        return PlainNode(folder, wiring.broker, runner, launch)
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> "Cluster":
         return Cluster(next(iter(brokers.values())))

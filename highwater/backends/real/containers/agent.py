@@ -14,6 +14,9 @@ It uses the standard library alone. Each line on the Unix socket is a request in
     send, heard   send probe datagrams to another place's agent; how many of a token came here, and how late
     cannot    the features that the kernel refuses, each with the reason
 
+On the socket SOCKET.sockets each connection asks for one TCP socket of this network, which is handed over: with [HOST, PORT] one
+that listens there, with null one that is not connected yet. The harness runs proxies on them.
+
 A packet that is to be both delayed and dropped is delayed first: the queues are in the table mangle, which precedes filter.
 """
 
@@ -333,6 +336,19 @@ async def _reset_of_oneself() -> None:
             writer.close()
 
 
+async def hand_over(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Make the socket that a line asks for and pass it to the peer; close the connection without one if it cannot be made."""
+    with contextlib.suppress(OSError), socket.socket() as made:
+        where = json.loads(await reader.readline())
+        if where is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(tuple(where))
+            made.listen()
+        with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as ours:
+            socket.send_fds(ours, [b"."], [made.fileno()])
+    writer.close()
+
+
 async def serve(path: str) -> None:
     """Answer requests of the harness until the agent's process is killed."""
     agent = Agent()
@@ -349,12 +365,13 @@ async def serve(path: str) -> None:
                 await writer.drain()
         writer.close()
 
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    server = await asyncio.start_unix_server(connected, path)
-    os.chmod(path, 0o666)  # the harness need not be root
-    async with server:
-        await server.serve_forever()
+    servers = []
+    for name, callback in ((f"{path}.sockets", hand_over), (path, connected)):  # whoever finds the second can use the first
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        servers.append(await asyncio.start_unix_server(callback, name))
+        os.chmod(name, 0o666)  # the harness need not be root
+    await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
 if __name__ == "__main__":

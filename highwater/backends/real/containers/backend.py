@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -13,8 +14,9 @@ from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.stage import perform, unplayable
-from highwater.backends.real.systems.reference import Reference
-from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.backends.real.systems.port import System
+from highwater.backends.real.systems.registry import system_for
+from highwater.plans.plan import Plan, system_of, words_of
 from highwater.rig.backend import Provenance, Run
 from nemesis.capability import refusals
 from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, Slow, ZooKeeperLinks
@@ -29,11 +31,16 @@ class DockerBackend:
 
     name = "docker"
 
+    def __init__(self, make: Callable[[Plan], System] = system_for) -> None:
+        """`make` makes the system for a plan; a program may give its own in place of the systems that plans name."""
+        self._make = make
+
     def refuse(self, plan: Plan) -> str | None:
         """Why this machine cannot perform the plan: a fault, the workload, the engine, the images or the kernel; else None."""
-        if is_foreign(plan):
-            return f"the docker backend runs the reference only, not {words_of(system_of(plan))}; run it with --backend process"
-        reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or missing()
+        system = self._make(plan)
+        if system.packing is None:
+            return f"{words_of(system_of(plan))} does not run in containers; run it with --backend process"
+        reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or system.refuse() or missing()
         if reason is not None:
             return reason
         with Engine() as engine:
@@ -42,7 +49,8 @@ class DockerBackend:
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Perform the plan in containers. A KeyboardInterrupt ends the run early and keeps the rows recorded so far."""
         plan = with_time_for_containers(plan)
-        return perform(plan, provenance, ContainerSite(plan), Reference(plan), backend=self.name)
+        system = self._make(plan)
+        return perform(plan, provenance, ContainerSite(plan, system), system, backend=self.name)
 
 
 def with_time_for_containers(plan: Plan) -> Plan:

@@ -58,7 +58,8 @@ class Service(Struct, frozen=True, kw_only=True):
     user: str | None = None  # uid:gid; the image's if None
     environment: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
-    files: tuple[Path, ...] = ()  # mounted like `folders`, but read-only
+    reads: tuple[tuple[Path, Path], ...] = ()  # folders of the host, and where they are mounted read-only
+    host_name: str | None = None
     networks: tuple[str, ...] = ()  # ids
     shares_network_of: str | None = None  # the id of a container
     capabilities: tuple[str, ...] = ()
@@ -191,13 +192,14 @@ class Engine:
         It has only the named capabilities, cannot gain privileges, and its root file system is read-only.
         """
         mounts = [Mount(str(path), str(path), type="bind") for path in service.folders]
-        mounts += [Mount(str(path), str(path), type="bind", read_only=True) for path in service.files]
+        mounts += [Mount(str(there), str(path), type="bind", read_only=True) for path, there in service.reads]
         with _attempting(f"creating the container {service.name}"):
             container = self._client.containers.create(
                 service.image,
                 list(service.command),
                 name=service.name,
                 entrypoint=service.entrypoint,
+                hostname=service.host_name,
                 user=service.user,
                 environment=list(service.environment),
                 labels=service.labels.texts(),
@@ -280,6 +282,11 @@ class Engine:
             state = self._container(container).attrs["State"]
         code: int = state["ExitCode"]
         return code if state["Status"] == "exited" else None
+
+    def used_too_much_memory(self, container: str) -> bool:
+        """Whether the kernel ended the container's last process because it needed more memory than it may use."""
+        with _attempting("looking at a container"):
+            return bool(self._container(container).attrs["State"]["OOMKilled"])
 
     def last_words(self, container: str) -> str:
         """The last line that a container printed; empty if none."""

@@ -8,6 +8,8 @@ names.
 
 import asyncio
 import itertools
+import random
+import socket
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from highwater.backends.real.containers.agent import PROBE_PORT, Probes
-from highwater.backends.real.site import CLIENTS, LinkCondition, Pair, Probe, Proof
+from highwater.backends.real.processes.proxy import Conversation, Link, Proxy
+from highwater.backends.real.site import CLIENTS, HostPort, LinkCondition, Pair, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Address
 
@@ -79,6 +83,25 @@ class AgentClient:
             writer.close()
             raise
 
+    async def tcp_socket(self, listening_at: HostPort | None = None) -> socket.socket:
+        """A TCP socket of the container's network: one that listens at this address, or one that is not connected yet."""
+        return await asyncio.to_thread(self._handed, listening_at)
+
+    def _handed(self, where: HostPort | None) -> socket.socket:
+        try:
+            with socket.socket(socket.AF_UNIX) as asking:
+                asking.settimeout(ASK_S_MAX)
+                asking.connect(f"{self._socket}.sockets")
+                asking.sendall(msgspec.json.encode(where) + b"\n")
+                _, handed, _, _ = socket.recv_fds(asking, 1, 1)
+        except OSError as error:
+            raise HarnessError(f"the agent of {self._place} hands over no socket: {error}") from error
+        if not handed:
+            raise HarnessError(f"the agent of {self._place} cannot make a socket for {where}")
+        made = socket.socket(fileno=handed[0])
+        made.setblocking(False)
+        return made
+
     async def close(self) -> None:
         """Close the connection to the network agent."""
         streams, self._streams = self._streams, None
@@ -103,6 +126,8 @@ class ContainerLinks:
         self._counts: dict[Pair, int] = {}
         self._at_work: dict[Pair, LinkCondition] = {}
         self._counting: asyncio.Task[None] | None = None
+        self._proxied: dict[Pair, Link] = {}
+        self._proxies: list[Proxy] = []
 
     async def open(self, addresses: Mapping[Address, str], agents: Mapping[Address, AgentClient]) -> None:
         """Connect to the network agents of all containers, given their addresses in the run's network."""
@@ -113,8 +138,26 @@ class ContainerLinks:
         self._socket, _ = await loop.create_datagram_endpoint(lambda: self._clients, (addresses[CLIENTS], 0))
         self._port = self._socket.get_extra_info("sockname")[1]
 
+    async def wire(
+        self, opener: Address, listener: Address, target: HostPort, *, at: HostPort, conversation: Conversation | None = None
+    ) -> None:
+        """Create a proxy in the opener's network, which can tell the messages of a conversation apart and hold some kinds back.
+
+        It listens `at` this address and connects to `target` from the opener's own address, so that all other faults act on its
+        packets as they would without a proxy.
+        """
+        for pair in ((opener, listener), (listener, opener)):
+            self._proxied.setdefault(pair, Link(pair, random.Random()))
+        there, back = self._proxied[opener, listener], self._proxied[listener, opener]
+        agent = self._agents[opener]
+        proxy = Proxy(there, back, target, conversation=conversation, sockets=agent.tcp_socket)
+        await proxy.listen_on(await agent.tcp_socket(at))
+        self._proxies.append(proxy)
+
     async def close(self) -> None:
-        """Close the connections to all network agents."""
+        """Close all proxies and the connections to all network agents."""
+        for proxy in self._proxies:
+            await proxy.close()
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)  # `set` and `reset` report errors of the agents
@@ -126,6 +169,10 @@ class ContainerLinks:
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
         """Apply these network faults to their links; other links keep theirs."""
         by_agent: dict[Address, list[dict[str, Any]]] = {}
+        for pair, condition in conditions.items():
+            if pair in self._proxied:
+                self._proxied[pair].set(LinkCondition(held_kinds=condition.held_kinds))
+        conditions = {pair: replace(condition, held_kinds=()) for pair, condition in conditions.items()}
         for (source, target), condition in conditions.items():
             ruler, direction, peer = (source, "out", target) if target == CLIENTS else (target, "in", source)
             rule = {"direction": direction, "peer": self._addresses[peer], **msgspec.structs.asdict(condition)}
@@ -150,8 +197,9 @@ class ContainerLinks:
         return sum(closed)
 
     def counts(self) -> Mapping[Pair, int]:
-        """How many packets a fault hit on each link, as of the last query of the agents."""
-        return self._counts
+        """How many packets a fault hit on each link, as of the last query of the agents, and how many messages were held."""
+        held = {pair: link.hits for pair, link in self._proxied.items()}
+        return {pair: self._counts.get(pair, 0) + held.get(pair, 0) for pair in {**self._counts, **held}}
 
     # --- evidence ----------------------------------------------------------------------------------------------------------
 

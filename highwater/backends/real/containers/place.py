@@ -66,6 +66,7 @@ def make_place(engine: Engine, grounds: Grounds, name: Address) -> Place:
             name=f"{grounds.labels.run}-{name}-network",
             labels=grounds.labels,
             image=BASE,
+            host_name=name,
             command=("python3", "-I", str(sockets / "agent.py"), str(socket)),
             user="0:0",
             folders=(sockets,),

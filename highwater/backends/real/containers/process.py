@@ -25,7 +25,7 @@ class ContainerProcess:
 
     def __init__(self, engine: Engine, service: Service) -> None:
         self._engine = engine
-        self._service = service
+        self.service = service  # read by the first start
         self._container: str | None = None
         self._pid = 0
         self._frozen = False
@@ -47,7 +47,7 @@ class ContainerProcess:
 
     def _start(self) -> None:
         if self._container is None:
-            self._container = self._engine.create(self._service)
+            self._container = self._engine.create(self.service)
         else:
             self._engine.wait(self._container, ENDED_S_MAX)
         self._engine.start(self._container)
@@ -56,6 +56,13 @@ class ContainerProcess:
     def is_running(self) -> bool:
         """Whether the container's process exists, frozen or not."""
         return self._pid != 0 and state_of(self._pid) not in _GONE
+
+    def exit_code(self) -> int | None:
+        """The exit code of the last process, which has ended; None if it needed too much memory, or none was started."""
+        if self._container is None:
+            return None
+        self._engine.wait(self._container, ENDED_S_MAX)  # the engine learns of the end a moment later
+        return None if self._engine.used_too_much_memory(self._container) else self._engine.exit_code(self._container)
 
     async def kill(self) -> Probe:
         """Send the process SIGKILL and wait for the end. Returns a probe: if none ran, the fault had no effect."""

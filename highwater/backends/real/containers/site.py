@@ -5,42 +5,43 @@ under Linux.
 """
 
 import asyncio
-import os
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable
 from functools import partial
 
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.links import AgentClient, ContainerLinks
-from highwater.backends.real.containers.node import (
-    ANYWHERE,
-    CLIENTS_PORT,
-    PEERS_PORT,
-    ZOOKEEPER_PORT,
-    NodeContainer,
-    ServerContainer,
-)
 from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
-from highwater.backends.real.node.folder import Start, needs_of
+from highwater.backends.real.containers.runner import ContainerRunner
+from highwater.backends.real.containers.server import ANYWHERE, ZOOKEEPER_PORT, ServerContainer
+from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
+from highwater.backends.real.systems.port import System, SystemNode, Wiring, chronicle_of
 from highwater.backends.real.zookeeper.servers import commits
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
-from highwater.rig.scene import broker_config, brokers_of
+from highwater.rig.scene import brokers_of
+from nemesis.faults import Clog
 from reference.types import Address, BrokerId, broker_address
-from server.runtime.settings import Listener
+
+PEERS_PORT, CLIENTS_PORT, QUORUM_PORT = 9091, 9092, 9093
+_WAYS = 100
 
 
 class ContainerSite:
     """The cluster of one run (brokers, ZooKeeper, network) in Docker containers."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, system: System) -> None:
         self._plan = plan
+        self._system = system
+        self._proxied = any(isinstance(window.fault, Clog) and window.fault.kinds for window in plan.schedule)
         self._engine: Engine | None = None
         self._folder: RunFolder | None = None
         self.links = ContainerLinks()
-        self.nodes: dict[BrokerId, NodeContainer] = {}
+        self.nodes: dict[BrokerId, SystemNode] = {}
+        self.runners: dict[BrokerId, ContainerRunner] = {}
         self.servers: tuple[ServerContainer, ...] = ()
         self.clients: dict[Address, dict[Address, HostPort]] = {}  # all clients are one place: the host
         self.harness: dict[Address, HostPort] = {}
@@ -51,7 +52,8 @@ class ContainerSite:
         engine = self._engine = Engine()
         self._folder = RunFolder()
         grounds = await asyncio.to_thread(make_grounds, engine, self._folder)
-        servers = [Address(f"z{number}") for number in range(1, self._plan.cluster.zookeeper + 1)]
+        count = self._plan.cluster.zookeeper if self._system.zookeeper else 0
+        servers = [Address(f"z{number}") for number in range(1, count + 1)]
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
         made = await asyncio.gather(*(asyncio.to_thread(make_place, engine, grounds, name) for name in (*servers, *brokers)))
         places = {place.name: place for place in made}
@@ -67,31 +69,45 @@ class ContainerSite:
 
     def _make_nodes(self, engine: Engine, grounds: Grounds, places: dict[Address, Place]) -> None:
         self.zookeeper = ",".join(f"{places[server.address].harness}:{ZOOKEEPER_PORT}" for server in self.servers)
-        ensemble = ",".join(f"{places[server.address].address}:{ZOOKEEPER_PORT}" for server in self.servers)
         brokers = [broker_address(broker) for broker in brokers_of(self._plan)]
         self.clients = {CLIENTS: {name: (places[name].address, CLIENTS_PORT) for name in brokers}}
         self.harness = {name: (places[name].harness, CLIENTS_PORT) for name in brokers}
+        packing = self._system.packing
+        assert packing is not None, "a system that has no container is refused before the run"
         for broker in brokers_of(self._plan):
-            me = broker_address(broker)
-            start = Start(
-                config=broker_config(self._plan, broker),
-                zookeeper=ensemble,
-                peers=_listener(places, PEERS_PORT, [name for name in brokers if name != me]),
-                clients=(_listener(places, CLIENTS_PORT, brokers),),
-                needs=needs_of(self._plan),
-                user=grounds.user if grounds.user != os.getuid() else None,
-            )
-            self.nodes[broker] = NodeContainer(engine, grounds, places[me], start)
+            runner = ContainerRunner(engine, grounds, places[broker_address(broker)], packing)
+            self.runners[broker] = runner
+            self.nodes[broker] = self._system.node(grounds.folder.path, self._wired(broker, places), runner)
+
+    def _wired(self, broker: BrokerId, places: dict[Address, Place]) -> Wiring:
+        me, names = broker_address(broker), [broker_address(other) for other in brokers_of(self._plan)]
+        peers = {name: (places[name].address, PEERS_PORT) for name in names}
+        ways = {name: _way(name) for name in names} if self._proxied else peers
+        return Wiring(
+            broker=broker,
+            peers=peers[me],
+            ways={name: way for name, way in ways.items() if name != me},
+            doors={CLIENTS: (ANYWHERE, CLIENTS_PORT)},
+            advertised=self.clients,
+            quorum={name: (places[name].address, QUORUM_PORT) for name in names} if self._system.quorum else {},
+            zookeeper=tuple(server.client for server in self.servers),
+        )
 
     async def _open_links(self, grounds: Grounds, places: dict[Address, Place]) -> None:
         agents = {name: AgentClient(place.socket, name) for name, place in places.items()}
         addresses = {name: place.address for name, place in places.items()} | {CLIENTS: grounds.network.gateway}
         await self.links.open(addresses, agents)
         await asyncio.gather(*(agent.open() for agent in agents.values()))
+        brokers = [broker_address(broker) for broker in self.nodes] if self._proxied else []
+        for me, peer in itertools.permutations(brokers, 2):
+            await self.links.wire(me, peer, (addresses[peer], PEERS_PORT), at=_way(peer), conversation=between_brokers)
+            if self._system.quorum:  # a system may know its peers by one host name for all ports
+                await self.links.wire(me, peer, (addresses[peer], QUORUM_PORT), at=(_way(peer)[0], QUORUM_PORT))
 
     def commits(self) -> Iterable[AnyCommit]:
-        """The changes that ZooKeeper committed, from the servers' transaction logs."""
-        return commits(self.servers)
+        """The changes that ZooKeeper committed, from the servers' transaction logs; without it, from the brokers' disks."""
+        chronicle = chronicle_of(self._system)
+        return commits(self.servers) if chronicle is None else chronicle.commits(self.nodes.values())
 
     async def leave(self) -> None:
         """Close the connections to the agents that apply network faults."""
@@ -99,7 +115,7 @@ class ContainerSite:
 
     def stop(self) -> None:
         """Kill all brokers."""
-        end_all(node.process.end for node in self.nodes.values())
+        end_all(node.end for node in self.nodes.values())
 
     def close(self) -> None:
         """Remove all containers, networks and files of the run."""
@@ -118,6 +134,6 @@ class ContainerSite:
             self._folder.remove()
 
 
-def _listener(places: dict[Address, Place], port: int, brokers: Sequence[Address]) -> Listener:
-    """A listener that advertises each broker's address in the run's network, at one port for all."""
-    return Listener(bind=f"{ANYWHERE}:{port}", advertised={name: f"{places[name].address}:{port}" for name in brokers})
+def _way(peer: Address) -> HostPort:
+    """Where a broker finds the proxy to a peer, in its own network."""
+    return f"127.0.0.{_WAYS + int(peer.removeprefix('b'))}", PEERS_PORT

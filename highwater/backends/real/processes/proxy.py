@@ -14,10 +14,11 @@ import random
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from highwater.backends.real.site import JOINED, HostPort, LinkCondition, Pair
+from highwater.errors import HarnessError
 
 WAITING_BYTES_MAX = 1024 * 1024  # per direction of a connection
 REPEAT_S = 0.2  # Linux's minimal retransmission timeout of TCP
@@ -26,6 +27,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 Divide = Callable[[bytes], Iterable[tuple[str, bytes]]]  # splits received bytes into whole messages, each with its kind
+Sockets = Callable[[], Awaitable[socket.socket]]  # makes sockets that are not connected yet, in another network
 Conversation = Callable[[], tuple[Divide, Divide]]  # for a new connection: one for its requests, one for the responses
 
 
@@ -195,16 +197,24 @@ class _Side(asyncio.Protocol):
 
 
 class Proxy:
-    """Accepts the connections from one process to another and opens each anew at its target.
+    """Accepts the connections from one process to another and opens each anew at its target, with a socket of `sockets`.
 
     `counted` is whether its data adds to the hits of its links. With a `conversation`, messages can be held by their kinds.
     """
 
     def __init__(
-        self, there: Link, back: Link, target: HostPort, *, counted: bool = True, conversation: Conversation | None = None
+        self,
+        there: Link,
+        back: Link,
+        target: HostPort,
+        *,
+        counted: bool = True,
+        conversation: Conversation | None = None,
+        sockets: Sockets | None = None,
     ) -> None:
         self.counted = counted
         self.conversation = conversation
+        self.sockets = sockets
         self.there = there
         self.back = back
         self._target = target
@@ -216,6 +226,10 @@ class Proxy:
         self._server = await asyncio.get_running_loop().create_server(self._accepted, host, wanted)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    async def listen_on(self, listening: socket.socket) -> None:
+        """Let the proxy accept the connections of a socket that listens already."""
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, sock=listening)
 
     def reset(self) -> int:
         """Reset all connections of the proxy with RST; returns their number."""
@@ -243,6 +257,7 @@ class _Connection:
         self._there = Flow(proxy.there, counted=proxy.counted, divide=asked)
         self._back = Flow(proxy.back, counted=proxy.counted, divide=answered)
         self._target = target
+        self._sockets = proxy.sockets
         self._register = register
         self.near = _Side(self._there, self._back, self._near_lost)
         self._far = _Side(self._back, self._there, self._one_less)
@@ -258,9 +273,15 @@ class _Connection:
                 await link.joined()
         for link in links:
             await link.cross()
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self._far, host, port)
-        except OSError:
+            if self._sockets is None:
+                await loop.create_connection(lambda: self._far, host, port)
+                return
+            opened = await self._sockets()
+            await loop.sock_connect(opened, self._target)
+            await loop.create_connection(lambda: self._far, sock=opened)
+        except (OSError, HarnessError):
             self._break()
 
     def reset(self) -> None:

@@ -13,6 +13,7 @@ from highwater.backends.real.node.clocks import library, remove_all_faketime_mem
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, unprivileged_prefix
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
+from highwater.backends.real.processes.runner import ProcessRunner
 from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.systems.port import System, SystemNode, Wiring, chronicle_of
@@ -90,7 +91,8 @@ class ProcessSite:
                 self.clients[place][address] = await self.links.wire(place, address, doors[address])
             self.harness[address] = self._doors[CLIENTS][address]
         for broker in brokers:
-            self.nodes[broker] = self._system.node(self._folder.path, await self._wired(broker))
+            runner = ProcessRunner(broker_address(broker))
+            self.nodes[broker] = self._system.node(self._folder.path, await self._wired(broker), runner)
 
     async def _wired(self, broker: BrokerId) -> Wiring:
         me = broker_address(broker)
@@ -134,7 +136,9 @@ class ProcessSite:
 
     def close(self) -> None:
         """End all processes of the run and remove its files."""
-        end_all([*(node.close for node in self.nodes.values()), self._stop_zookeeper, self._remove_folder])
+        nodes = self.nodes.values()
+        ends = [*(node.end for node in nodes), *(node.release for node in nodes)]
+        end_all([*ends, self._stop_zookeeper, self._remove_folder])
 
     def _stop_zookeeper(self) -> None:
         if self._zookeeper is not None:

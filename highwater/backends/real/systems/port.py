@@ -1,8 +1,9 @@
 """What the real backends ask of a system under test: its nodes, its cluster, its clients, and which evidence it gives.
 
-A system is made for one plan (`registry.system_for`). The site gives each broker its addresses (`Wiring`) and gets a node back;
-the stage starts the nodes, creates the topics through the system's `Cluster`, performs the workload with its clients, and asks
-the cluster who leads and how the run ended. Proxies, faults, workload, recorder and checkers are the same for all systems.
+A system is made for one plan (`registry.system_for`). The site gives each broker its addresses (`Wiring`) and a runner of its
+processes, and gets a node back; the stage starts the nodes, creates the topics through the system's `Cluster`, performs the
+workload with its clients, and asks the cluster who leads and how the run ended. Proxies, faults, workload, recorder and checkers
+are the same for all systems.
 
 `observes` names the sources of rows that the system gives completely:
 
@@ -15,11 +16,12 @@ Checkers that need rows of another source do not judge the run (`checkers.observ
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from highwater.backends.real.cluster_state import EndState
+from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort, Node
 from highwater.plans.plan import Plan
 from highwater.rig.attempts import Heard
@@ -54,8 +56,15 @@ class SystemNode(Node, Protocol):
     def end(self) -> None:
         """Kill the process without a probe; for callers outside of the asyncio loop. May be called again."""
 
-    def close(self) -> None:
-        """Kill the process and make all its files removable. May be called again."""
+    def release(self) -> None:
+        """Unmount everything and make all files of the broker removable. It must be down. May be called again."""
+
+
+class Packing(Struct, frozen=True, kw_only=True):
+    """The container of a broker: an image (`base` has Java, `node` the reference) and how much memory it may use."""
+
+    image: Literal["base", "node"]
+    memory_mb: int
 
 
 class Coordination(Protocol):
@@ -150,14 +159,18 @@ class System(Protocol):
     def idempotence(self) -> bool:
         """Whether it has idempotent producers."""
 
+    @property
+    def packing(self) -> Packing | None:
+        """The container in which a broker can run; None if it runs as a process only."""
+
     def refuse(self) -> str | None:
         """What the system lacks on this machine and for this plan, in a sentence; None if nothing."""
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a broker of this system cannot suffer the fault; None if it can."""
 
-    def node(self, folder: Path, wiring: Wiring) -> SystemNode:
-        """Prepare a broker in a folder of its own below `folder`; it is not started."""
+    def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
+        """Prepare a broker in a folder of its own below `folder`; it is not started. The runner will run its processes."""
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
         """The running cluster. `zookeeper` ("host:port,…") and `brokers` are addresses that no fault affects."""

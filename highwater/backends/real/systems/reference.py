@@ -5,9 +5,10 @@ from pathlib import Path
 
 from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.node.folder import Start, needs_of
-from highwater.backends.real.processes.node import NodeProcess
+from highwater.backends.real.node.reference import ReferenceNode
+from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.port import Wiring
+from highwater.backends.real.systems.port import Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.plans.plan import REFERENCE, Plan
 from highwater.rig.scene import broker_config
@@ -26,6 +27,7 @@ class Reference:
     zookeeper = True
     quorum = False
     idempotence = True
+    packing = Packing(image="node", memory_mb=384)
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -38,7 +40,7 @@ class Reference:
         """Nothing: it is built to suffer every fault."""
         return None
 
-    def node(self, folder: Path, wiring: Wiring) -> NodeProcess:
+    def node(self, folder: Path, wiring: Wiring, runner: Runner) -> ReferenceNode:
         """Prepare a broker in a folder of its own below `folder`."""
         start = Start(
             config=broker_config(self._plan, wiring.broker),
@@ -46,8 +48,9 @@ class Reference:
             peers=_listener(wiring.peers, wiring.ways),
             clients=tuple(_listener(bind, wiring.advertised[place]) for place, bind in wiring.doors.items()),
             needs=needs_of(self._plan),
+            user=runner.user,
         )
-        return NodeProcess(folder, start)
+        return ReferenceNode(folder, start, runner)
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> ZooKeeperCluster:
         """The running cluster, through its ZooKeeper."""

@@ -9,6 +9,7 @@ import pytest
 from highwater.backends.real.containers import site as container_site
 from highwater.backends.real.containers.engine import Labels, Left, Network
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.systems.registry import system_for
 from highwater.errors import HarnessError
 from tests.zookeeper.test_process_backend import plan
 
@@ -49,7 +50,8 @@ def test_container_cleanup_goes_on_after_an_error_and_repeats(monkeypatch: pytes
     """A folder holds logs and mounts, and each network takes one of the engine's few address ranges."""
     engine = BusyEngine()
     monkeypatch.setattr(container_site, "Engine", lambda: engine)
-    site = ContainerSite(plan(faults_ms=1000))
+    shape = plan(faults_ms=1000)
+    site = ContainerSite(shape, system_for(shape))
     with pytest.raises(HarnessError, match="no room for another network"):
         asyncio.run(site.open())
     folder = engine.labels.folder

@@ -4,8 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from highwater.backends.real.containers.agent import hand_over
 from highwater.backends.real.containers.links import AgentClient, ContainerLinks
 from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition
+from highwater.errors import HarnessError
 from reference.types import Address
 
 B1, B2 = Address("b1"), Address("b2")
@@ -39,3 +43,28 @@ def test_packets_hit_by_an_earlier_fault_do_not_prove_the_next() -> None:
         return found
 
     assert asyncio.run(scene()) == 0
+
+
+def test_agent_hands_over_sockets_that_listen_and_connect(tmp_path: Path) -> None:
+    """The harness runs its proxies on sockets of another network, without rights of its own there."""
+
+    async def scene() -> tuple[bytes, str]:
+        loop = asyncio.get_running_loop()
+        server = await asyncio.start_unix_server(hand_over, tmp_path / "b2.sockets")
+        agent = AgentClient(tmp_path / "b2", B2)
+        with await agent.tcp_socket((HERE, 0)) as listening, await agent.tcp_socket() as opened:
+            where = listening.getsockname()
+            await loop.sock_connect(opened, where)
+            accepted, _ = await loop.sock_accept(listening)
+            with accepted:
+                await loop.sock_sendall(accepted, b"hello")
+                heard = await loop.sock_recv(opened, 100)
+            with pytest.raises(HarnessError) as taken:
+                await agent.tcp_socket(where)
+        server.close()
+        return heard, str(taken.value)
+
+    heard, taken = asyncio.run(scene())
+
+    assert heard == b"hello"
+    assert taken.startswith("the agent of b2 cannot make a socket for")

@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 
 from highwater.backends.real.node.folder import Needs, Start
-from highwater.backends.real.processes.node import NodeProcess
+from highwater.backends.real.node.reference import ReferenceNode
+from highwater.backends.real.processes.runner import ProcessRunner
 from highwater.backends.real.site import Proof
 from reference.config import SAFE, BrokerConfig
 from reference.types import Address, BrokerId
@@ -16,26 +17,29 @@ B1 = Address("b1")
 NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 
 
-def node(folder: Path) -> NodeProcess:
+def node(folder: Path, runner: ProcessRunner) -> ReferenceNode:
     where = Listener(bind="127.0.0.1:0", advertised={B1: NOBODY})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    return NodeProcess(folder, Start(config=config, zookeeper=NOBODY, peers=where, clients=(where,), needs=Needs()))
+    start = Start(config=config, zookeeper=NOBODY, peers=where, clients=(where,), needs=Needs())
+    return ReferenceNode(folder, start, runner)
 
 
 def test_proof_of_a_kill_fails_if_the_process_was_down_already(tmp_path: Path) -> None:
     """Otherwise an earlier end, of any cause, would prove every later kill."""
 
     async def scene() -> list[Proof]:
-        broker = node(tmp_path)
+        runner = ProcessRunner(B1)
+        broker = node(tmp_path, runner)
         await broker.start()
-        assert broker._process is not None
-        os.kill(broker._process.pid, signal.SIGKILL)
-        broker._process.wait()
+        assert runner._process is not None
+        os.kill(runner._process.pid, signal.SIGKILL)
+        runner._process.wait()
         found = [await (await broker.terminate())(), await (await broker.kill())()]
         await broker.start()
         found.append(await (await broker.kill())())
         found.append(await (await broker.terminate())())
-        broker.close()
+        broker.end()
+        broker.release()
         return found
 
     found = asyncio.run(scene())

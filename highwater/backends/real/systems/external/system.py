@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from highwater.backends.real.clients.kafka import KafkaClient
+from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.file import Hook, Hooks, addresses_of, load
 from highwater.backends.real.systems.external.site import ExternalSite
@@ -39,6 +40,7 @@ class External:
     name = NAME
     observes: frozenset[Source] = frozenset()
     zookeeper = quorum = False
+    packing = None
     idempotence = True
 
     def __init__(self, plan: Plan) -> None:
@@ -73,7 +75,7 @@ class External:
         """The site of the user's cluster."""
         return ExternalSite(self._addresses, self._hooks)
 
-    def node(self, folder: Path, wiring: Wiring) -> SystemNode:
+    def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
         """Never called: the nodes are the user's, and its site knows them."""
         raise AssertionError("the nodes of an external system are not made by the harness")
 

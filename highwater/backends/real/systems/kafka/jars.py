@@ -70,9 +70,9 @@ def wrong_jars(folder: Path, pins: Pins) -> list[str]:
     return wrong
 
 
-def class_path(release: Release) -> str:
-    """The class path of a release, in the order of its pins."""
-    return os.pathsep.join(str(folder_of(release) / name) for name in pins_of(release).jars)
+def class_path(release: Release, folder: Path) -> str:
+    """The class path of a release whose jars lie in this folder, in the order of its pins."""
+    return os.pathsep.join(str(folder / name) for name in pins_of(release).jars)
 
 
 def get(release: Release) -> tuple[Path, bool]:

@@ -7,7 +7,7 @@ complete record (a line may be lost with a kill), so these rows are evidence for
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +79,7 @@ def _notes(printed: bytes) -> Iterator[tuple[int, int, Note]]:
         if stamp is not None:
             note = note_of(stamp[2])
             if note is not None:
-                wall = datetime.strptime(stamp[1], _FORMAT)  # in the zone of this machine, which the broker shares
+                wall = datetime.strptime(stamp[1], _FORMAT).replace(tzinfo=UTC)  # the zone of the broker's JVM
                 yield at, round(wall.timestamp() * 1e3) * 1_000_000, note
         at += len(line) + 1
 

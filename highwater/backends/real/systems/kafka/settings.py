@@ -2,7 +2,7 @@
 
 Kafka advertises one address for each listener to everybody. So that each pair of brokers has a proxy of its own, brokers
 advertise names ("b2.peers") to each other, and the hosts file of each JVM maps these names to that broker's own proxies. The
-file replaces all look-ups of the JVM, so localhost and the name of the machine are in it too.
+file replaces all look-ups of the JVM, so localhost and the names of the machine and of the broker's container are in it too.
 """
 
 import socket
@@ -111,7 +111,7 @@ def hosts(wiring: Wiring) -> str:
     me = broker_address(wiring.broker)
     known = {name_of(me): wiring.peers[0], **{name_of(peer): where[0] for peer, where in wiring.ways.items()}}
     lines = [f"{address} {name}\n" for name, address in known.items()]
-    return "".join(lines) + f"127.0.0.1 localhost {socket.gethostname()}\n"
+    return "".join(lines) + f"127.0.0.1 localhost {me} {socket.gethostname()}\n"
 
 
 def listing(listeners: Mapping[str, HostPort]) -> str:

@@ -1,4 +1,4 @@
-"""Apache Kafka as a system under test, from its jars, as processes on this machine."""
+"""Apache Kafka as a system under test, from its jars, as processes of this machine or in containers."""
 
 import asyncio
 import re
@@ -7,18 +7,19 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from highwater.backends.real.clients.kafka import KafkaClient
-from highwater.backends.real.node.directories import unprivileged_prefix
 from highwater.backends.real.node.folder import needs_of
-from highwater.backends.real.processes.broker import Launch
-from highwater.backends.real.processes.plain import PlainNode, Prepared
+from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
+from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import HostPort, Node, Probe
 from highwater.backends.real.systems.kafka import jars, metadata_log, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
 from highwater.backends.real.systems.limits import WORKLOAD, refusal
-from highwater.backends.real.systems.port import Cluster, Wiring
+from highwater.backends.real.systems.port import Cluster, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, system_of
@@ -40,7 +41,7 @@ from nemesis.faults import (
     ZooKeeperLinks,
 )
 from reference.events import DirImage
-from reference.types import Address, BrokerId, TopicPartition
+from reference.types import Address, TopicPartition
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 from workloads.registry import OF_SESSIONS
@@ -48,13 +49,14 @@ from workloads.registry import OF_SESSIONS
 NAME = "kafka"
 _NO_NOTES = "without its notes nobody can tell which losses an emptied directory excuses"
 _LACKS: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((ClockJump, ClockDrift, ClockStrobe), "libfaketime was not proven in a JVM"),
+    ((ClockJump, ClockDrift, ClockStrobe), "under libfaketime the timed waits of a JVM end at the wrong moment"),
     ((DirFailure, DiskSlow), "failing and slow disks are instruments inside of the reference's nodes"),
     ((DiskSwap, DirFile), _NO_NOTES),  # a file in place of a directory that comes back is no problem
 )
 _OF_ZOOKEEPER = (ExpireSession, ZooKeeperDown, ZooKeeperLinks)
 # 2.0 and later log no level FATAL.
 _FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
+BESIDE_HEAP_MB = 512  # of the memory of a container
 SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
 
 
@@ -94,9 +96,14 @@ class Kafka:
             return power.missing()
         return next((why for kinds, why in _LACKS if isinstance(fault, kinds)), None)
 
-    def node(self, folder: Path, wiring: Wiring) -> "KafkaNode":
+    @property
+    def packing(self) -> Packing:
+        """The base image, which has a JVM; the jars are read where they lie."""
+        return Packing(image="base", memory_mb=self.release.heap_mb + BESIDE_HEAP_MB)
+
+    def node(self, folder: Path, wiring: Wiring, runner: Runner) -> "KafkaNode":
         """Prepare a broker in a folder of its own below `folder`."""
-        return KafkaNode(folder, wiring, self._plan, self.release)
+        return KafkaNode(folder, runner, Broker(wiring=wiring, plan=self._plan, release=self.release))
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
         """The running cluster, through its ZooKeeper or its brokers."""
@@ -114,37 +121,43 @@ class Kafka:
         return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
 
 
-class KafkaNode(PlainNode):
-    """One Kafka broker as a process, through all its restarts. Its log says when it truncated and led."""
+class Broker(Struct, frozen=True, kw_only=True):
+    """One broker of a plan: its addresses, and the release that it runs."""
 
-    def __init__(self, folder: Path, wiring: Wiring, plan: Plan, release: Release) -> None:
-        self._wiring = wiring
+    wiring: Wiring
+    plan: Plan
+    release: Release
+
+
+class KafkaNode(PlainNode):
+    """One Kafka broker through all its restarts. Its log says when it truncated and led."""
+
+    def __init__(self, folder: Path, runner: Runner, broker: Broker) -> None:
+        plan, self._wiring = broker.plan, broker.wiring
         self._plan = plan
-        self._release = release
+        self._release = broker.release
         self._needs = needs_of(plan)
-        self._ended_s: float | None = None  # when the harness ended the last process
-        super().__init__(folder, wiring.broker, self._java, dirs=plan.cluster.log_dirs, small=self._needs.small_dirs)
+        self._ended = (0, 0.0)  # the life that the harness ended last, and when
+        shape = Shape(dirs=plan.cluster.log_dirs, small=self._needs.small_dirs)
+        super().__init__(folder, broker.wiring.broker, runner, self._java, shape=shape)
+        self._jars = runner.reads(jars.folder_of(broker.release))
         self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
         self._began: list[int] = []  # where the output of each life begins, in bytes
 
-    @property
-    def broker(self) -> BrokerId:
-        """The broker's id."""
-        return self._wiring.broker
-
     async def start(self) -> Probe:
         """Start the broker anew, once its last session is over: an old release gives up if its registration still stands."""
-        if self._ended_s is not None and self._release.mode == "zookeeper":
+        life, ended_s = self._ended
+        if life and self._release.mode == "zookeeper":
             rest_s = self._plan.cluster.session_timeout_ms / 1000 + SESSION_SLACK_S
-            await asyncio.sleep(max(0.0, self._ended_s + rest_s - time.monotonic()))
+            await asyncio.sleep(max(0.0, ended_s + rest_s - time.monotonic()))
         self._began.append(self._output.stat().st_size if self._output.exists() else 0)
         return await super().start()
 
-    def end(self) -> None:
+    async def kill(self) -> Probe:
         """Send the broker SIGKILL and wait for the end."""
-        if self._process is not None:
-            self._ended_s = time.monotonic()
-        super().end()
+        if self._ended[0] < self.life:
+            self._ended = (self.life, time.monotonic())
+        return await super().kill()
 
     def notes(self) -> list[NoteLine]:
         """What the broker's log says of its replicas. Not complete: no checker relies on it."""
@@ -190,15 +203,15 @@ class KafkaNode(PlainNode):
         }
         for name, text in files.items():
             (prepared.folder / name).write_text(text)
-        obedient = (unprivileged_prefix() if self._needs.permissions else None) or []
-        virtual = (*obedient, *java(self._release, prepared.folder))
+        virtual = java(self._release, prepared.folder, self._jars)
+        configuration = str(prepared.folder / "server.properties")
+        command = (*virtual, "kafka.Kafka", configuration)
+        if self._release.mode == "kraft":
+            options = ("--ignore-formatted", "-t", settings.CLUSTER_ID, "-c", configuration)
+            tool = (*virtual, "kafka.tools.StorageTool", "format", *options)
+            command = ("sh", "-c", _once(tool, prepared.folder / "formatted", then=command))
         recorded = {} if self._flushes is None else self._flushes.environment()
-        main, configuration = "kafka.Kafka", str(prepared.folder / "server.properties")
-        if self._release.mode == "kraft" and prepared.life == 1:
-            tool = ("kafka.tools.StorageTool", "format", "-t", settings.CLUSTER_ID, "-c", configuration)
-            script = f"{shlex.join((*virtual, *tool))} && exec {shlex.join((*virtual, main, configuration))}"
-            return Launch(command=("sh", "-c", script), environment=recorded)
-        return Launch(command=(*virtual, main, configuration), environment=recorded)
+        return Launch(command=command, environment=recorded, permissions=self._needs.permissions)
 
     def _properties(self, prepared: Prepared) -> str:
         found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
@@ -211,8 +224,17 @@ def _loses_power(plan: Plan) -> bool:
     return any(isinstance(window.fault, PowerLoss) for window in plan.schedule)
 
 
-def java(release: Release, folder: Path) -> tuple[str, ...]:
-    """The command of a JVM with the jars of a release; `folder` has its hosts file and the configuration of its log."""
+def _once(first: Sequence[str], done: Path, *, then: Sequence[str]) -> str:
+    """A shell script that performs a command, and before it `first`, unless an earlier process made the file `done`."""
+    mark = shlex.quote(str(done))
+    return f"[ -e {mark} ] || {{ {shlex.join(first)} && touch {mark}; }} && exec {shlex.join(then)}"
+
+
+def java(release: Release, folder: Path, libraries: Path) -> tuple[str, ...]:
+    """The command of a JVM with the jars of a release, which lie in `libraries`.
+
+    `folder` has its hosts file and the configuration of its log. Times in the log are in UTC.
+    """
     logging = f"-Dlog4j.configuration=file:{folder}/log4j.properties"
     if release.log4j == 2:
         logging = f"-Dlog4j2.configurationFile={folder}/log4j.properties"
@@ -223,8 +245,10 @@ def java(release: Release, folder: Path) -> tuple[str, ...]:
         "-XX:TieredStopAtLevel=1",
         "-Djava.net.preferIPv4Stack=true",
         f"-Djdk.net.hosts.file={folder}/hosts",
+        f"-Djava.io.tmpdir={folder}",
         f"-Dkafka.logs.dir={folder}",
+        "-Duser.timezone=UTC",
         logging,
         "-cp",
-        jars.class_path(release),
+        jars.class_path(release, libraries),
     )

@@ -3,13 +3,14 @@
 import asyncio
 from pathlib import Path
 
+from highwater.backends.real.processes.runner import ProcessRunner
 from highwater.backends.real.systems.kafka.metadata_log import FOLDER
 from highwater.backends.real.systems.kafka.system import Kafka, KafkaNode
 from highwater.backends.real.systems.port import Chronicle, Wiring
 from highwater.plans.plan import on_system, parsed_system
 from highwater.plans.text import load_plan
 from highwater.rig.commits import NodeCreated
-from reference.types import BrokerId
+from reference.types import BrokerId, broker_address
 from server.lab.power import Loss
 from tests.highwater.backends.real.systems.test_metadata_log import LOGS, SEGMENT
 from tests.highwater.backends.real.systems.test_power import A, B
@@ -21,7 +22,7 @@ KIP966 = load_plan(ROOT / "corpus" / "real" / "kip966.yaml")
 
 def broker(folder: Path, system: Kafka, number: int = 1) -> KafkaNode:
     wiring = Wiring(broker=BrokerId(number), peers=("127.0.0.1", 1), ways={}, doors={}, advertised={}, zookeeper=(), quorum={})
-    return system.node(folder, wiring)
+    return system.node(folder, wiring, ProcessRunner(broker_address(wiring.broker)))
 
 
 def test_coordination_of_kraft_is_read_from_the_brokers_disks(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
-"""A broker of another system as a process: a command, a folder, log directories. It reports nothing to the harness."""
+"""A broker of another system: a command, a folder, log directories. It reports nothing to the harness."""
 
-import shutil
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from highwater.backends.real.node.directories import LogDirs
-from highwater.backends.real.processes.broker import BrokerProcess, Launch
+from highwater.backends.real.node.runner import BrokerProcess, Launch, Runner
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe
 from highwater.errors import HarnessError
 from reference.events import DirImage
@@ -17,20 +17,20 @@ from server.lab.power import Loss, Wound
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """The files of a broker: its folder and its log directories, which `launch` may use, and the number of the new process."""
+    """The files of a broker, which `launch` may use: its folder and its log directories."""
 
     folder: Path
     log_dirs: tuple[Path, ...]
-    life: int
 
 
-def dying_with_us() -> tuple[str, ...]:
-    """A command prefix that makes the kernel kill the process when the harness dies; empty without setpriv (util-linux).
+class Shape(Struct, frozen=True, kw_only=True):
+    """How many log directories a broker has; with `small`, each on a small file system, which can be filled."""
 
-    The kernel does so when the thread that started the process ends, so start it in the main thread.
-    """
-    setpriv = shutil.which("setpriv")
-    return () if setpriv is None else (setpriv, "--pdeathsig", "KILL", "--")
+    dirs: int = 1
+    small: bool = False
+
+
+ONE_DIR = Shape()
 
 
 class PlainNode(BrokerProcess):
@@ -40,33 +40,33 @@ class PlainNode(BrokerProcess):
     """
 
     def __init__(
-        self, folder: Path, broker: BrokerId, launch: Callable[[Prepared], Launch], *, dirs: int = 1, small: bool = False
+        self, folder: Path, broker: BrokerId, runner: Runner, launch: Callable[[Prepared], Launch], *, shape: Shape = ONE_DIR
     ) -> None:
         self.address = broker_address(broker)
         self.life = 0
-        self.dirs = dirs
+        self.dirs = shape.dirs
         self._launches = launch
         self._folder = folder / self.address
         self._folder.mkdir()
+        if runner.user is not None:
+            os.chown(self._folder, runner.user, runner.user)
         # Each log directory lies in a folder of its own, so that it can be moved away and put back.
-        self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(dirs))
-        self._dirs = LogDirs(self.log_dirs)
-        self._dirs.make(small=small)
-        super().__init__(self._folder)
+        self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(shape.dirs))
+        self._dirs = LogDirs(self.log_dirs, runner.user)
+        self._dirs.make(small=shape.small)
+        super().__init__(runner, self._folder)
 
     def _launch(self) -> Launch:
         self.life += 1
-        found = self._launches(Prepared(folder=self._folder, log_dirs=self.log_dirs, life=self.life))
-        return Launch(command=(*dying_with_us(), *found.command), environment=found.environment)
+        return self._launches(Prepared(folder=self._folder, log_dirs=self.log_dirs))
 
-    def close(self) -> None:
-        """Kill the broker, unmount everything and make all its files removable."""
-        self.end()
+    def release(self) -> None:
+        """Unmount everything and make all files of the broker removable. It must be down."""
         self._dirs.close()
 
     def stopped_itself(self) -> str | None:
         """How the broker's process ended without the harness; None if it runs or the harness ended it."""
-        code = None if self._process is None else self._process.poll()
+        code = self.runner.exit_code()
         return None if code is None else f"it ended with code {code}: {self.last_words() or 'it printed nothing'}"
 
     async def set_clock(self, condition: ClockCondition) -> Probe:

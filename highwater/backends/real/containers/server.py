@@ -1,4 +1,4 @@
-"""A broker and a ZooKeeper server as Docker containers that can be killed, paused and started again."""
+"""A ZooKeeper server as a Docker container that can be killed, paused and started again."""
 
 import asyncio
 import time
@@ -6,83 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from highwater.backends.real.containers.engine import Engine, Service
-from highwater.backends.real.containers.images import NODE, ZOOKEEPER
+from highwater.backends.real.containers.images import ZOOKEEPER
 from highwater.backends.real.containers.place import Grounds, Place, make_folder
 from highwater.backends.real.containers.process import ContainerProcess
-from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.site import HostPort, Probe, Proof
 from highwater.backends.real.zookeeper.local import answers, configuration
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 
-PEERS_PORT, CLIENTS_PORT = 9091, 9092
 ZOOKEEPER_PORT = 2181
 FOLLOW_PORT, ELECT_PORT = 2888, 3888
-NODE_MEMORY_MB = 384
 SERVER_MEMORY_MB = 512
 ANYWHERE = "0.0.0.0"
-FAKETIME = Path("/usr/$LIB/faketime/libfaketime.so.1")  # the container's dynamic loader expands $LIB
-
-
-class NodeContainer(NodeFolder):
-    """One broker in a container; each start, pause and kill is of the same container."""
-
-    def __init__(self, engine: Engine, grounds: Grounds, place: Place, start: Start) -> None:
-        super().__init__(grounds.folder.path, start)
-        environment = {} if self._clock is None else self._clock.environment(FAKETIME)
-        self.process = ContainerProcess(
-            engine,
-            Service(
-                name=f"{grounds.labels.run}-{place.name}",
-                labels=grounds.labels,
-                image=NODE,
-                command=("--config", str(self._folder / "settings.json")),
-                user=f"{grounds.user}:{grounds.user}",
-                environment=tuple(f"{name}={value}" for name, value in environment.items()),
-                folders=(self._folder,),
-                shares_network_of=place.container,
-                memory_mb=NODE_MEMORY_MB,
-            ),
-        )
-
-    async def start(self) -> Probe:
-        """Start the broker's process anew in its container."""
-        self.begin_life(end_with_stdin=False)
-        await self.process.start()
-        await self.tell_faults(self.is_running)
-        return self._runs
-
-    async def _runs(self) -> Proof:
-        proof = await self.process.runs()
-        why = None if proof.holds else self.stopped_itself()
-        return proof if why is None else Proof(True, f"the broker stopped by itself: {why}")
-
-    async def is_running(self) -> bool:
-        """Whether the broker's process exists, frozen or not."""
-        return self.process.is_running()
-
-    async def kill(self) -> Probe:
-        """Send the broker SIGKILL and wait for the end; the page cache survives."""
-        return await self.process.kill()
-
-    async def terminate(self) -> Probe:
-        """Send the broker SIGTERM; a controlled shutdown may take a while."""
-        probe = self.process.gone()
-        await self.process.signal("TERM")
-        return probe
-
-    async def pause(self) -> Probe:
-        """Freeze the broker: the cgroup of its container."""
-        await self.process.freeze()
-        return self.process.stands_still
-
-    async def resume(self) -> Probe:
-        """Thaw the broker: the cgroup of its container."""
-        await self.process.thaw()
-        return self._runs
-
-    def last_words(self) -> str:
-        """The last line that the broker's process printed; empty if none."""
-        return self.process.last_words()
 
 
 class ServerContainer:
