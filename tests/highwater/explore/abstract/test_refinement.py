@@ -119,7 +119,7 @@ def test_isr_write_without_the_last_record_leaves_the_model() -> None:
     result = refined("isr-current", VARIANTS["kip320"], replace(ASYNC, records=2))
 
     assert result.end == "left"
-    assert result.wrong == "b1 added b2 to the ISR, which lacks records below offset 1"
+    assert result.wrong == "b1 added b2 to the ISR, which lacks records below offset 2"
 
 
 def test_leader_outside_the_isr_is_unexplained() -> None:
