@@ -88,6 +88,7 @@ class _Partition:
         )
         self._created = False
         self._version = -1
+        self._isrs: dict[tuple[int, int], frozenset[int]] = {}  # by epoch and version of the state
         self._asked: dict[tuple[int, int, int], set[frozenset[int]]] = {}  # by leader, epoch and version of the state
         self._led: dict[tuple[int, int], int] = {}  # by leader and epoch: its HW
 
@@ -100,7 +101,7 @@ class _Partition:
             self._destroyed(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
             for changed in self._changed(event, self._index[event.node]):
-                before = self._picture
+                before = replace(self._picture, told=self._told(event))
                 self._put(self._index[event.node], changed)
                 yield before, self._picture
 
@@ -131,9 +132,17 @@ class _Partition:
             isr=frozenset(self._index[member] for member in event.isr or ()),
             elr=frozenset(self._index[member] for member in event.elr or ()),
         )
+        self._isrs[self._picture.epoch, self._version] = self._picture.isr
         if self._created:
             yield before, self._picture
         self._created = True
+
+    def _told(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
+        # What ZooKeeper had at the version that the answer to an ISR change names.
+        if event.kind is not K.ISR_CHANGE_ENDED or event.leader_epoch is None or event.zk_version is None:
+            return frozenset()
+        isr = self._isrs.get((event.leader_epoch, event.zk_version))
+        return frozenset() if isr is None else frozenset({(event.leader_epoch, isr)})
 
     def _asked_now(self) -> frozenset[AskedIsr]:
         # On the state in ZooKeeper. A row of a leader that has read it may come before the row of the write.

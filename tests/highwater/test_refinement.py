@@ -108,6 +108,26 @@ def test_isr_of_a_stopped_leader_changes_as_it_asked(rows: tuple[str, ...], wron
     assert found.explained.get("ISR change in flight", 0) == (not wrong)
 
 
+TOLD_LATE = (
+    "state-written node=b3 leader=b1 leader_epoch=0 zk_version=0 isr=b1",
+    "became-leader node=b1 leader_epoch=0 isr=b1",
+    "became-follower node=b2 leader=b1 leader_epoch=0",
+    "append node=b1 leader_epoch=0 offset=0 value=x detail=leader",
+    "append node=b2 leader_epoch=0 offset=0 value=x detail=follower",
+    "state-written node=b3 leader=b1 leader_epoch=0 zk_version=1 isr=b1,b2",
+    "state-written node=b3 leader=b2 leader_epoch=1 zk_version=2 isr=b2",
+)
+
+
+@pytest.mark.parametrize(("isr", "version", "fits"), [("b1,b2", 1, True), ("b1,b2", 0, False), ("b1,b3", 1, False)])
+def test_leader_hears_late_which_isr_zookeeper_had(isr: str, version: int, fits: bool) -> None:
+    late = f"isr-change-ended node=b1 leader_epoch=0 zk_version={version} isr={isr} detail=applied"
+    found = validate(history_of(*TOLD_LATE, late), VARIANTS["kip320"])
+
+    assert [unfit.wrong for unfit in found.unfit] == ([] if fits else ["b1 counts on another ISR than the one in ZooKeeper"])
+    assert found.explained.get("learn ISR", 0) == fits
+
+
 @pytest.mark.slow
 def test_run_that_truncates_to_the_hw_leaves_kip320(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = ["run", "--seed", "21", "--protocol", "v3", "--workload", "produce-consume", "--store", str(tmp_path), "--no-report"]

@@ -24,7 +24,7 @@ OBEY, TRUNCATE_FIRST = "obey", "truncate in rounds"
 ACKNOWLEDGED_BEFORE, REPLY_IN_FLIGHT = "acknowledged before", "reply in flight"
 LEARN_HW, REMOVE_CAUGHT_UP, ISR_KEPT = "learn HW", "remove caught-up", "ISR kept"
 ADD_AT_EPOCH_START, ELECT_FROM_ELR = "add at epoch start", "elect from ELR"
-CHANGE_IN_FLIGHT = "ISR change in flight"
+CHANGE_IN_FLIGHT, LEARN_ISR = "ISR change in flight", "learn ISR"
 
 
 class ReplicaPicture(Struct, frozen=True, kw_only=True):
@@ -62,6 +62,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     isr: frozenset[int]
     elr: frozenset[int] = frozenset()  # those who may still be elected (KIP-966)
     asked: frozenset[AskedIsr] = frozenset()
+    told: frozenset[tuple[int, frozenset[int]]] = frozenset()  # (epoch, ISR) that ZooKeeper had, in an answer on its way
 
 
 class Unexplained(Exception):  # noqa: N818 - a finding
@@ -198,7 +199,9 @@ class _Step:
     def _leading(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         if (was.leader, was.epoch) != (index, now.epoch):
             yield from self._become_leader(index, was, now)
-        elif now.isr != was.isr and now.isr != self._after.isr:
+        elif now.isr not in (was.isr, self._after.isr) and (now.epoch, now.isr) in self._before.told:
+            yield LEARN_ISR
+        elif now.isr not in (was.isr, self._after.isr):
             raise Unexplained(f"{_name(index)} counts on another ISR than the one in ZooKeeper")
         if now.log[: len(was.log)] != was.log:
             raise Unexplained(f"leader {_name(index)} truncated its log")

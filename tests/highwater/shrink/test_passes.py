@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan, complaints
-from highwater.shrink.passes import PASSES, first_proposals, mended, proposals, with_length
+from highwater.shrink.passes import PASSES, _scripted, first_proposals, mended, proposals, with_length
 from nemesis.targets import LeaderOf, Named
 from tests.highwater.shrink.plans import plan_with, seen_of, window
+from workloads.parameters import Step
 
 
 def _all_proposals(plan: Plan) -> list[Plan]:
@@ -88,3 +89,16 @@ def test_window_is_not_shortened_below_the_grain() -> None:
     plan = plan_with(1)
 
     assert with_length(plan, "f1", 1) == plan
+
+
+def test_drawn_requests_become_a_script_of_the_same_requests() -> None:
+    """Steps of a script can be left out one by one; requests that a workload draws cannot."""
+    plan = derive(2, protocol="v3", workload="everything")
+    moved = Step(at_ms=500, do="reassign", topic=plan.cluster.topics[0].name, replicas=((1, 2),))
+    seen = replace(seen_of(plan), requests=(moved,))
+
+    (scripted,) = proposals(_scripted, plan, seen)
+
+    assert (scripted.workload.name, scripted.workload.scratch, scripted.script) == ("produce-consume", None, (moved,))
+    assert scripted.cluster.later == (*plan.cluster.later, plan.workload.scratch)
+    assert list(proposals(_scripted, scripted, seen)) == []
