@@ -215,7 +215,7 @@ _RATES = (1, 2, 5, 10, 20)
 def _clients(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (
         _plain_workload,
-        _scripted,
+        scripted,
         partial(_smaller, "workload", "consumers", (0, 1)),
         partial(_smaller, "workload", "producers", (1, 2)),
         partial(_smaller, "workload", "produce_per_s", _RATES),
@@ -248,7 +248,7 @@ def _plain_workload(plan: Plan, seen: Seen) -> Iterator[Plan]:
     yield _promised(replace(plan, workload=plain))
 
 
-def _scripted(plan: Plan, seen: Seen) -> Iterator[Plan]:
+def scripted(plan: Plan, seen: Seen) -> Iterator[Plan]:
     """The plain workload with the requests that the workload drew as a script, whose steps can be left out one by one."""
     if plan.workload.name == PLAIN or not seen.requests:
         return

@@ -228,11 +228,11 @@ def _requests(invoked: pl.DataFrame, zero_ns: int) -> tuple[Step, ...]:
     # Without the edits of an operator: their znodes are not in the history.
     rows = invoked.filter(pl.col("f").is_in(ADMIN_REQUESTS) & (pl.col("f") != "edit-znode")).sort("index")
     return tuple(
-        _step(do, value or "", (at_ns - zero_ns) // MS) for do, value, at_ns in rows.select("f", "value", "time_ns").iter_rows()
+        step_of(do, value or "", (at_ns - zero_ns) // MS) for do, value, at_ns in rows.select("f", "value", "time_ns").iter_rows()
     )
 
 
-def _step(do: str, value: str, at_ms: int) -> Step:
+def step_of(do: str, value: str, at_ms: int) -> Step:
     """The request of a history's row: its value is a topic or a partition, and after ` on ` its replicas."""
     subject, _, placed = value.partition(" on ")
     replicas = tuple(tuple(map(int, of.split(","))) for of in placed.split())
