@@ -14,6 +14,7 @@ from highwater.explore.model import Model
 from highwater.explore.refinement import Refined, Refinement
 from highwater.explore.search import Budget
 from highwater.explore.state import Bounds
+from highwater.explore.transition import Key
 from reference.config import VARIANTS as PROTOCOLS
 
 # What the model's actions are called by `explain`.
@@ -149,3 +150,23 @@ def test_refinement_of_an_unknown_variant_is_one_line(capsys: pytest.CaptureFixt
     assert run_command_line(["explore", "--refines", "kip1"]) == ExitCode.USAGE
 
     assert "unknown variant 'kip1' of kafka-replication; known: truncate-to-hw, " in capsys.readouterr().err
+
+
+def test_interrupted_refinement_is_unknown_with_its_numbers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expand, expanded = Refinement._expand, []
+
+    def interrupted(self: Refinement, state: Key, following: list[Key]) -> Refined | None:
+        expanded.append(state)
+        if len(expanded) > 10:
+            raise KeyboardInterrupt
+        return expand(self, state, following)
+
+    monkeypatch.setattr(Refinement, "_expand", interrupted)
+
+    assert run_command_line(["explore", "--refines", "kip320"]) == ExitCode.UNKNOWN
+
+    printed = capsys.readouterr().out
+    assert "UNKNOWN: every step so far is one of kip320, stopped at an interrupt: no proof" in printed
+    assert "repeat  highwater explore --protocol safe --refines kip320" in printed
