@@ -23,9 +23,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("highwater: interrupted\n")
         code = _UNKNOWN
-        # A KeyboardInterrupt raised inside `exec` of a string (as dataclasses do) sets a flag in CPython, which then ends by
-        # SIGINT and ignores the exit code. The next `exec` clears the flag.
-        exec("")
+    # A KeyboardInterrupt raised inside `exec` of a string (as dataclasses do) sets a flag in CPython, which then ends by SIGINT
+    # and ignores the exit code, also if a command has caught it. The next `exec` clears the flag.
+    exec("")
     sys.exit(code)
 
 

@@ -21,7 +21,7 @@ from reference.controller.context import Controller
 from reference.effects import AnyEffect
 from reference.events import AnyEvent, Booted, DirImage, TimerFired
 from reference.machine import Ids, Now
-from reference.messages import AnyMessage, LeaderAndIsr, PartitionState
+from reference.messages import AnyMessage, IsrChange, LeaderAndIsr, PartitionState
 from reference.node import Node, NodeState
 from reference.replica.partition import Follower, Leader, ParkedFetch, brokers_of
 from reference.types import BrokerId, Millis, ZkVersion
@@ -56,7 +56,7 @@ class View(Struct, frozen=True):
     follows: BrokerId | None = None
     truncating: bool = False  # a follower that does not fetch yet
     parked: tuple[tuple[str, int], ...] = ()  # (source, correlation) of parked fetches
-    proposers: tuple[str, ...] = ()  # of ISR changes that the controller has not answered
+    proposals: tuple[tuple[str, IsrChange], ...] = ()  # (source, ISR changes) that the controller has not answered
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -173,8 +173,8 @@ def _view(core: Core) -> View:
     if core.broker.membership.outstanding:
         waiting.append(core.broker.membership.outstanding)
     waiting += [asked.correlation for asked in core.broker.asked]
-    proposers = tuple(request.source for request in core.controller.isr_requests)
-    view = View(waiting=tuple(sorted(waiting)), proposers=proposers)
+    proposals = tuple((request.source, request.asked) for request in core.controller.isr_requests)
+    view = View(waiting=tuple(sorted(waiting)), proposals=proposals)
     found = core.broker.partitions.get(TP)
     if found is None:
         return view

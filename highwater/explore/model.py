@@ -127,9 +127,10 @@ class Model:
         tree = self.parts.values[key[self._size]]
         assert isinstance(tree, bytes)
         hosts = tuple(self._transitions.brokers.host(number) for number in key[: self._size])
-        return State(hosts, tree, self._network(key), self.ghost(key), self.spent(key))
+        return State(hosts, tree, self.network(key), self.ghost(key), self.spent(key))
 
-    def _network(self, key: Key) -> tuple[Flight, ...]:
+    def network(self, key: Key) -> tuple[Flight, ...]:
+        """The messages in flight in a state."""
         flights = (self.parts.values[number] for number in key[self._size + 3 :])
         return tuple(flight for flight in flights if isinstance(flight, Flight))
 

@@ -5,20 +5,26 @@ shorter schedule has one. It counts which actions explained steps, so that a wor
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from msgspec import Struct
 
-from highwater.explore.abstract.pictures import Picture, ReplicaPicture, Unexplained, explain
+from highwater.explore.abstract.pictures import AskedIsr, Picture, ReplicaPicture, Unexplained, explain
 from highwater.explore.abstract.rules import Rules
 from highwater.explore.machines import View
 from highwater.explore.model import Model
 from highwater.explore.search import Budget, resident_mib, spent
-from highwater.explore.state import Host, log_of
+from highwater.explore.state import TP, Host, log_of
 from highwater.explore.transition import Key
+from highwater.explore.zookeeper import Standing
 from highwater.plans.actions import AnyAction, Path
+from reference.coordination import paths
+from reference.coordination.api import Data, SetData
+from reference.messages import IsrChange
+from reference.replica.partition import brokers_of
 from reference.sealed import in_the_clear
+from reference.types import BrokerId
 
 
 class Refined(Struct, frozen=True, kw_only=True):
@@ -154,7 +160,35 @@ def picture_of(model: Model, key: Key, known: dict[tuple[int, int], ReplicaPictu
         leader=None if standing.leader is None else standing.leader - 1,
         epoch=standing.leader_epoch,
         isr=frozenset(broker - 1 for broker in standing.isr),
+        asked=_asked(model, key, standing),
     )
+
+
+def _asked(model: Model, key: Key, standing: Standing) -> frozenset[AskedIsr]:
+    # ISR changes on their way to ZooKeeper or to the controller. A record that anybody has committed is one that must be held.
+    if not (model.bounds.zk_async or model.bounds.kip343):
+        return frozenset()
+    isrs = {
+        isr
+        for *present, isr in _in_flight(model, key)
+        if tuple(present) == (standing.leader, standing.leader_epoch, standing.version)
+    }
+    hw = len(model.ghost(key).committed)
+    return frozenset(AskedIsr(frozenset(broker - 1 for broker in isr), hw) for isr in isrs)
+
+
+def _in_flight(model: Model, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
+    # Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR.
+    requests = [flight.message for flight in model.network(key)]
+    for number, facts in zip(key, model.hosts(key), strict=False):
+        requests += [asked for _, asked in facts.view.proposals]
+        for op in (op for request in model.host(number).outbox for op in request.ops):
+            if isinstance(op, SetData) and op.path == paths.state_path(TP):
+                state = paths.decode_state(TP, (), Data(op.data, op.version, czxid=0))
+                yield state.leader, state.leader_epoch, op.version, brokers_of(state.isr)
+    for request in requests:
+        if isinstance(request, IsrChange):
+            yield from ((request.broker, ask.leader_epoch, ask.zk_version, brokers_of(ask.isr)) for ask in request.changes)
 
 
 def _replica(index: int, host: Host, view: View) -> ReplicaPicture:

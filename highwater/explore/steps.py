@@ -124,7 +124,7 @@ class Brokers:
             session=host.session,
             view=view,
             parked=tuple(int(source[1:]) - 1 for source, _ in view.parked),
-            holds=tuple(int(source[1:]) - 1 for source in (*(source for source, _ in view.parked), *view.proposers)),
+            holds=tuple(int(source[1:]) - 1 for source, _ in (*view.parked, *view.proposals)),
             waiting=view.waiting,
             resting=self._resting.of(replace(host, timers=())),
             values=values_of(host),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.explore.abstract.pictures import Picture, Record, ReplicaPicture, Unexplained, explain
+from highwater.explore.abstract.pictures import AskedIsr, Picture, Record, ReplicaPicture, Unexplained, explain
 from highwater.explore.abstract.rules import Rules
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -87,6 +87,10 @@ class _Partition:
             replicas=tuple(_OUTSIDE for _ in brokers), leader=None, epoch=-1, isr=frozenset(range(len(brokers)))
         )
         self._created = False
+        self._version = -1
+        self._isrs: dict[tuple[int, int], frozenset[int]] = {}  # by epoch and version of the state
+        self._asked: dict[tuple[int, int, int], set[frozenset[int]]] = {}  # by leader, epoch and version of the state
+        self._led: dict[tuple[int, int], int] = {}  # by leader and epoch: its HW
 
     def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         """The pictures before and after this row; several pairs if it stands for several steps."""
@@ -97,11 +101,13 @@ class _Partition:
             self._destroyed(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
             for changed in self._changed(event, self._index[event.node]):
-                before = self._picture
+                before = replace(self._picture, told=self._told(event))
                 self._put(self._index[event.node], changed)
                 yield before, self._picture
 
     def _put(self, index: int, replica: ReplicaPicture) -> None:
+        if replica.leader == index:
+            self._led[index, replica.epoch] = replica.hw
         replicas = list(self._picture.replicas)
         replicas[index] = replica
         self._picture = replace(self._picture, replicas=tuple(replicas))
@@ -117,7 +123,8 @@ class _Partition:
         return self._picture.replicas[index]
 
     def _written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
-        before = self._picture
+        before = replace(self._picture, asked=self._asked_now())
+        self._version = -1 if event.zk_version is None else event.zk_version
         self._picture = replace(
             before,
             leader=self._index.get(event.leader or ""),
@@ -125,9 +132,25 @@ class _Partition:
             isr=frozenset(self._index[member] for member in event.isr or ()),
             elr=frozenset(self._index[member] for member in event.elr or ()),
         )
+        self._isrs[self._picture.epoch, self._version] = self._picture.isr
         if self._created:
             yield before, self._picture
         self._created = True
+
+    def _told(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
+        # What ZooKeeper had at the version that the answer to an ISR change names.
+        if event.kind is not K.ISR_CHANGE_ENDED or event.leader_epoch is None or event.zk_version is None:
+            return frozenset()
+        isr = self._isrs.get((event.leader_epoch, event.zk_version))
+        return frozenset() if isr is None else frozenset({(event.leader_epoch, isr)})
+
+    def _asked_now(self) -> frozenset[AskedIsr]:
+        # On the state in ZooKeeper. A row of a leader that has read it may come before the row of the write.
+        leader, epoch = self._picture.leader, self._picture.epoch
+        if leader is None:
+            return frozenset()
+        asked = self._asked.get((leader, epoch, self._version), ())
+        return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in asked)
 
     def _changed(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
         was = self._picture.replicas[index]
@@ -150,6 +173,13 @@ class _Partition:
                 yield replace(was, epoch=event.leader_epoch or 0, leader=leader, truncating=True, isr=frozenset())
             case K.RESIGNED:
                 yield replace(was, leader=None, truncating=False, isr=frozenset())
+            case K.ISR_CHANGE_SENT:
+                at = (
+                    index,
+                    -1 if event.leader_epoch is None else event.leader_epoch,
+                    -1 if event.zk_version is None else event.zk_version,
+                )
+                self._asked.setdefault(at, set()).add(frozenset(self._index[member] for member in event.isr or ()))
             case K.ISR_CHANGE_ENDED if was.leader == index and was.epoch == event.leader_epoch:
                 yield replace(was, isr=frozenset(self._index[member] for member in event.isr or ()))
             case K.TRUNCATE:

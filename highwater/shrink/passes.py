@@ -215,6 +215,7 @@ _RATES = (1, 2, 5, 10, 20)
 def _clients(plan: Plan, seen: Seen) -> tuple[Reduction, ...]:
     return (
         _plain_workload,
+        scripted,
         partial(_smaller, "workload", "consumers", (0, 1)),
         partial(_smaller, "workload", "producers", (1, 2)),
         partial(_smaller, "workload", "produce_per_s", _RATES),
@@ -245,6 +246,16 @@ def _plain_workload(plan: Plan, seen: Seen) -> Iterator[Plan]:
         if rate <= plan.workload.produce_per_s:
             yield _promised(replace(plan, workload=few))
     yield _promised(replace(plan, workload=plain))
+
+
+def scripted(plan: Plan, seen: Seen) -> Iterator[Plan]:
+    """The plain workload with the requests that the workload drew as a script, whose steps can be left out one by one."""
+    if plan.workload.name == PLAIN or not seen.requests:
+        return
+    scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
+    cluster = replace(plan.cluster, later=(*plan.cluster.later, *scratch))
+    workload = replace(plan.workload, name=PLAIN, scratch=None)
+    yield _promised(replace(plan, cluster=cluster, workload=workload, script=seen.requests))
 
 
 def _acks_of_all(plan: Plan, seen: Seen) -> Iterator[Plan]:

@@ -32,7 +32,9 @@ from highwater.runs.summary import Summary, of_failure, summarize
 from highwater.shrink.story import story
 from history.event import EventKind as K
 from history.history import History
-from history.op import OpType
+from history.op import ADMIN_REQUESTS, OpType
+from reference.types import TopicPartition, index_of, topic_of
+from workloads.parameters import Step
 
 MS = 1_000_000  # ns
 CRASH = "crash"
@@ -63,6 +65,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     operations: int = 0
     produces: int = 0  # of them
     acked: int = 0
+    requests: tuple[Step, ...] = ()  # of administrators, as a script that makes them again
     story: tuple[str, ...] = ()
 
     @property
@@ -216,8 +219,30 @@ def _seen(plan: Plan, history: History, verdict: Verdict, found: Signature, summ
         operations=invoked.height,
         produces=invoked.filter(pl.col("f") == "produce").height,
         acked=calls.filter(acked).height,
+        requests=_requests(invoked, zero_ns),
         story=story(history, found, zero_ns=zero_ns),
     )
+
+
+def _requests(invoked: pl.DataFrame, zero_ns: int) -> tuple[Step, ...]:
+    # Without the edits of an operator: their znodes are not in the history.
+    rows = invoked.filter(pl.col("f").is_in(ADMIN_REQUESTS) & (pl.col("f") != "edit-znode")).sort("index")
+    return tuple(
+        step_of(do, value or "", (at_ns - zero_ns) // MS) for do, value, at_ns in rows.select("f", "value", "time_ns").iter_rows()
+    )
+
+
+def step_of(do: str, value: str, at_ms: int) -> Step:
+    """The request of a history's row: its value is a topic or a partition, and after ` on ` its replicas."""
+    subject, _, placed = value.partition(" on ")
+    replicas = tuple(tuple(map(int, of.split(","))) for of in placed.split())
+    whole = do in ("create-topic", "delete-topic") or not subject
+    found = (
+        {"topic": subject}
+        if whole
+        else {"topic": topic_of(TopicPartition(subject)), "partition": index_of(TopicPartition(subject))}
+    )
+    return msgspec.convert({"at_ms": max(0, at_ms), "do": do, "replicas": replicas, **found}, Step)
 
 
 def _zero_ns(plan: Plan, history: History) -> int:

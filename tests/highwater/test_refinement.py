@@ -50,6 +50,84 @@ def test_log_that_a_fault_destroyed_is_no_truncation(wounded: bool) -> None:
     assert [unfit.wrong for unfit in found.unfit] == ([] if wounded else ["b2 truncated its log while it followed b1"])
 
 
+ASKED = (
+    "state-written node=b2 leader=b1 leader_epoch=0 zk_version=0 isr=b1",
+    "became-leader node=b1 leader_epoch=0 isr=b1",
+    "became-follower node=b2 leader=b1 leader_epoch=0",
+    "append node=b1 leader_epoch=0 offset=0 value=x detail=leader",
+    "hw node=b1 leader_epoch=0 hw=1 detail=leader",
+    "append node=b2 leader_epoch=0 offset=0 value=x detail=follower",
+    "isr-change-sent node=b1 leader_epoch=0 zk_version=0 isr=b1,b2",
+    "node-stopped node=b1",
+    "state-written node=b2 leader=b1 leader_epoch=0 zk_version=1 isr=b1,b2",
+)
+NOT_ASKED = "the ISR changed in ZooKeeper, but its leader does not lead in this epoch and asked for no such ISR"
+
+
+def asked_but(old: str, *rows: str) -> tuple[str, ...]:
+    at = next(place for place, row in enumerate(ASKED) if row.startswith(old))
+    return (*ASKED[:at], *rows, *ASKED[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        (ASKED, []),
+        (asked_but("node-stopped", "resigned node=b1 leader_epoch=0"), []),
+        (asked_but("node-stopped", "node-stopped node=b1", "wound node=b1 offset=0 detail=swapped"), []),
+        (asked_but("isr-change-sent"), [NOT_ASKED]),
+        (asked_but("isr-change-sent", "isr-change-sent node=b1 leader_epoch=0 zk_version=0 isr=b1"), [NOT_ASKED]),
+        (asked_but("isr-change-sent", "isr-change-sent node=b2 leader_epoch=0 zk_version=0 isr=b1,b2"), [NOT_ASKED]),
+        (
+            asked_but(
+                "node-stopped", "state-written node=b2 leader=b1 leader_epoch=0 zk_version=1 isr=b1", "node-stopped node=b1"
+            ),
+            [NOT_ASKED],
+        ),
+        (
+            asked_but("append node=b2"),
+            ["b2 joined the ISR as b1 had asked, but lacks records below offset 1"],
+        ),
+    ],
+    ids=[
+        "crashed",
+        "resigned",
+        "disk lost",
+        "not asked",
+        "asked for another",
+        "asked by another",
+        "asked before",
+        "lacks records",
+    ],
+)
+def test_isr_of_a_stopped_leader_changes_as_it_asked(rows: tuple[str, ...], wrong: list[str]) -> None:
+    """KIP-497: the controller performs a request on the version that it names, also after the leader has stopped."""
+    found = validate(history_of(*rows), VARIANTS["kip320"])
+
+    assert [unfit.wrong for unfit in found.unfit] == wrong
+    assert found.explained.get("ISR change in flight", 0) == (not wrong)
+
+
+TOLD_LATE = (
+    "state-written node=b3 leader=b1 leader_epoch=0 zk_version=0 isr=b1",
+    "became-leader node=b1 leader_epoch=0 isr=b1",
+    "became-follower node=b2 leader=b1 leader_epoch=0",
+    "append node=b1 leader_epoch=0 offset=0 value=x detail=leader",
+    "append node=b2 leader_epoch=0 offset=0 value=x detail=follower",
+    "state-written node=b3 leader=b1 leader_epoch=0 zk_version=1 isr=b1,b2",
+    "state-written node=b3 leader=b2 leader_epoch=1 zk_version=2 isr=b2",
+)
+
+
+@pytest.mark.parametrize(("isr", "version", "fits"), [("b1,b2", 1, True), ("b1,b2", 0, False), ("b1,b3", 1, False)])
+def test_leader_hears_late_which_isr_zookeeper_had(isr: str, version: int, fits: bool) -> None:
+    late = f"isr-change-ended node=b1 leader_epoch=0 zk_version={version} isr={isr} detail=applied"
+    found = validate(history_of(*TOLD_LATE, late), VARIANTS["kip320"])
+
+    assert [unfit.wrong for unfit in found.unfit] == ([] if fits else ["b1 counts on another ISR than the one in ZooKeeper"])
+    assert found.explained.get("learn ISR", 0) == fits
+
+
 @pytest.mark.slow
 def test_run_that_truncates_to_the_hw_leaves_kip320(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = ["run", "--seed", "21", "--protocol", "v3", "--workload", "produce-consume", "--store", str(tmp_path), "--no-report"]

@@ -182,12 +182,14 @@ def test_interrupt_during_imports_prints_one_line(number: signal.Signals, tmp_pa
         assert (process.returncode, complaints) == (ExitCode.UNKNOWN, "highwater: interrupted\n")
 
 
-def test_interrupt_during_dataclass_creation_prints_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("caught", [False, True], ids=["by nobody", "by the command"])
+def test_interrupt_during_dataclass_creation_prints_one_line(caught: bool, tmp_path: Path) -> None:
     """As when a dataclass is created during the imports: CPython sets a flag, and `python -m` would end by SIGINT."""
+    replaced = "line.build" if caught else "line.run_command_line"
     (tmp_path / "interrupted.py").write_text(
         "import highwater.cli.main as line\n"
         "from highwater.__main__ import main\n"
-        "line.run_command_line = lambda words: exec('raise KeyboardInterrupt')\n"
+        f"{replaced} = lambda words: exec('raise KeyboardInterrupt')\n"
         "main()\n"
     )
     command = [sys.executable, "-m", "interrupted"]

@@ -24,7 +24,7 @@ OBEY, TRUNCATE_FIRST = "obey", "truncate in rounds"
 ACKNOWLEDGED_BEFORE, REPLY_IN_FLIGHT = "acknowledged before", "reply in flight"
 LEARN_HW, REMOVE_CAUGHT_UP, ISR_KEPT = "learn HW", "remove caught-up", "ISR kept"
 ADD_AT_EPOCH_START, ELECT_FROM_ELR = "add at epoch start", "elect from ELR"
-CHANGE_IN_FLIGHT = "ISR change in flight"
+CHANGE_IN_FLIGHT, LEARN_ISR = "ISR change in flight", "learn ISR"
 
 
 class ReplicaPicture(Struct, frozen=True, kw_only=True):
@@ -42,14 +42,27 @@ class ReplicaPicture(Struct, frozen=True, kw_only=True):
     isr: frozenset[int] = frozenset()  # of a presumed leader, as it believes
 
 
+class AskedIsr(Struct, frozen=True):
+    """An ISR that a leader asked for; `hw`: the HW of that leader, as it was when it last led."""
+
+    isr: frozenset[int]
+    hw: int
+
+
 class Picture(Struct, frozen=True, kw_only=True):
-    """A cluster as the model sees it; replicas are numbered from 0."""
+    """A cluster as the model sees it; replicas are numbered from 0.
+
+    `asked`: what the leader in ZooKeeper asked for on the present state; the next write there ends all of it. It is needed only
+    once the leader does not lead any more.
+    """
 
     replicas: tuple[ReplicaPicture, ...]
     leader: int | None
     epoch: int
     isr: frozenset[int]
     elr: frozenset[int] = frozenset()  # those who may still be elected (KIP-966)
+    asked: frozenset[AskedIsr] = frozenset()
+    told: frozenset[tuple[int, frozenset[int]]] = frozenset()  # (epoch, ISR) that ZooKeeper had, in an answer on its way
 
 
 class Unexplained(Exception):  # noqa: N818 - a finding
@@ -110,16 +123,33 @@ class _Step:
         was, now = self._before, self._after
         index = was.leader
         leader = None if index is None else was.replicas[index]
-        if leader is not None and not leader.up and now.isr < was.isr:
-            yield CHANGE_IN_FLIGHT
-            return
         if index is None or leader is None or leader.leader != index or leader.epoch != was.epoch:
-            raise Unexplained("the ISR changed in ZooKeeper, but its leader does not lead in this epoch")
+            yield self._asked_before()
+            return
         for follower in sorted(was.isr - now.isr):
             caught_up = self._acknowledged(index, follower, len(leader.log), self._rules.shrinking)
             yield REMOVE_CAUGHT_UP if caught_up else "leader removes"
         for follower in sorted(now.isr - was.isr):
             yield from self._expansion(index, follower)
+
+    def _asked_before(self) -> str:
+        # The leader stopped after it had asked. It may have raised its HW meanwhile, so a new member must hold what it committed.
+        was, now = self._before, self._after
+        asked = next((asked for asked in was.asked if asked.isr == now.isr), None)
+        if was.leader is None or asked is None:
+            raise Unexplained(
+                "the ISR changed in ZooKeeper, but its leader does not lead in this epoch and asked for no such ISR"
+            )
+        log = was.replicas[was.leader].log
+        end = max(asked.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == was.epoch), len(log)))
+        for follower in sorted(now.isr - was.isr):
+            other = was.replicas[follower].log
+            # A fault may have destroyed the leader's log since.
+            if len(other) < end or other[: min(end, len(log))] != log[:end]:
+                raise Unexplained(
+                    f"{_name(follower)} joined the ISR as {_name(was.leader)} had asked, but lacks records below offset {end}"
+                )
+        return CHANGE_IN_FLIGHT
 
     def _expansion(self, leader: int, follower: int) -> Iterator[str]:
         # The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch.
@@ -169,7 +199,9 @@ class _Step:
     def _leading(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         if (was.leader, was.epoch) != (index, now.epoch):
             yield from self._become_leader(index, was, now)
-        elif now.isr != was.isr and now.isr != self._after.isr:
+        elif now.isr not in (was.isr, self._after.isr) and (now.epoch, now.isr) in self._before.told:
+            yield LEARN_ISR
+        elif now.isr not in (was.isr, self._after.isr):
             raise Unexplained(f"{_name(index)} counts on another ISR than the one in ZooKeeper")
         if now.log[: len(was.log)] != was.log:
             raise Unexplained(f"leader {_name(index)} truncated its log")

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan, complaints
-from highwater.shrink.passes import PASSES, first_proposals, mended, proposals, with_length
+from highwater.shrink.passes import PASSES, first_proposals, mended, proposals, scripted, with_length
+from highwater.shrink.trial import step_of
 from nemesis.targets import LeaderOf, Named
 from tests.highwater.shrink.plans import plan_with, seen_of, window
+from workloads.parameters import Step
 
 
 def _all_proposals(plan: Plan) -> list[Plan]:
@@ -88,3 +90,30 @@ def test_window_is_not_shortened_below_the_grain() -> None:
     plan = plan_with(1)
 
     assert with_length(plan, "f1", 1) == plan
+
+
+def test_drawn_requests_become_a_script_of_the_same_requests() -> None:
+    """Steps of a script can be left out one by one; requests that a workload draws cannot."""
+    plan = derive(2, protocol="v3", workload="everything")
+    moved = Step(at_ms=500, do="reassign", topic=plan.cluster.topics[0].name, replicas=((1, 2),))
+    seen = replace(seen_of(plan), requests=(moved,))
+
+    (proposal,) = proposals(scripted, plan, seen)
+
+    assert (proposal.workload.name, proposal.workload.scratch, proposal.script) == ("produce-consume", None, (moved,))
+    assert proposal.cluster.later == (*plan.cluster.later, plan.workload.scratch)
+    assert list(proposals(scripted, proposal, seen)) == []
+
+
+@pytest.mark.parametrize(
+    ("do", "value", "step"),
+    [
+        ("create-topic", "my-topic on 1,2 2,3", Step(at_ms=7, do="create-topic", topic="my-topic", replicas=((1, 2), (2, 3)))),
+        ("delete-topic", "my-topic", Step(at_ms=7, do="delete-topic", topic="my-topic")),
+        ("reassign", "my-topic-3 on 2,1", Step(at_ms=7, do="reassign", topic="my-topic", partition=3, replicas=((2, 1),))),
+        ("elect-preferred", "orders-0", Step(at_ms=7, do="elect-preferred", topic="orders")),
+        ("cancel-reassignments", "", Step(at_ms=7, do="cancel-reassignments")),
+    ],
+)
+def test_row_of_a_request_becomes_its_step(do: str, value: str, step: Step) -> None:
+    assert step_of(do, value, 7) == step

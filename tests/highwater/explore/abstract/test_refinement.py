@@ -14,6 +14,7 @@ from highwater.explore.model import Model
 from highwater.explore.refinement import Refined, Refinement
 from highwater.explore.search import Budget
 from highwater.explore.state import Bounds
+from highwater.explore.transition import Key
 from reference.config import VARIANTS as PROTOCOLS
 
 # What the model's actions are called by `explain`.
@@ -73,9 +74,9 @@ def test_every_step_of_a_model_is_explained_by_its_action(variant: str) -> None:
         level = following
 
 
-def refined(protocol: str, rules: Rules, bounds: Bounds) -> Refined:
+def refined(protocol: str, rules: Rules, bounds: Bounds, *, depth: int | None = None) -> Refined:
     model = Model(replace(PROTOCOLS[protocol], unclean_election=False), bounds)
-    return Refinement(model, rules, lambda: 0.0).run(Budget())
+    return Refinement(model, rules, lambda: 0.0).run(Budget(depth=depth))
 
 
 @pytest.mark.slow
@@ -100,6 +101,26 @@ def test_bad_protocol_takes_a_step_that_kip320_has_not(protocol: str, wrong: str
     result = refined(protocol, VARIANTS["kip320"], Bounds(records=1, max_epochs=2))
 
     assert (result.end, result.wrong) == ("left", wrong)
+
+
+ASYNC = Bounds(records=1, max_epochs=1, crashes=1, expiries=0, zk_async=True)
+
+
+@pytest.mark.slow
+def test_isr_write_of_a_crashed_leader_is_explained() -> None:
+    result = refined("safe", VARIANTS["kip320"], ASYNC, depth=10)
+
+    assert (result.end, result.wrong, result.stopped_by) == ("budget", "", "depth 10")
+    assert "ISR change in flight" in result.explained
+
+
+@pytest.mark.slow
+def test_isr_write_without_the_last_record_leaves_the_model() -> None:
+    """The HW rises over the current ISR, although a new member is on its way (KIP-497)."""
+    result = refined("isr-current", VARIANTS["kip320"], replace(ASYNC, records=2))
+
+    assert result.end == "left"
+    assert result.wrong == "b1 added b2 to the ISR, which lacks records below offset 2"
 
 
 def test_leader_outside_the_isr_is_unexplained() -> None:
@@ -129,3 +150,23 @@ def test_refinement_of_an_unknown_variant_is_one_line(capsys: pytest.CaptureFixt
     assert run_command_line(["explore", "--refines", "kip1"]) == ExitCode.USAGE
 
     assert "unknown variant 'kip1' of kafka-replication; known: truncate-to-hw, " in capsys.readouterr().err
+
+
+def test_interrupted_refinement_is_unknown_with_its_numbers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expand, expanded = Refinement._expand, []
+
+    def interrupted(self: Refinement, state: Key, following: list[Key]) -> Refined | None:
+        expanded.append(state)
+        if len(expanded) > 10:
+            raise KeyboardInterrupt
+        return expand(self, state, following)
+
+    monkeypatch.setattr(Refinement, "_expand", interrupted)
+
+    assert run_command_line(["explore", "--refines", "kip320"]) == ExitCode.UNKNOWN
+
+    printed = capsys.readouterr().out
+    assert "UNKNOWN: every step so far is one of kip320, stopped at an interrupt: no proof" in printed
+    assert "repeat  highwater explore --protocol safe --refines kip320" in printed
