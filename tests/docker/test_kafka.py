@@ -14,11 +14,11 @@ import pytest
 from highwater.backends.real.containers.engine import Engine
 from tests.docker.test_left_behind import END_S_MAX, environment, left_below
 from tests.systems.conftest import need
-from tests.systems.test_kafka import KIP101, TRIES, highwater
-from tests.tidy.sources import ROOT
+from tests.systems.test_kafka import REAL, TRIES, highwater
 
 pytestmark = [pytest.mark.slow, pytest.mark.systems_all]
 
+KIP101 = REAL / "kip101.yaml"
 STAGE_S_MAX = 120
 # What the run's folder holds at each stage of a run.
 STAGES = {"places are made": "agents/*.sock", "brokers start": "b*/output.log", "records are kept": "b*/data-0/logs/t-0"}
@@ -57,7 +57,7 @@ def test_present_release_keeps_what_kip_101_saves(engine: Engine, tmp_path: Path
 def test_faults_of_every_family_act_in_containers(engine: Engine, tmp_path: Path, plan: str) -> None:
     """Sessions, links, processes, directories and power; a probe has seen the effect of each."""
     need("3.9.1")
-    path = ROOT / "corpus" / "real" / f"{plan}.yaml"
+    path = REAL / f"{plan}.yaml"
 
     _, summary = highwater("--plan", str(path), "--system", "kafka:3.9.1", "--backend", "docker", folder=tmp_path)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real import stage
-from highwater.backends.real.processes.broker import Launch
-from highwater.backends.real.processes.plain import PlainNode
+from highwater.backends.real.node.plain import PlainNode
+from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.systems import registry
 from highwater.backends.real.systems.external import site
 from highwater.backends.real.systems.external.file import Hooks, load
@@ -163,9 +163,9 @@ class Silent(Toy):
 
     mark = ""  # an argument of its process
 
-    def node(self, folder: Path, wiring: Wiring) -> PlainNode:
+    def node(self, folder: Path, wiring: Wiring, runner: Runner) -> PlainNode:
         command = (sys.executable, "-c", "import time; time.sleep(600)", self.mark)
-        return PlainNode(folder, wiring.broker, lambda prepared: Launch(command=command))
+        return PlainNode(folder, wiring.broker, runner, lambda prepared: Launch(command=command))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""One plan on several releases of Apache Kafka: what history lost is lost, and what was fixed is kept."""
+"""The plans of corpus/real on releases of Apache Kafka: what history lost is lost, and what was fixed is kept."""
 
 import json
 import subprocess
@@ -132,7 +132,7 @@ def test_faults_of_every_family_act_on_a_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["transactions", "groups"])
 def test_release_keeps_transactions_and_groups_under_faults(tmp_path: Path, name: str) -> None:
     """The leader is killed, a broker is cut off from its peers, another one hangs; nothing is lost, torn or skipped."""
-    code, summary = performed(ROOT / "corpus" / "real" / f"{name}.yaml", "3.9.1", tmp_path)
+    code, summary = performed(name, "3.9.1", tmp_path)
 
     assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
     assert summary["acked"] > 20  # of hundreds on an idle machine; 99 on one with thirty times more work than cores
