@@ -121,7 +121,8 @@ class RunPage:
     repeat: str
 
 
-def _played(manifest: RunManifest) -> str:
+def played_by(manifest: RunManifest) -> str:
+    """What was under test: the protocol of the reference, or another system."""
     system = manifest.system
     return manifest.protocol if system is None else f"{system.name} {system.version}".rstrip()
 
@@ -129,7 +130,7 @@ def _played(manifest: RunManifest) -> str:
 def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> RunPage:
     """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
     manifest = history.manifest
-    scale = TimeScale(start_ns=0, end_ns=_end_ns(history))
+    scale = TimeScale(start_ns=0, end_ns=end_ns_of(history))
     calls = calls_of(history.attempts)
     windows = windows_of(history.events_frame, scale.end_ns)
     tracks = tracks_of(history.events, manifest.assignments, scale.end_ns)
@@ -138,11 +139,11 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
     kinds, shown = kinds_of(verdict, None if cause is None else cause.anomaly)
     excused = _excused(history, verdict.excused)
     return RunPage(
-        played=_played(manifest),
+        played=played_by(manifest),
         unchecked_heading="Why unknown" if manifest.system is None else "Not judged",
-        title=f"{_played(manifest)}, seed {_seed(manifest)}" if manifest.seed is not None else manifest.run_id,
+        title=f"{played_by(manifest)}, seed {seed_words(manifest)}" if manifest.seed is not None else manifest.run_id,
         manifest=manifest,
-        seed=_seed(manifest),
+        seed=seed_words(manifest),
         banner=banner_of(verdict, manifest),
         cause="" if cause is None else cause.sentence,
         cause_lines=() if cause is None else lines_of(history, cause),
@@ -157,7 +158,7 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
         excused_left_out=max(len(excused) - EXCUSED_MAX, 0),
         verdict=verdict,
         scale=scale,
-        backdrop=Backdrop(windows=windows, milestones=_milestones(manifest)),
+        backdrop=Backdrop(windows=windows, milestones=milestones_of(manifest)),
         calls=calls,
         nodes=nodes_of(history.events, manifest.brokers, scale.end_ns),
         partitions=_troubled_first(tracks, verdict),
@@ -192,18 +193,21 @@ def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
     return Banner(verdict=verdict.validity.name, live=live, tone=tone, sentence=sentence)
 
 
-def _end_ns(history: History) -> int:
+def end_ns_of(history: History) -> int:
+    """The time at which the pictures of a run end."""
     rows = [history.manifest.end_ns, NS_PER_S]
     rows += [row.time_ns for row in history.operations[-1:]]
     rows += [row.time_ns for row in history.events[-1:]]
     return max(rows)
 
 
-def _seed(manifest: RunManifest) -> str:
+def seed_words(manifest: RunManifest) -> str:
+    """The seed of a run in words."""
     return "none" if manifest.seed is None else f"{manifest.seed} ({format_seed(manifest.seed)})"
 
 
-def _milestones(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
+def milestones_of(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
+    """The moments of a run that are drawn behind its pictures."""
     found = ((manifest.healed_at_ns, "all faults healed"), (manifest.final_reads_at_ns, "final reads begin"))
     return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
 

@@ -133,8 +133,14 @@
       const found = all(`[data-row="${row}"]`).find(place => place.getClientRects().length);
       found?.scrollIntoView({ block: "center" });
     }
+    reveal(row);
     draw();
     keep();
+  }
+  // The diagram has a scroll bar of its own: bring a row to its middle.
+  function reveal(row) {
+    const box = one(".st-box"), current = row === null ? null : one(`.st-row[data-row="${row}"]`);
+    if (box && current) box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
   }
   function show(found) {
     if (!panel) return;
@@ -204,8 +210,6 @@
     for (const found of all("svg.spacetime .st-row")) found.classList.toggle("later", Number(found.dataset.row) > last);
     for (const found of all("svg.spacetime .st-arrow")) found.classList.toggle("later", Number(found.dataset.to) > last);
     pick(row);
-    const box = one(".st-box"), current = row === null ? null : one(`.st-row[data-row="${row}"]`);
-    if (box && current) box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
   }
   function go(by) {
     const found = rows(), place = found.findIndex(row => row.dataset.row === state.upto);
@@ -247,6 +251,7 @@
     filter();
     draw();
     if (given.row && /^\d+$/.test(given.row)) pick(given.row, true);
+    else reveal(one(".st-box")?.dataset.first ?? null);
   }
   // The controls stay below the contents, which take several lines in a narrow window.
   const stack = () => { if (!matchMedia("(max-width: 700px)").matches) bar.style.top = `${one("nav").offsetHeight}px`; };
