@@ -1,4 +1,4 @@
-"""The view model of the page of two runs beside each other: where they part, what differs in their plans, and both in one diagram.
+"""The view model of the page of two runs beside each other: where they part, how their plans differ, and both in one diagram.
 
 The first run is the one that a reader asks about, the second one its neighbour: nearly the same, and it passes. A line of the
 diagram is one row of a run, or one row that both have. Rows correspond if they say the same (`reports.divergence`); where the two
@@ -199,18 +199,25 @@ def _kept(
 ) -> list[list[Row]]:
     """The rows of both runs that are shown. What corresponds to a shown row is shown, too: no line may seem to be missing."""
     keys = {"", *_keys(marks, causes)}
-    pointed = [
-        _of_marks(marks, side) | set(() if cause is None else cause.rows) for side, cause in enumerate(causes)
-    ]
+    pointed = [_of_marks(marks, side) | set(() if cause is None else cause.rows) for side, cause in enumerate(causes)]
     times = [row.time_ns for side in (0, 1) for row in rows[side] if row.index in pointed[side]]
     span = (min(times, default=0), max(times, default=0) + AFTER_NS)
     found = [
-        {row.index for row in (rows[n] if len(rows[n]) <= WHOLE_MAX else _chosen(rows[n], pointed[n], keys, span))} for n in (0, 1)
+        {row.index for row in (rows[n] if len(rows[n]) <= WHOLE_MAX else _chosen(rows[n], pointed[n], keys, span))}
+        for n in (0, 1)
     ]
     for mine, other in list(partners(compare, rows[0], rows[1])):
         if mine.index in found[0] or other.index in found[1]:
             found[0].add(mine.index)
             found[1].add(other.index)
+    kept = [[row for row in rows[side] if row.index in found[side]] for side in (0, 1)]
+    # Where one message is late, the same records come in another order for long: these rows would hide the others.
+    common = list(partners(compare, *kept))
+    straight = set(_rising([(mine.index, other.index) for mine, other in common]))
+    for mine, other in common:
+        if (mine.index, other.index) not in straight and not is_deed(mine):
+            found[0] -= {mine.index} - pointed[0]
+            found[1] -= {other.index} - pointed[1]
     return [[row for row in rows[side] if row.index in found[side]] for side in (0, 1)]
 
 
@@ -235,12 +242,12 @@ def _lines(
 ) -> list[Pairing]:
     """The lines of the diagram in order: rows of both runs where they correspond, between these those of one, by time."""
     place = [{row.index: number for number, row in enumerate(side)} for side in kept]
-    pairs = [
-        (place[0][mine.index], place[1][other.index])
-        for mine, other in partners(compare, kept[0], kept[1])
-    ]
+    pairs = [(place[0][mine.index], place[1][other.index]) for mine, other in partners(compare, kept[0], kept[1])]
     shared = _rising(pairs)
-    moved = ({mine for mine, _ in pairs} - {mine for mine, _ in shared}, {other for _, other in pairs} - {other for _, other in shared})
+    moved = (
+        {mine for mine, _ in pairs} - {mine for mine, _ in shared},
+        {other for _, other in pairs} - {other for _, other in shared},
+    )
     found: list[tuple[int | None, int | None, Place]] = []
     ends = (len(kept[0]), len(kept[1]))
     for (left, right), (next_left, next_right) in pairwise([(-1, -1), *shared, ends]):
@@ -308,7 +315,9 @@ def _views(marks: Sequence[Mark], lines: Sequence[Pairing], compare: Comparer) -
             words=_WORDS[same[-1]],
             left=None if mark.left is None else line_of(mark.left),
             right=None if mark.right is None else line_of(mark.right),
-            columns=", ".join(f"{name} {_shown(name, before)} / {_shown(name, after)}" for name, before, after in changes),
+            columns=", ".join(
+                f"{name.removesuffix('_ns')} {_shown(name, before)} / {_shown(name, after)}" for name, before, after in changes
+            ),
             line=next((place for place, line in enumerate(lines) if _is_of(mark, (line.left, line.right))), -1),
         )
 

@@ -97,7 +97,11 @@ def divergence_of(left: History, right: History) -> Divergence:
     compare = Comparer(left, right)
     ours, theirs = compare.rows(left), compare.rows(right)
     same = next(
-        (n for n, (x, y) in enumerate(zip(ours, theirs, strict=False)) if x.time_ns != y.time_ns or compare.says(x) != compare.says(y)),
+        (
+            n
+            for n, (x, y) in enumerate(zip(ours, theirs, strict=False))
+            if x.time_ns != y.time_ns or compare.says(x) != compare.says(y)
+        ),
         min(len(ours), len(theirs)),
     )
     marks: list[Mark] = []
@@ -146,7 +150,9 @@ def _parting(what: What, left: Sequence[Row], right: Sequence[Row], key: Callabl
     """The earliest row at which one process, on one partition, says something else in the two runs."""
     ours, theirs = _lanes(left), _lanes(right)
     found = [mark for lane in {**ours, **theirs} if (mark := _first(what, ours[lane], theirs[lane], key)) is not None]
-    return min(found, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None)
+    return min(
+        found, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
+    )
 
 
 def _lanes(rows: Iterable[Row]) -> defaultdict[tuple[str, str], list[Row]]:

@@ -86,9 +86,7 @@ def campaign_html(
     return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals, broken=broken, banner=banner, known=known))
 
 
-def render_run(
-    page: RunPage, *, sources: Mapping[str, Source] = MappingProxyType({}), links: Sequence[Link] = ()
-) -> str:
+def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyType({}), links: Sequence[Link] = ()) -> str:
     """Render the page of a run from its view model."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
@@ -213,8 +211,8 @@ def _paired(page: BesidePage) -> list[Drawn]:
         own = tuple(None if index is None else spots[side][index] for side, index in enumerate((line.left, line.right)))
         css = ("" if line.place == "both" else f" only-{line.place}") + (" marked" if line.mark else "")
         note = f"[{line.mark}] " if line.mark else ""
-        gap = f"({counted(line.gap, 'row')} left out) " if line.gap else ""
-        rows.append(Drawn(spots=own, name=number, css=css, sign=sign_of(line.place), note=gap + note))
+        gap = f"{counted(line.gap, 'row')} left out" if line.gap else ""
+        rows.append(Drawn(spots=own, name=number, css=css, sign=sign_of(line.place), note=note, gap=gap))
     return rows
 
 

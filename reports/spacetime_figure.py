@@ -18,7 +18,7 @@ _TOP = 34
 _ROW = 18
 _LEFT = 92  # px for times
 _COLUMN = 74
-_NARROW = 58  # where two runs are beside each other
+_NARROW = 44  # where two runs are beside each other
 _BETWEEN = 26  # px between two panels
 _LETTER = 6  # px of a letter, roughly
 _SIGNS = {"both": "", "left": "◁ ", "right": "▷ ", "moved": "↕ "}
@@ -43,6 +43,7 @@ class Drawn:
     css: str = ""
     sign: str = ""
     note: str = ""  # words before the sentence
+    gap: str = ""  # what is left out before it, in words
 
     @property
     def spot(self) -> Spot:
@@ -164,11 +165,12 @@ def _row(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) 
         for panel, own in zip(panels, row.spots, strict=True)
         if own is not None
     )
+    gap = f'<path d="M0 {-_ROW // 2}H{width}" class="st-gap"><title>{_safe(row.gap)}</title></path>' if row.gap else ""
     return (
         f'<g class="{marks}{row.css}" transform="translate(0 {y})" {data}><title>{_safe(_title(row, words))}</title>'
         f'<rect x="0" y="{-_ROW // 2}" width="{width}" height="{_ROW}" class="st-hit"/>'
         f'<text x="{_LEFT - 12}" y="4" text-anchor="end" class="tick">{seconds(line.time_ns)} s</text>'
-        f"{circles}"
+        f"{circles}{gap}"
         f'<text x="{words_x}" y="4">{_safe(shown)}</text></g>'
     )
 
@@ -176,7 +178,11 @@ def _row(row: Drawn, panels: Sequence[Panel], y: int, words_x: int, width: int) 
 def _title(row: Drawn, words: str) -> str:
     """The whole sentence with the fields of the row, of both runs where their times differ."""
     spots = [spot for spot in row.spots if spot is not None]
-    later = [f"in the other run at {seconds(spot.line.time_ns, 6)} s" for spot in spots[1:] if spot.line.time_ns != spots[0].line.time_ns]
+    later = [
+        f"in the other run at {seconds(spot.line.time_ns, 6)} s"
+        for spot in spots[1:]
+        if spot.line.time_ns != spots[0].line.time_ns
+    ]
     return "\n".join((words, *later, spots[0].fields))
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
 from msgspec.structs import replace
 
 from checkers.verdict import Verdict
@@ -34,8 +33,8 @@ def report(
         str | None,
         typer.Option(
             metavar="OTHER",
-            help="Also write a page of the run beside another one: the folder of a stored run, or a protocol on which the plan of "
-            "this run is performed and stored.",
+            help="Also write a page of the run beside another one: the folder of a stored run, or a protocol on which "
+            "the plan of this run is performed and stored.",
         ),
     ] = None,
     json: options.AsJson = False,
@@ -68,7 +67,9 @@ def _beside(run: Path, history: History, verdict: Verdict, other: str) -> Path:
     if Path(other).is_dir():
         return put_beside(mine, stored_run(Path(other)), repeat=repeat)
     if other not in VARIANTS:
-        raise UsageError(f"--beside {other}: neither the folder of a stored run nor a protocol; `highwater protocols` lists these")
+        raise UsageError(
+            f"--beside {other}: neither the folder of a stored run nor a protocol; `highwater protocols` lists these"
+        )
     if history.manifest.backend not in REPEATABLE or mine.plan is None:
         raise UsageError(f"--beside {other} performs the plan in the simulator; {run} is of backend {history.manifest.backend}")
     changed = checked(replace(mine.plan, protocol=other, variant=None))

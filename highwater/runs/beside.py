@@ -3,7 +3,8 @@
     RUN/beside-<run id of the neighbour>.html   the page of both runs
     RUN/beside.json                             the pages that the run's own page links to
 
-A neighbour is nearly the same run, and passes: the same plan on another protocol or by another commit, or a plan with one fault less.
+A neighbour is nearly the same run, and passes: the same plan on another protocol or by another commit, or a plan with one fault
+less.
 """
 
 import os
@@ -114,14 +115,14 @@ def _numbered(steps: Sequence[Struct]) -> dict[str, str]:
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
-    """The other fields of a plan by their path, for example cluster.brokers. `draws` differ only where the runs do not compare."""
+    """The other fields of a plan by their path, for example cluster.brokers."""
     found: dict[str, Any] = {}
     for name, value in structs.asdict(plan).items():
         if name in _NOT_COMPARED:
             continue
         built = msgspec.to_builtins(value) if not isinstance(value, msgspec.UnsetType) else None
         found.update(_flat(name, built))
-    return found | ({} if not plan.draws else {"draws": plan.draws})
+    return {**found, "draws": plan.draws}
 
 
 def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
