@@ -18,6 +18,7 @@ from history.op import OpType
 from history.seed import format_seed
 from reports.anomalies import AnomalyView, KindRow, kinds_of, lines_of, views_of
 from reports.calls import Call, calls_of, quantile
+from reports.excerpt import excerpt_of
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, folded, is_control
@@ -110,7 +111,9 @@ class RunPage:
     excused: tuple[ExcusedView, ...]
     excused_left_out: int
     verdict: Verdict
-    scale: TimeScale
+    scale: TimeScale  # of the pictures of the whole run, or of the part of a long one that they show
+    end_ns: int
+    whole: bool  # whether the pictures show the whole run
     backdrop: Backdrop
     calls: tuple[Call, ...]
     nodes: tuple[NodeTrack, ...]
@@ -127,16 +130,20 @@ def played_by(manifest: RunManifest) -> str:
     return manifest.protocol if system is None else f"{system.name} {system.version}".rstrip()
 
 
-def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> RunPage:
-    """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
+def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str, window: tuple[int, int] | None = None) -> RunPage:
+    """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
+
+    `window` is the time in ns that the pictures show; if None, the whole of a short run, and of a long one its cause.
+    """
     manifest = history.manifest
-    scale = TimeScale(start_ns=0, end_ns=end_ns_of(history))
+    end_ns = end_ns_of(history)
     calls = calls_of(history.attempts)
-    windows = windows_of(history.events_frame, scale.end_ns)
-    tracks = tracks_of(history.events, manifest.assignments, scale.end_ns)
-    control = [event for event in history.events if is_control(event)]
+    windows = windows_of(history.events_frame, end_ns)
+    tracks = tracks_of(history.events, manifest.assignments, end_ns)
     cause = cause_of(history, verdict)
     kinds, shown = kinds_of(verdict, None if cause is None else cause.anomaly)
+    scale = excerpt_of(history, cause, shown, end_ns, window)
+    control = [event for event in history.events if is_control(event) and scale.shows(event.time_ns, event.time_ns)]
     excused = _excused(history, verdict.excused)
     return RunPage(
         played=played_by(manifest),
@@ -152,15 +159,17 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
         facts=_facts(history, calls, tracks),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
-        anomalies=views_of(history, shown, tracks, scale.end_ns, cause),
+        anomalies=views_of(history, shown, tracks, end_ns, cause),
         kinds=kinds,
         excused=excused[:EXCUSED_MAX],
         excused_left_out=max(len(excused) - EXCUSED_MAX, 0),
         verdict=verdict,
         scale=scale,
+        end_ns=end_ns,
+        whole=scale == TimeScale(start_ns=0, end_ns=end_ns),
         backdrop=Backdrop(windows=windows, milestones=milestones_of(manifest)),
         calls=calls,
-        nodes=nodes_of(history.events, manifest.brokers, scale.end_ns),
+        nodes=nodes_of(history.events, manifest.brokers, end_ns),
         partitions=_troubled_first(tracks, verdict),
         log=folded([event_line(event) for event in control[:LOG_MAX]]),
         log_left_out=max(len(control) - LOG_MAX, 0),

@@ -64,12 +64,13 @@ def run_html(
     repeat: str,
     sources: Mapping[str, Source] = MappingProxyType({}),
     links: Sequence[Link] = (),
+    window: tuple[int, int] | None = None,
 ) -> str:
     """Render the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
 
     `sources` tells of kinds of rows (with their detail, as `Line.kind`) which code notes them.
     """
-    return render_run(page_of(history, verdict, plan=plan, repeat=repeat), sources=sources, links=links)
+    return render_run(page_of(history, verdict, plan=plan, repeat=repeat, window=window), sources=sources, links=links)
 
 
 def campaign_html(
@@ -97,6 +98,8 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
         .render(
             page=page,
             links=links,
+            apparent=sorted({flag.time_ns for flag in _flags(page)}),
+            calls=sum(1 for call in page.calls if scale.shows(call.start_ns, call.end_ns or call.start_ns)),
             css=_css(),
             script=_static("run.js"),
             sources={} if page.manifest.system is not None else sources,

@@ -1,5 +1,6 @@
 """`highwater report`: judge a stored run again and render its HTML page."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.history import History
 from reference.config import VARIANTS
+from reports.svg import NS_PER_S
 from reports.trace import trace_json
 
 
@@ -28,6 +30,10 @@ def report(
     output: Annotated[Path | None, typer.Option(help="File for the page; in the run's folder if not given.")] = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the run in Perfetto's trace format to this file.")
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="FROM..TO", help="Seconds of the run that pictures and event log show; of a long run its cause."),
     ] = None,
     beside: Annotated[
         str | None,
@@ -43,10 +49,11 @@ def report(
     history = store.load_run(run)
     plan = _text_of(run / store.PLAN)
     page = options.file_of(output or run / store.REPORT)
+    shown = None if window is None else _window(window)
     verdict = judge(history)
     compared = None if beside is None else _beside(run, history, verdict, beside)
     repeat = f"highwater replay {run}"
-    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links_of(run) if output is None else ())
+    write_page(page, history, verdict, plan=plan, repeat=repeat, links=links_of(run) if output is None else (), window=shown)
     if trace is not None:
         store.write_file(options.file_of(trace), trace_json(history, verdict))
     if json:
@@ -58,6 +65,14 @@ def report(
         if compared is not None:
             say(f"beside  {compared}")
     return 0
+
+
+def _window(text: str) -> tuple[int, int]:
+    """A window in seconds, "190..250.5", in ns."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\.\.(\d{1,9}(?:\.\d+)?)", text)
+    if match is None or float(match[1]) >= float(match[2]):
+        raise UsageError(f"--window {text}: give the first and the last second, for example 190..250")
+    return int(float(match[1]) * NS_PER_S), int(float(match[2]) * NS_PER_S)
 
 
 def _beside(run: Path, history: History, verdict: Verdict, other: str) -> Path:

@@ -156,9 +156,21 @@ def store_judgement(judged: Judged, directory: Path, folder: Path, *, report: bo
     return summary
 
 
-def write_page(path: Path, history: History, verdict: Verdict, *, plan: str, repeat: str, links: Sequence[Link] = ()) -> None:
-    """Write the HTML report of a run; `plan` is its plan as YAML text, `links` are pages of the run beside others."""
-    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat, sources=SOURCES, links=links))
+def write_page(
+    path: Path,
+    history: History,
+    verdict: Verdict,
+    *,
+    plan: str,
+    repeat: str,
+    links: Sequence[Link] = (),
+    window: tuple[int, int] | None = None,
+) -> None:
+    """Write the HTML report of a run; `plan` is its plan as YAML text, `links` are pages of the run beside others.
+
+    `window` is the time in ns that its pictures show.
+    """
+    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat, sources=SOURCES, links=links, window=window))
 
 
 def encode_verdict(verdict: Verdict) -> bytes:
