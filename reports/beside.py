@@ -282,7 +282,7 @@ def _numbered(
     """The lines with the rows that are left out before them, and with the marks that they belong to."""
     at = [{row.index: number for number, row in enumerate(side)} for side in rows]
     last = [-1, -1]
-    lines = []
+    lines: list[Pairing] = []
     for pair in ((left, right) for left, right, _ in found):
         gap = 0
         indices: list[int | None] = []

@@ -108,7 +108,8 @@ def divergence_of(left: History, right: History) -> Divergence:
     if same < max(len(ours), len(theirs)):
         marks.append(Mark(what="differs", left=_at(ours, same), right=_at(theirs, same)))
         says = _parting("says", ours, theirs, compare.says)
-        decides = _parting("decides", *([row for row in rows if _is_deed(row)] for rows in (ours, theirs)), compare.decides)
+        deeds = [[row for row in rows if _is_deed(row)] for rows in (ours, theirs)]
+        decides = _parting("decides", deeds[0], deeds[1], compare.decides)
         marks += [mark for mark in (says, decides) if mark is not None]
     until_ns = ours[same - 1].time_ns if same else 0
     return Divergence(same=same, until_ns=until_ns, marks=tuple(marks), columns=compare.columns)
