@@ -64,7 +64,9 @@ def test_column_that_one_protocol_lacks_is_not_compared() -> None:
 def test_missing_truncation_is_where_runs_part() -> None:
     history, _ = a_loss()
     found = divergence_of(history, without_the_cut())
-    before = [row for row in (*history.operations, *history.events) if row.time_ns < found.marks[0].left.time_ns]  # type: ignore[union-attr]
+    (cut,) = history.of_kind(EventKind.TRUNCATE)
+    rows: list[Operation | ClusterEvent] = [*history.operations, *history.events]
+    before = [row for row in rows if row.time_ns < cut.time_ns]
     faults = [row for row in before if isinstance(row, ClusterEvent) and row.kind.startswith("fault")]
     assert found.same == len(before) - len(faults)
     assert {mark.left.kind for mark in found.marks if isinstance(mark.left, ClusterEvent)} == {EventKind.TRUNCATE}
