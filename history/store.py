@@ -38,8 +38,9 @@ OPERATIONS = "operations.parquet"
 EVENTS = "events.parquet"
 VERDICT = "verdict.json"
 REPORT = "report.html"
+BESIDE = "beside.json"  # pages of the run beside others
 
-_FILES = (MANIFEST, VERDICT, REPORT, OPERATIONS, EVENTS, JOURNAL, PLAN)
+_FILES = (MANIFEST, VERDICT, REPORT, BESIDE, OPERATIONS, EVENTS, JOURNAL, PLAN)
 SPLIT_ROWS = 2_000_000  # a history with more rows is stored in parts
 _SUFFIX = ".parquet"
 _TABLES: tuple[tuple[TableName, str], ...] = (("operations", OPERATIONS), ("events", EVENTS))

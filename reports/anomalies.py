@@ -24,8 +24,10 @@ from reports.svg import NS_PER_S, TimeScale
 EXAMPLES_MAX = 3  # anomalies of one kind that are shown in full; the rest are counted
 WITNESSES_MAX = 12  # rows shown for one anomaly
 STORY_MAX = 90  # lines of one story
+STORY_LATER = 40  # lines of the story of a further example of a kind
 PICTURES_MIN = 3  # this many anomalies have a picture, as has the first of each kind
 _ZOOM_MARGIN_NS = 2 * NS_PER_S
+_ZOOM_MAX_NS = 120 * NS_PER_S  # of one picture: where the witnesses are further apart, it shows the last ones
 _OFFSET = re.compile(r"\boffset (\d+)")
 
 
@@ -103,12 +105,13 @@ def views_of(
         view = _view(history, anomaly, tracks, number, mine)
         if number <= PICTURES_MIN or anomaly.kind not in kinds:
             view = replace(view, scale=_zoom(view.witnesses, end_ns))
+        most = STORY_LATER if anomaly.kind in kinds else STORY_MAX
         kinds.add(anomaly.kind)
         if view.place is not None and told.setdefault(view.place, number) != number:
             view = replace(view, told_by=told[view.place])
         else:
             story = folded(_with_cause(_story(history, view), history, view, mine))
-            kept = _bounded(story)
+            kept = _bounded(story, most)
             view = replace(view, story=kept, story_left_out=len(story) - len(kept))
         views.append(view)
     return tuple(views)
@@ -149,14 +152,15 @@ def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
     if not witnesses:
         return None
     times = [line.time_ns for line in witnesses]
-    return TimeScale(start_ns=max(min(times) - _ZOOM_MARGIN_NS, 0), end_ns=min(max(times) + _ZOOM_MARGIN_NS, end_ns))
+    last = min(max(times) + _ZOOM_MARGIN_NS, end_ns)
+    return TimeScale(start_ns=max(min(times) - _ZOOM_MARGIN_NS, last - _ZOOM_MAX_NS, 0), end_ns=last)
 
 
-def _bounded(story: tuple[Line, ...]) -> tuple[Line, ...]:
+def _bounded(story: tuple[Line, ...], most: int) -> tuple[Line, ...]:
     """Shorten the account of an anomaly in its middle; the first and last lines stay, and so do its witnesses."""
-    if len(story) <= STORY_MAX:
+    if len(story) <= most:
         return story
-    head, tail = STORY_MAX * 2 // 3, STORY_MAX // 3
+    head, tail = most * 2 // 3, most // 3
     middle = tuple(line for line in story[head:-tail] if line.witness or line.step)
     return (*story[:head], *middle, *story[-tail:])
 

@@ -40,6 +40,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     store: str = ""  # its folder in the store
     signature: str = ""  # of the cause (docs/triage.md)
     smaller: str = ""  # file of the shrunk plan
+    beside: str = ""  # page of the shrunk run beside its nearest neighbour, relative to the page
     repeat: str = ""  # the command that repeats it
     error: str = ""
     # Whether the run went as it had to; then a known-bad protocol passes if it fails. None: it had to be VALID and live.

@@ -18,6 +18,7 @@ from history.op import OpType
 from history.seed import format_seed
 from reports.anomalies import AnomalyView, KindRow, kinds_of, lines_of, views_of
 from reports.calls import Call, calls_of, quantile
+from reports.excerpt import excerpt_of
 from reports.nodes import NodeTrack, nodes_of
 from reports.replicas import PartitionTrack, tracks_of
 from reports.rows import Line, event_line, folded, is_control
@@ -110,7 +111,9 @@ class RunPage:
     excused: tuple[ExcusedView, ...]
     excused_left_out: int
     verdict: Verdict
-    scale: TimeScale
+    scale: TimeScale  # of the pictures of the whole run, or of the part of a long one that they show
+    end_ns: int
+    whole: bool  # whether the pictures show the whole run
     backdrop: Backdrop
     calls: tuple[Call, ...]
     nodes: tuple[NodeTrack, ...]
@@ -121,28 +124,33 @@ class RunPage:
     repeat: str
 
 
-def _played(manifest: RunManifest) -> str:
+def played_by(manifest: RunManifest) -> str:
+    """What was under test: the protocol of the reference, or another system."""
     system = manifest.system
     return manifest.protocol if system is None else f"{system.name} {system.version}".rstrip()
 
 
-def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> RunPage:
-    """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run."""
+def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str, window: tuple[int, int] | None = None) -> RunPage:
+    """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
+
+    `window` is the time in ns that the pictures show; if None, the whole of a short run, and of a long one its cause.
+    """
     manifest = history.manifest
-    scale = TimeScale(start_ns=0, end_ns=_end_ns(history))
+    end_ns = end_ns_of(history)
     calls = calls_of(history.attempts)
-    windows = windows_of(history.events_frame, scale.end_ns)
-    tracks = tracks_of(history.events, manifest.assignments, scale.end_ns)
-    control = [event for event in history.events if is_control(event)]
+    windows = windows_of(history.events_frame, end_ns)
+    tracks = tracks_of(history.events, manifest.assignments, end_ns)
     cause = cause_of(history, verdict)
     kinds, shown = kinds_of(verdict, None if cause is None else cause.anomaly)
+    scale = excerpt_of(history, cause, shown, end_ns, window)
+    control = [event for event in history.events if is_control(event) and scale.shows(event.time_ns, event.time_ns)]
     excused = _excused(history, verdict.excused)
     return RunPage(
-        played=_played(manifest),
+        played=played_by(manifest),
         unchecked_heading="Why unknown" if manifest.system is None else "Not judged",
-        title=f"{_played(manifest)}, seed {_seed(manifest)}" if manifest.seed is not None else manifest.run_id,
+        title=f"{played_by(manifest)}, seed {seed_words(manifest)}" if manifest.seed is not None else manifest.run_id,
         manifest=manifest,
-        seed=_seed(manifest),
+        seed=seed_words(manifest),
         banner=banner_of(verdict, manifest),
         cause="" if cause is None else cause.sentence,
         cause_lines=() if cause is None else lines_of(history, cause),
@@ -151,15 +159,17 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str) -> Ru
         facts=_facts(history, calls, tracks),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
-        anomalies=views_of(history, shown, tracks, scale.end_ns, cause),
+        anomalies=views_of(history, shown, tracks, end_ns, cause),
         kinds=kinds,
         excused=excused[:EXCUSED_MAX],
         excused_left_out=max(len(excused) - EXCUSED_MAX, 0),
         verdict=verdict,
         scale=scale,
-        backdrop=Backdrop(windows=windows, milestones=_milestones(manifest)),
+        end_ns=end_ns,
+        whole=scale == TimeScale(start_ns=0, end_ns=end_ns),
+        backdrop=Backdrop(windows=windows, milestones=milestones_of(manifest)),
         calls=calls,
-        nodes=nodes_of(history.events, manifest.brokers, scale.end_ns),
+        nodes=nodes_of(history.events, manifest.brokers, end_ns),
         partitions=_troubled_first(tracks, verdict),
         log=folded([event_line(event) for event in control[:LOG_MAX]]),
         log_left_out=max(len(control) - LOG_MAX, 0),
@@ -192,18 +202,21 @@ def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
     return Banner(verdict=verdict.validity.name, live=live, tone=tone, sentence=sentence)
 
 
-def _end_ns(history: History) -> int:
+def end_ns_of(history: History) -> int:
+    """The time at which the pictures of a run end."""
     rows = [history.manifest.end_ns, NS_PER_S]
     rows += [row.time_ns for row in history.operations[-1:]]
     rows += [row.time_ns for row in history.events[-1:]]
     return max(rows)
 
 
-def _seed(manifest: RunManifest) -> str:
+def seed_words(manifest: RunManifest) -> str:
+    """The seed of a run in words."""
     return "none" if manifest.seed is None else f"{manifest.seed} ({format_seed(manifest.seed)})"
 
 
-def _milestones(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
+def milestones_of(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
+    """The moments of a run that are drawn behind its pictures."""
     found = ((manifest.healed_at_ns, "all faults healed"), (manifest.final_reads_at_ns, "final reads begin"))
     return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
 

@@ -50,6 +50,7 @@ def bucket_ns(span_ns: int) -> int:
 
 def call_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, what: str) -> str:
     """Draw latency above and throughput below for client calls of one kind; `what` names the kind."""
+    calls = [call for call in calls if scale.shows(*[call.start_ns if call.end_ns is None else call.end_ns] * 2)]
     top = _TOP + strip_height(behind) + 16  # px for the text above the axis
     rate_top = top + _LATENCY + _GAP
     bottom = rate_top + _RATE

@@ -18,6 +18,7 @@ from checkers.verdict import Verdict
 from history.history import History
 from reports.analytics import AnalyticsPage, DiffPage, side_words
 from reports.anomalies import AnomalyView
+from reports.beside import BesidePage, Given, PlanChange, beside_of
 from reports.cycle import graph_svg
 from reports.foreign import ForeignPage
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
@@ -27,7 +28,7 @@ from reports.model import VALUES_MAX, RunPage, page_of
 from reports.plots import call_figure
 from reports.rows import CLIENTS, process_of
 from reports.spacetime import ZOOKEEPER
-from reports.spacetime_figure import spacetime_figure
+from reports.spacetime_figure import Drawn, paired_figure, sign_of, spacetime_figure
 from reports.svg import LEFT, PLOT, Pointer, latency_words, seconds, visible_text
 from reports.timeline import nodes_figure, timeline_figure
 from reports.windows import CATEGORIES
@@ -48,14 +49,28 @@ class Source(NamedTuple):
         return ", ".join((*(f"R-{number:03d}" for number in self.statements[:3]), names))
 
 
+class Link(NamedTuple):
+    """A page of the run beside another one: the other run in words, and the page relative to the run's own page."""
+
+    words: str
+    page: str
+
+
 def run_html(
-    history: History, verdict: Verdict, *, plan: str, repeat: str, sources: Mapping[str, Source] = MappingProxyType({})
+    history: History,
+    verdict: Verdict,
+    *,
+    plan: str,
+    repeat: str,
+    sources: Mapping[str, Source] = MappingProxyType({}),
+    links: Sequence[Link] = (),
+    window: tuple[int, int] | None = None,
 ) -> str:
     """Render the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
 
     `sources` tells of kinds of rows (with their detail, as `Line.kind`) which code notes them.
     """
-    return render_run(page_of(history, verdict, plan=plan, repeat=repeat), sources=sources)
+    return render_run(page_of(history, verdict, plan=plan, repeat=repeat, window=window), sources=sources, links=links)
 
 
 def campaign_html(
@@ -72,7 +87,7 @@ def campaign_html(
     return render_campaign(campaign_of(rows, title=title, repeat=repeat, goals=goals, broken=broken, banner=banner, known=known))
 
 
-def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyType({})) -> str:
+def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyType({}), links: Sequence[Link] = ()) -> str:
     """Render the page of a run from its view model."""
     scale, behind, brokers = page.scale, page.backdrop, page.manifest.brokers
     troubled = {view.track.key for view in page.anomalies if view.track is not None}
@@ -82,6 +97,9 @@ def render_run(page: RunPage, *, sources: Mapping[str, Source] = MappingProxyTyp
         .get_template("run.html.j2")
         .render(
             page=page,
+            links=links,
+            apparent=sorted({flag.time_ns for flag in _flags(page)}),
+            calls=sum(1 for call in page.calls if scale.shows(call.start_ns, call.end_ns or call.start_ns)),
             css=_css(),
             script=_static("run.js"),
             sources={} if page.manifest.system is not None else sources,
@@ -139,6 +157,72 @@ def render_foreign(page: ForeignPage) -> str:
             draw_graph=graph_svg,
         )
     )
+
+
+def beside_html(left: Given, right: Given, *, plans: Sequence[PlanChange], repeat: str) -> str:
+    """Render the page of a run and its neighbour. `plans` says in what their plans differ, `repeat` makes the page again."""
+    return render_beside(beside_of(left, right, plans=plans, repeat=repeat))
+
+
+def render_beside(page: BesidePage) -> str:
+    """Render the page of two runs beside each other from its view model."""
+    sides = (page.left, page.right)
+    names = ("this run", "beside it")
+    brokers = tuple(dict.fromkeys((*page.left.manifest.brokers, *page.right.manifest.brokers)))
+    tracks = [(name, side, track) for name, side in zip(names, sides, strict=True) for track in side.partitions]
+    tracks.sort(key=lambda one: one[2].key)
+    diagram = paired_figure((page.left.diagram, page.right.diagram), _paired(page), names) if page.lines else ""
+    return (
+        _environment()
+        .get_template("beside.html.j2")
+        .render(
+            page=page,
+            css=_css() + _static("beside.css"),
+            script=_static("run.js"),
+            left=LEFT,
+            plot=PLOT,
+            processes=(CLIENTS, *brokers, ZOOKEEPER),
+            keys=list(dict.fromkeys(track.key for _, _, track in tracks)),
+            spacetime=Markup(diagram),
+            first=max((mark.line for mark in page.marks), default=0),
+            left_out=page.left.diagram.left_out + page.right.diagram.left_out,
+            nodes=[
+                (side, Markup(nodes_figure(side.nodes, page.scale, side.backdrop, pointers=_partings(page, number))))
+                for number, side in enumerate(sides)
+            ],
+            partitions=[
+                (
+                    name,
+                    track,
+                    Markup(
+                        partition_figure(
+                            track, page.scale, side.backdrop, brokers=brokers, pointers=_partings(page, sides.index(side))
+                        )
+                    ),
+                )
+                for name, side, track in tracks
+            ],
+        )
+    )
+
+
+def _paired(page: BesidePage) -> list[Drawn]:
+    """The lines of the diagram of two runs, numbered from 0 as the script names them."""
+    spots = [{spot.line.index: spot for spot in side.diagram.spots} for side in (page.left, page.right)]
+    rows = []
+    for number, line in enumerate(page.lines):
+        own = tuple(None if index is None else spots[side][index] for side, index in enumerate((line.left, line.right)))
+        css = ("" if line.place == "both" else f" only-{line.place}") + (" marked" if line.mark else "")
+        note = f"[{line.mark}] " if line.mark else ""
+        gap = f"{counted(line.gap, 'row')} left out" if line.gap else ""
+        rows.append(Drawn(spots=own, name=number, css=css, sign=sign_of(line.place), note=note, gap=gap))
+    return rows
+
+
+def _partings(page: BesidePage, side: int) -> list[Pointer]:
+    """When the marked rows of one run were recorded."""
+    lines = [((mark.left, mark.right)[side], mark.number) for mark in page.marks]
+    return [Pointer(time_ns=line.time_ns, words=f"[{n}] {line.who} {line.words}") for line, n in lines if line is not None]
 
 
 def render_named(template: str, css: str, **values: object) -> str:

@@ -5,7 +5,7 @@ the reply of the leader it follows, a leader's role with a command of the contro
 rows are. Of a short run (a shrunk plan, a counterexample) all rows are shown, of a long one those between promise and proof.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -81,14 +81,23 @@ class Diagram:
 
 def diagram_of(history: History, cause: Cause | None) -> Diagram | None:
     """The diagram of a run: around its cause, or the whole run where it is short; None for a long run without a cause."""
-    step, told = (None, frozenset[int]()) if cause is None else (cause.step, frozenset(cause.rows))
-    rows: list[Row] = [*_events(history, told), *_calls(history, told)]
-    rows.sort(key=lambda row: row.index)
+    told = frozenset[int]() if cause is None else frozenset(cause.rows)
+    rows = rows_of(history, told)
     whole = len(rows) <= WHOLE_MAX
     if not rows or not (whole or (cause is not None and cause.rows)):
         return None
     kept = rows if whole or cause is None else _around(rows, cause)
-    process_of = _processes(kept, history.manifest.brokers)
+    return drawn(rows, kept, history.manifest.brokers, step=None if cause is None else cause.step, told=told)
+
+
+def rows_of(history: History, told: Set[int]) -> list[Row]:
+    """The rows that a diagram may show, in their order; those in `told` whatever their kind."""
+    return sorted([*_events(history, told), *_calls(history, told)], key=lambda row: row.index)
+
+
+def drawn(rows: Sequence[Row], kept: Sequence[Row], brokers: Sequence[str], *, step: int | None, told: Set[int]) -> Diagram:
+    """The diagram of some of these rows."""
+    process_of = _processes(kept, brokers)
     shown = {row.index for row in kept}
     arrows = [arrow for arrow in _arrows(rows, process_of) if {arrow.start, arrow.end} <= shown]
     return Diagram(
@@ -97,18 +106,18 @@ def diagram_of(history: History, cause: Cause | None) -> Diagram | None:
         arrows=tuple(arrows),
         spans=tuple(_spans(kept, process_of)),
         left_out=len(rows) - len(kept),
-        whole=whole,
+        whole=len(rows) == len(kept),
     )
 
 
-def _events(history: History, told: frozenset[int]) -> Iterator[ClusterEvent]:
+def _events(history: History, told: Set[int]) -> Iterator[ClusterEvent]:
     for event in history.events:
         about_partition = event.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and event.partition is not None
         if event.index in told or (event.kind not in _END and not about_partition):
             yield event
 
 
-def _calls(history: History, told: frozenset[int]) -> Iterator[Operation]:
+def _calls(history: History, told: Set[int]) -> Iterator[Operation]:
     """One row of each invocation and completion, that of its first record. Answers without a record only if they are told."""
     for row in history.operations:
         records = row.f == "produce" or (row.type is not OpType.INVOKE and row.value is not None)
@@ -124,18 +133,19 @@ def _around(rows: Sequence[Row], cause: Cause) -> list[Row]:
     offsets = {row.offset for row in found if row.offset is not None}
     values = {row.value for row in found if row.value is not None}
     mine = [row for row in rows if partition_key(row) in ("", cause.key) or row.index in told]
-    before = [row for row in mine if row.index < first and _is_control(row)][-BEFORE:]
+    before = [row for row in mine if row.index < first and is_deed(row)][-BEFORE:]
     inside = [row for row in mine if first - 40 <= row.index <= last and _matters(row, offsets, values, told)]
     kept = {row.index: row for row in (*before, *inside)}
     ranked = sorted(kept.values(), key=lambda row: (_rank(row, told), abs(row.index - (cause.step or last))))
     return sorted(ranked[:ROWS_MAX], key=lambda row: row.index)
 
 
-def _is_control(row: Row) -> bool:
+def is_deed(row: Row) -> bool:
+    """Whether a row is an event that is neither bulk nor about a window of a fault."""
     return isinstance(row, ClusterEvent) and row.kind not in _BULK | _MINOR
 
 
-def _matters(row: Row, offsets: set[int], values: set[str], told: frozenset[int]) -> bool:
+def _matters(row: Row, offsets: set[int], values: set[str], told: Set[int]) -> bool:
     if row.index in told:
         return True
     if isinstance(row, Operation):
@@ -148,7 +158,7 @@ def _matters(row: Row, offsets: set[int], values: set[str], told: frozenset[int]
     return True
 
 
-def _rank(row: Row, told: frozenset[int]) -> int:
+def _rank(row: Row, told: Set[int]) -> int:
     if row.index in told:
         return 0
     if isinstance(row, Operation) or row.kind in _MINOR:
@@ -303,7 +313,7 @@ def _spans(rows: Sequence[Row], process_of: dict[str, str]) -> Iterator[Span]:
     """When brokers were down, and the windows of faults on them."""
     down: dict[str, ClusterEvent] = {}
     faults: dict[tuple[str | None, str], ClusterEvent] = {}
-    last = rows[-1].index
+    last = rows[-1].index if rows else 0
     for row in rows:
         if isinstance(row, Operation) or row.node is None or row.node not in process_of:
             continue

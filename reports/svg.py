@@ -159,7 +159,9 @@ def shade(scale: TimeScale, behind: Backdrop, top: int, bottom: int) -> str:
 def point(scale: TimeScale, pointers: Iterable[Pointer], top: int, bottom: int) -> str:
     """Draw a red vertical line at each time at which a witness of an anomaly was recorded."""
     return "".join(
-        path(f"M{scale.x(p.time_ns)} {top}V{bottom}", css="pointer", title=f"{seconds(p.time_ns)} s: {p.words}") for p in pointers
+        path(f"M{scale.x(p.time_ns)} {top}V{bottom}", css="pointer", title=f"{seconds(p.time_ns)} s: {p.words}")
+        for p in pointers
+        if scale.shows(p.time_ns, p.time_ns)
     )
 
 

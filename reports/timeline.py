@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from history.op import OpType
-from reports.bands import ROW, bands, packed, paused, shown
+from reports.bands import ROW, bands, paused, shown
 from reports.calls import Call
 from reports.nodes import NodeTrack
 from reports.rows import CLIENTS
@@ -41,10 +41,11 @@ _NODE = 24
 
 def timeline_figure(calls: Sequence[Call], scale: TimeScale, behind: Backdrop, *, pointers: Sequence[Pointer] = ()) -> str:
     """Draw client operations over time: one lane for each client, below bars for the faults."""
-    rows = packed(behind.windows, scale)
+    rows = shown(behind.windows, scale)
     faults_top = _TOP + (ROW if behind.milestones else 0)
     lanes_top = faults_top + ROW * len(rows) + (8 if rows else 0)
     width = lane_count(calls)
+    calls = [call for call in calls if scale.shows(call.start_ns, call.start_ns if call.end_ns is None else call.end_ns)]
     by_lane = sorted(calls, key=lambda call: (call.process % width, call.start_ns, call.index))
     lanes = [(lane, list(group)) for lane, group in groupby(by_lane, key=lambda call: call.process % width)]
     bottom = lanes_top + _LANE * len(lanes)
@@ -83,6 +84,8 @@ def lane_count(calls: Sequence[Call]) -> int:
 def _milestone_labels(scale: TimeScale, behind: Backdrop) -> str:
     parts = []
     for time_ns, words in behind.milestones:
+        if not scale.shows(time_ns, time_ns):
+            continue
         x = scale.x(time_ns)
         late = x > LEFT + PLOT - 80
         parts.append(text(x, _TOP + 10, words, css="tick", anchor="end" if late else "start", dx=-4 if late else 4))

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from checkers.verdict import Validity, counts
 from highwater.campaigns.goals import table
+from highwater.campaigns.smaller import Smaller
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.runs.run import attempting
 from highwater.runs.summary import Summary
@@ -46,7 +47,7 @@ def write_pages(
     goals: Sequence[str] = (),
     code: ExitCode,
     names: Iterable[str | None] = repeat_value(None),
-    smaller: Mapping[str, str] = MappingProxyType({}),
+    smaller: Mapping[str, Smaller] = MappingProxyType({}),
     known: Set[str] | None = None,
 ) -> None:
     """Write the index page and the JUnit file of these runs below a folder of the store; "" is its root.
@@ -54,7 +55,7 @@ def write_pages(
     `cases` replaces the runs as rows of the JUnit file; the index lists those that are not as expected. `expected` says of each
     run whether it went as it had to. `junit` is the path of the JUnit file outside of the store. `goals` are the names of the
     goals that the runs together had to reach. `code` is the verdict on all runs, `names` are those of runs that have another one
-    than their own, `smaller` has the files of shrunk plans by the folder of the run, `known` the signatures of `known_causes`.
+    than their own, `smaller` has the shrunk plans by the folder of the run, `known` the signatures of `known_causes`.
     """
     lines = [GoalRow(name=goal.name, count=goal.count, wanted=goal.wanted) for goal in table(summaries, goals)]
     with attempting(f"reporting {title}", repeat):
@@ -66,7 +67,7 @@ def write_pages(
         else:
             write_file(junit, xml)
         rows = (
-            row_of(run, under, expected=said, name=name, smaller=smaller.get(run.store or "", ""))
+            row_of(run, under, expected=said, name=name, smaller=smaller.get(run.store or ""))
             for run, said, name in zip(summaries, expected, names, strict=False)
         )
         broken = [case for case in cases or () if case.expected is False]
@@ -114,7 +115,14 @@ def write_runs(storage: Storage, under: str, summaries: Iterable[Summary]) -> No
     storage.write(posixpath.join(under, RUNS), b"".join(msgspec.json.encode(summary) + b"\n" for summary in summaries))
 
 
-def row_of(summary: Summary, under: str, *, expected: bool | None = None, name: str | None = None, smaller: str = "") -> RunRow:
+def row_of(
+    summary: Summary,
+    under: str,
+    *,
+    expected: bool | None = None,
+    name: str | None = None,
+    smaller: Smaller | None = None,
+) -> RunRow:
     """Make the row for one run on the index page; its links are relative to `under`, a folder of the store."""
     shown = summary.shown_verdict
     return RunRow(
@@ -136,7 +144,8 @@ def row_of(summary: Summary, under: str, *, expected: bool | None = None, name: 
         link=posixpath.relpath(summary.report, under or ".") if summary.report else "",
         store=summary.store or "",
         signature=summary.signature,
-        smaller=smaller,
+        smaller="" if smaller is None else smaller.plan,
+        beside=posixpath.relpath(smaller.link, under or ".") if smaller is not None and smaller.link else "",
         repeat=summary.repeat,
         error=summary.failure or "",
     )

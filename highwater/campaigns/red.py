@@ -12,6 +12,7 @@ from checkers.verdict import Validity
 from highwater.campaigns.chaos import Check, Part
 from highwater.campaigns.corpus import SAFE
 from highwater.campaigns.pages import row_of
+from highwater.campaigns.smaller import Smaller
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.runs.summary import Summary
 from history import store
@@ -24,7 +25,7 @@ _KINDS = 5  # reasons of one check
 
 
 class Red(Struct, frozen=True, kw_only=True):
-    """A check that is not as expected. `plan`, `page` and `smaller` are files, empty where there is none."""
+    """A check that is not as expected. `plan`, `page`, `smaller` and `beside` are files, empty where there is none."""
 
     part: str
     name: str
@@ -35,10 +36,11 @@ class Red(Struct, frozen=True, kw_only=True):
     page: str
     repeat: str
     smaller: str = ""  # the file of the shrunk plan
+    beside: str = ""  # the page of the shrunk run beside its nearest neighbour
     rank: int  # of the worst anomaly; lower is worse
 
 
-def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, str] | None = None) -> list[Red]:
+def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller] | None = None) -> list[Red]:
     """The checks of these parts that are not as expected, worst first.
 
     `folder` is the store; `smaller` has the shrunk plans of runs, by their folder in the store.
@@ -54,13 +56,14 @@ def red_runs(parts: Iterable[Part]) -> Iterator[Summary]:
                 yield part.summaries[check.run]
 
 
-def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, str]) -> Iterator[Red]:
+def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -> Iterator[Red]:
     for part in parts:
         for check in part.checks:
             if check.met is not False:
                 continue
             run = None if check.run is None else part.summaries[check.run]
             stored = str(folder / run.store / store.PLAN) if run is not None and run.store else ""
+            less = smaller.get(run.store or "") if run is not None else None
             kinds = [severity(anomaly.kind)[0] for anomaly in run.anomalies] if run is not None else []
             yield Red(
                 part=part.name,
@@ -71,7 +74,8 @@ def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, str]) -> It
                 plan=check.plan or stored,
                 page=str(folder / run.report) if run is not None and run.report else "",
                 repeat=check.repeat,
-                smaller=smaller.get(run.store or "", "") if run is not None else "",
+                smaller="" if less is None else less.plan,
+                beside="" if less is None else less.beside,
                 rank=-1 if run is not None and run.crash else min(kinds, default=len(SEVERITY)),
             )
 
@@ -90,7 +94,7 @@ def lines_of(found: Sequence[Red]) -> Iterator[str]:
 
 
 def _places(red: Red) -> tuple[tuple[str, str], ...]:
-    return (("plan", red.plan), ("shrunk", red.smaller), ("page", red.page), ("repeat", red.repeat))
+    return (("plan", red.plan), ("shrunk", red.smaller), ("beside", red.beside), ("page", red.page), ("repeat", red.repeat))
 
 
 def cases_of(parts: Iterable[Part]) -> Iterator[RunRow]:

@@ -20,7 +20,7 @@ from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
-from highwater.campaigns.smaller import shrink_failures
+from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.output import Ticker, progress, say, say_json
 from highwater.errors import UsageError
@@ -200,7 +200,7 @@ def _write(
     junit: Path | None,
     code: ExitCode,
     known: Set[str] | None,
-    smaller: Mapping[str, str] = MappingProxyType({}),
+    smaller: Mapping[str, Smaller] = MappingProxyType({}),
 ) -> None:
     """Write the index page and the JUnit file."""
     order = folder.asked.order
@@ -262,7 +262,7 @@ def _show_json(found: Campaign, order: Order, code: ExitCode, pages: tuple[str, 
     return code
 
 
-def _shrunk(found: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, str]:
+def _shrunk(found: Campaign, store: str, order: Order, *, cpu_seconds: float, workers: int) -> dict[str, Smaller]:
     """The shrunk plans of simulated runs in a local store, by the folder of the run; says which runs were not shrunk."""
     if order.backend != "sim" or "://" in store or found.stopped == INTERRUPTED:
         return {}
@@ -305,7 +305,7 @@ def cleaned_up(backend: BackendName) -> Iterator[None]:
             deque(cleaning.clean(), maxlen=0)
 
 
-def show(found: Campaign, code: ExitCode, smaller: Mapping[str, str], known: Set[str] | None = None) -> None:
+def show(found: Campaign, code: ExitCode, smaller: Mapping[str, Smaller], known: Set[str] | None = None) -> None:
     """Print the result of a campaign in about ten lines: the totals, and one line for each cause of failures.
 
     `smaller` has the shrunk plans by the folder of the run, `known` the signatures of earlier campaigns of the store. The pages
@@ -346,7 +346,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
-def show_failures(summaries: Collection[Summary], smaller: Mapping[str, str], known: Set[str] | None = None) -> None:
+def show_failures(summaries: Collection[Summary], smaller: Mapping[str, Smaller], known: Set[str] | None = None) -> None:
     """Print one failed run for each cause, new causes first, with its shrunk plan or the command that repeats it."""
     causes: dict[str, list[Summary]] = {}
     for summary in summaries:
@@ -358,7 +358,9 @@ def show_failures(summaries: Collection[Summary], smaller: Mapping[str, str], kn
         new = "new: " if known is not None and first.signature and signature not in known else ""
         why = next(iter(first.reasons), "")
         say(shorten(f"{new}{len(failed)} x {first.words}: {first.name}: {why}", _WIDTH, placeholder=" …"))
-        plan = smaller.get(first.store or "")
-        say(f"    {f'shrunk  {plan}' if plan else f'repeat  {first.repeat}'}")
+        less = smaller.get(first.store or "")
+        say(f"    {f'shrunk  {less.plan}' if less else f'repeat  {first.repeat}'}")
+        if less is not None and less.beside:
+            say(f"    beside  {less.beside}")
     if len(ranked) > _CAUSES_SHOWN:
         say(f"and {len(ranked) - _CAUSES_SHOWN} more causes")

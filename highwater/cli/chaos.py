@@ -19,7 +19,7 @@ from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLin
 from highwater.campaigns.corpus import load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
 from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
-from highwater.campaigns.smaller import shrink_failures
+from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.campaign import cleaned_up
 from highwater.cli.output import progress, say, say_json
@@ -227,7 +227,7 @@ def _show_head(asked: Asked, job: Job, again: str) -> None:
         say(f"unfit   {line}")
 
 
-def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, str]:
+def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: int, show: bool) -> dict[str, Smaller]:
     """The shrunk plans of red runs, by the folder of the run; says which runs were not shrunk."""
     if any(part.interrupted for part in found):
         return {}
@@ -237,7 +237,7 @@ def _shrunk(found: Sequence[Part], store: Path, cpu_seconds: float, *, workers: 
     return plans
 
 
-def _write(found: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, str]) -> None:
+def _write(found: Sequence[Part], store: Path, *, repeat: str, code: ExitCode, smaller: Mapping[str, Smaller]) -> None:
     """Write the summaries, the index page and the JUnit file of all runs."""
     summaries = tuple(summary for part in found for summary in part.summaries)
     storage = storage_at(store)

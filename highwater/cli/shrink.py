@@ -16,10 +16,9 @@ from highwater.errors import UsageError
 from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
-from highwater.runs.provenance import present_build
-from highwater.runs.run import Keep, backend_named, carry_out
 from highwater.runs.summary import ValidityName
 from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, Asked, Shrunk, folder_of, shrink_in, sizes
+from highwater.shrink.record import Recorded, record
 from highwater.shrink.search import Budget, Smallest
 from highwater.shrink.trial import NOTHING_TO_COMPARE
 from history import store as run_store
@@ -92,7 +91,7 @@ def shrink(
 
         found = shrink_in(folder, asked, budget=budget, workers=workers or (cores() if backend == "sim" else 1), tell=tell)
     smallest = load_plan(Path(found.plan))
-    recorded = _record(smallest, found.plan, store) if found.stopped != INTERRUPTED and backend == "sim" else None
+    recorded = record(found, store) if found.stopped != INTERRUPTED and backend == "sim" else None
     say_json(found) if json else _show(found, folder, recorded)
     if keep is not None and found.stopped != INTERRUPTED:
         entry, file = add_entry(corpus, keep, smallest, story=_why(plan, found), expect=_expected(plan, found))
@@ -125,14 +124,7 @@ def _check(plan: Plan, against: str, request: Request, *, runs: int, failing: in
         raise UsageError(f"{plan.name}: {reason}")
 
 
-def _record(plan: Plan, file: str, store: Path) -> str | None:
-    """Perform the smallest plan once more and store its history with its page; returns the page."""
-    repeat = f"highwater run --plan {file}"
-    summary = carry_out(plan, backend_named("sim"), build=present_build(), repeat=repeat, keep=Keep(store=store)).summary
-    return None if summary.report is None else str(store / summary.report)
-
-
-def _show(found: Shrunk, folder: Path, page: str | None) -> None:
+def _show(found: Shrunk, folder: Path, recorded: Recorded | None) -> None:
     say(f"{found.verdict}: {found.signature}")
     say("        " + ", ".join(f"{name} {before} -> {after}" for name, before, after in sizes(found) if before != after))
     for sentence in found.story:
@@ -147,8 +139,10 @@ def _show(found: Shrunk, folder: Path, page: str | None) -> None:
     say(f"plan    {found.plan}")
     if found.neighbours:
         say(f"        {folder / NEIGHBOURS}")
-    if page is not None:
-        say(f"report  {page}")
+    if recorded is not None:
+        say(f"report  {recorded.page}")
+        for words, page in recorded.beside:
+            say(f"beside  {page}  ({words})")
     if found.stopped:
         say("again   the same command goes on from here" + ("" if found.stopped == INTERRUPTED else ", with a larger budget"))
 

@@ -7,7 +7,7 @@ failure of the harness becomes a `HarnessError` that says what was attempted and
 """
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -36,7 +36,7 @@ from history import store
 from history.errors import HistoryError
 from history.history import History
 from history.manifest import RunManifest
-from reports.render import run_html
+from reports.render import Link, run_html
 
 BackendName = Literal["sim", "process", "docker"]
 REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan
@@ -145,7 +145,7 @@ def honest(verdict: Verdict, manifest: RunManifest) -> Verdict:
 def store_evidence(plan: Plan, history: History, folder: Path) -> Path:
     """Write plan and history under `folder` and return the run's folder; verdict and report of an earlier run are deleted."""
     directory = store.run_directory(folder, plan_name=plan.name, run_id=history.manifest.run_id)
-    for name in (store.VERDICT, store.REPORT, SUMMARY):
+    for name in (store.VERDICT, store.REPORT, store.BESIDE, SUMMARY):
         (directory / name).unlink(missing_ok=True)
     store.write_file(directory / store.PLAN, plan_to_yaml(plan))
     store.save(directory, history)
@@ -167,9 +167,21 @@ def store_judgement(judged: Judged, directory: Path, folder: Path, *, report: bo
     return summary
 
 
-def write_page(path: Path, history: History, verdict: Verdict, *, plan: str, repeat: str) -> None:
-    """Write the HTML report of a run; `plan` is its plan as YAML text."""
-    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat, sources=SOURCES))
+def write_page(
+    path: Path,
+    history: History,
+    verdict: Verdict,
+    *,
+    plan: str,
+    repeat: str,
+    links: Sequence[Link] = (),
+    window: tuple[int, int] | None = None,
+) -> None:
+    """Write the HTML report of a run; `plan` is its plan as YAML text, `links` are pages of the run beside others.
+
+    `window` is the time in ns that its pictures show.
+    """
+    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat, sources=SOURCES, links=links, window=window))
 
 
 def encode_verdict(verdict: Verdict) -> bytes:

@@ -10,6 +10,7 @@ are damaged or vanish meanwhile are counted and left out. Symbolic links are not
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,6 +31,7 @@ from history import store
 from history.manifest import FaultCount, RunManifest
 from pipeline.ledger import Row as LedgerRow
 
+_BESIDE = re.compile(r"beside-[A-Za-z0-9._-]{1,128}\.html")  # pages of a run beside another one
 _DEEP = 3  # folders between the store and a run's plan
 _EVERY_S = 2.0
 _SETTLED_NS = 2_000_000_000
@@ -293,7 +295,7 @@ def _stored(root: Path, folder: str, names: frozenset[str]) -> Run:
     """A run with a folder: from its summary, else from manifest and verdict."""
     place = root / folder
     changed = place.stat().st_mtime_ns
-    files = tuple(sorted(names & _SHOWN))
+    files = tuple(sorted(name for name in names if name in _SHOWN or _BESIDE.fullmatch(name)))
     if SUMMARY in names:
         summary = msgspec.json.decode((place / SUMMARY).read_bytes(), type=Summary)
         return _run(summary, key=folder, folder=folder, campaign="", changed_ns=changed, files=files)

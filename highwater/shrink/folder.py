@@ -5,6 +5,7 @@ STORE/shrunk/<plan>-<protocol>/request.json   what was asked for, by which code
                                ledger/        the answer on each plan that was tried (pipeline.ledger)
                                plan.yaml      the smallest plan so far, with its story
                                neighbours.txt what happens without each fault that is left; written last
+                               nearest.yaml   the nearest plan that passes, if one was found
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from highwater.plans.plan import Plan, plan_digest, topics_of
 from highwater.plans.text import plan_to_yaml
 from highwater.runs.provenance import present_build
 from highwater.runs.run import BackendName
-from highwater.shrink.neighbours import Neighbour, neighbours
+from highwater.shrink.neighbours import Neighbour, nearest, neighbours
 from highwater.shrink.search import Budget, Judges, Smallest, SpentError, shrink
 from highwater.shrink.trial import NOTHING_TO_COMPARE, Goal, Seen
 from history.store import PLAN, write_file
@@ -31,7 +32,7 @@ from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
 
 FOLDER = "shrunk"
-REQUEST, BEFORE, LEDGER, NEIGHBOURS = "request.json", "before.yaml", "ledger", "neighbours.txt"
+REQUEST, BEFORE, LEDGER, NEIGHBOURS, NEAREST = "request.json", "before.yaml", "ledger", "neighbours.txt", "nearest.yaml"
 INTERRUPTED = "interrupted"
 
 
@@ -69,6 +70,8 @@ class Shrunk(Struct, frozen=True, kw_only=True):
     after: Size
     story: tuple[str, ...]
     neighbours: tuple[Neighbour, ...]
+    nearest: str = ""  # the nearest neighbour that passes, in words; its plan is nearest.yaml
+    against: str = ""  # the protocol that is VALID and live on the plan; empty if none was compared
     verdict: str
     accepted: dict[str, int]  # smaller plans, by pass
     trials: int
@@ -178,18 +181,27 @@ class _Shrinking:
         self._judges = judges
         self._tell = tell
         self._neighbours: tuple[Neighbour, ...] = ()
+        self._nearest = ""
 
     def run(self) -> Shrunk:
         self._write()
         try:
             self._best = shrink(self._best.plan, self._best.seen, self._goal, self._judges, self._accepted)
-            self._neighbours = neighbours(self._best.plan, self._judges)
+            self._look_around()
         except SpentError as spent:
             self._best = replace(self._best, stopped=str(spent))
         except KeyboardInterrupt:
             self._best = replace(self._best, stopped=INTERRUPTED)
         self._write()
         return self._said()
+
+    def _look_around(self) -> None:
+        tried = neighbours(self._best.plan, self._judges)
+        self._neighbours = tuple(one.neighbour for one in tried)
+        near = nearest(tried)
+        if near is not None:
+            self._nearest = near.neighbour.what
+            write_file(self._folder / NEAREST, plan_to_yaml(near.plan))
 
     def _accepted(self, smallest: Smallest) -> None:
         self._best = smallest
@@ -212,6 +224,8 @@ class _Shrinking:
             after=size_of(best.plan, best.seen),
             story=best.seen.story,
             neighbours=self._neighbours,
+            nearest=self._nearest,
+            against=self._goal.against or "",
             verdict=summary.words,
             accepted=best.accepted,
             trials=self._judges.trials,

@@ -1,6 +1,7 @@
 """The nearest neighbours of a shrunk plan that pass: what each fault and each request that is left has to do with the failure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +28,20 @@ class Neighbour(Struct, frozen=True, kw_only=True):
         return f"{self.what}: {self.verdict}"
 
 
-def neighbours(plan: Plan, judges: Judges) -> tuple[Neighbour, ...]:
+class Tried(NamedTuple):
+    """A neighbour and its plan."""
+
+    neighbour: Neighbour
+    plan: Plan
+
+
+def nearest(found: Sequence[Tried]) -> Tried | None:
+    """The neighbour that passes with the smallest change: a shorter fault before one that is missing."""
+    passing = [tried for tried in found if tried.neighbour.passes]
+    return min(passing, key=lambda tried: tried.neighbour.what.startswith("without"), default=None)
+
+
+def neighbours(plan: Plan, judges: Judges) -> tuple[Tried, ...]:
     """For each fault window and each script step of a plan, its nearest neighbour that passes, or its neighbour without it.
 
     The protocol is the plan's own: VALID and live here means that the failure needs this fault. Raises SpentError.
@@ -36,19 +50,19 @@ def neighbours(plan: Plan, judges: Judges) -> tuple[Neighbour, ...]:
     for number, step in enumerate(plan.script):
         without = replace(plan, script=plan.script[:number] + plan.script[number + 1 :])
         found.append(_judged(f"without the request {step.do} at {step.at_ms} ms", without, judges))
-    return tuple(neighbour for neighbour in found if neighbour is not None)
+    return tuple(tried for tried in found if tried is not None)
 
 
-def _of_window(plan: Plan, window: Window, judges: Judges) -> Neighbour | None:
+def _of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
     without = replace(plan, schedule=tuple(other for other in plan.schedule if other.id != window.id))
     name = f"{window.id} ({window.kind})"
     bare = _judged(f"without {name}", without, judges)
-    if bare is None or not bare.passes:
+    if bare is None or not bare.neighbour.passes:
         return bare
     for shorter, length_ms in _shorter(plan, window):
         words = f"with {name} for {length_ms} ms instead of {window.until_ms - window.at_ms} ms"
         nearer = _judged(words, shorter, judges)
-        if nearer is not None and nearer.passes:
+        if nearer is not None and nearer.neighbour.passes:
             return nearer
     return bare
 
@@ -63,7 +77,7 @@ def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
             yield shorter, length_ms
 
 
-def _judged(words: str, plan: Plan, judges: Judges) -> Neighbour | None:
+def _judged(words: str, plan: Plan, judges: Judges) -> Tried | None:
     """The whole run of a neighbour; None if nobody could perform it."""
     fitting = mended(plan)
     if fitting is None:
@@ -72,5 +86,6 @@ def _judged(words: str, plan: Plan, judges: Judges) -> Neighbour | None:
     summary = judges.look(fitting).summary
     if summary.verdict == "UNKNOWN" and summary.live is True and not fitting.schedule:
         # Where no fault is left, the run is not VALID for this reason alone.
-        return Neighbour(what=words, verdict=f"nothing wrong, live ({'; '.join(summary.unchecked)})", passes=True)
-    return Neighbour(what=words, verdict=summary.words, passes=summary.exit_code is ExitCode.VALID)
+        verdict = f"nothing wrong, live ({'; '.join(summary.unchecked)})"
+        return Tried(Neighbour(what=words, verdict=verdict, passes=True), fitting)
+    return Tried(Neighbour(what=words, verdict=summary.words, passes=summary.exit_code is ExitCode.VALID), fitting)

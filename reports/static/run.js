@@ -6,8 +6,8 @@
   const one = (selector, root = document) => root.querySelector(selector);
   const bar = one("#controls"), panel = one("#fields");
   if (!bar) return;
-  const LEFT = Number(bar.dataset.left), PLOT = Number(bar.dataset.plot), END = Number(bar.dataset.end) || 1;
-  const state = { row: null, from: 0, to: END, hidden: new Set(), upto: null };
+  const LEFT = Number(bar.dataset.left), PLOT = Number(bar.dataset.plot), FROM = Number(bar.dataset.from) || 0, END = Number(bar.dataset.end) || 1;
+  const state = { row: null, from: FROM, to: END, hidden: new Set(), upto: null };
   const seconds = ns => (ns / 1e9).toFixed(3);
 
   // --- the time window of the figures: x is stretched, texts keep their shape ---
@@ -42,9 +42,9 @@
 
   function zoomed(figure) {
     // A picture of an anomaly keeps its own window until the reader zooms inside of it.
-    const whole = figure.start === 0 && figure.end === END;
+    const whole = figure.start === FROM && figure.end === END;
     const from = whole ? state.from : Math.max(state.from, figure.start), to = whole ? state.to : Math.min(state.to, figure.end);
-    return to > from && !(state.from === 0 && state.to === END) ? [from, to] : [figure.start, figure.end];
+    return to > from && !(state.from === FROM && state.to === END) ? [from, to] : [figure.start, figure.end];
   }
 
   function drawTicks(figure, from, to, own) {
@@ -80,9 +80,9 @@
   }
 
   function zoom(from, to) {
-    const least = Math.min(1e5, END);
-    const span = Math.min(Math.max(to - from, least), END);
-    state.from = Math.min(Math.max(from, 0), END - span);
+    const least = Math.min(1e5, END - FROM);
+    const span = Math.min(Math.max(to - from, least), END - FROM);
+    state.from = Math.min(Math.max(from, FROM), END - span);
     state.to = state.from + span;
     draw();
     keep();
@@ -120,7 +120,7 @@
       event.preventDefault();
       around(event.deltaY > 0 ? 1.5 : 1 / 1.5, timeAt(figure, event));
     }, { passive: false });
-    figure.svg.addEventListener("dblclick", () => zoom(0, END));
+    figure.svg.addEventListener("dblclick", () => zoom(FROM, END));
   }
 
   // --- one selected row ---
@@ -133,8 +133,14 @@
       const found = all(`[data-row="${row}"]`).find(place => place.getClientRects().length);
       found?.scrollIntoView({ block: "center" });
     }
+    reveal(row);
     draw();
     keep();
+  }
+  // The diagram has a scroll bar of its own: bring a row to its middle.
+  function reveal(row) {
+    const box = one(".st-box"), current = row === null ? null : one(`.st-row[data-row="${row}"]`);
+    if (box && current) box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
   }
   function show(found) {
     if (!panel) return;
@@ -204,8 +210,6 @@
     for (const found of all("svg.spacetime .st-row")) found.classList.toggle("later", Number(found.dataset.row) > last);
     for (const found of all("svg.spacetime .st-arrow")) found.classList.toggle("later", Number(found.dataset.to) > last);
     pick(row);
-    const box = one(".st-box"), current = row === null ? null : one(`.st-row[data-row="${row}"]`);
-    if (box && current) box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
   }
   function go(by) {
     const found = rows(), place = found.findIndex(row => row.dataset.row === state.upto);
@@ -213,7 +217,7 @@
     if (found.length) upto(found[next].dataset.row);
   }
   const actions = {
-    in: () => around(0.5), out: () => around(2), left: () => move(-0.5), right: () => move(0.5), whole: () => zoom(0, END),
+    in: () => around(0.5), out: () => around(2), left: () => move(-0.5), right: () => move(0.5), whole: () => zoom(FROM, END),
     back: () => go(-1), next: () => go(1), end: () => upto(null), none: () => pick(null),
     show: () => { state.hidden.clear(); filter(); keep(); },
   };
@@ -232,7 +236,7 @@
   function keep() {
     const parts = [];
     if (state.row !== null) parts.push(`row=${state.row}`);
-    if (state.from > 0 || state.to < END) parts.push(`t=${seconds(state.from)}-${seconds(state.to)}`);
+    if (state.from > FROM || state.to < END) parts.push(`t=${seconds(state.from)}-${seconds(state.to)}`);
     if (state.hidden.size) parts.push(`hide=${[...state.hidden].map(encodeURIComponent).join(",")}`);
     const next = parts.length ? `#${parts.join("&")}` : "";
     if (next !== kept && (next || kept)) history.replaceState(null, "", next || location.pathname + location.search);
@@ -242,11 +246,12 @@
     const given = Object.fromEntries(location.hash.slice(1).split("&").map(part => part.split("=")));
     const [from, to] = (given.t ?? "").split("-").map(Number);
     if (given.hide) state.hidden = new Set(given.hide.split(",").map(decodeURIComponent));
-    if (to > from) { state.from = Math.max(from * 1e9, 0); state.to = Math.min(to * 1e9, END); }
+    if (to > from && to * 1e9 > FROM && from * 1e9 < END) { state.from = Math.max(from * 1e9, FROM); state.to = Math.min(to * 1e9, END); }
     kept = location.hash;
     filter();
     draw();
     if (given.row && /^\d+$/.test(given.row)) pick(given.row, true);
+    else reveal(one(".st-box")?.dataset.first ?? null);
   }
   // The controls stay below the contents, which take several lines in a narrow window.
   const stack = () => { if (!matchMedia("(max-width: 700px)").matches) bar.style.top = `${one("nav").offsetHeight}px`; };

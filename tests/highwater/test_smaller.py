@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from highwater.campaigns import smaller
 from highwater.campaigns.chaos import Check, Part
 from highwater.campaigns.red import lines_of, red_runs, reds
-from highwater.campaigns.smaller import shrink_failures
+from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import FoundAnomaly, Summary
@@ -43,7 +43,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     done: list[tuple[str, float]] = []
 
     def shrink_in(folder: Path, asked: Asked, *, budget: Budget, workers: int) -> Shrunk:
-        done.append((asked.plan.name, budget.cpu_seconds))
+        done.append((asked.plan.name, round(budget.cpu_seconds, 1)))
         if asked.plan.name.startswith("c"):
             raise UsageError("it is VALID, live: nothing to shrink")
         return Shrunk(
@@ -64,16 +64,19 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
 
     monkeypatch.setattr(smaller, "load_plan", lambda path: replace(plan_with(1), name=path.parent.name))
     monkeypatch.setattr(smaller, "shrink_in", shrink_in)
+    monkeypatch.setattr(smaller, "_put_beside", lambda run, found, store: store / run / "beside-x.html")
     return done
 
 
 def test_first_failure_of_each_signature_is_shrunk(shrunk: list[tuple[str, float]]) -> None:
     runs = [_run("a1"), _run("a2"), _run("v1", verdict="VALID"), _run("b1")]
 
-    plans, complaints = shrink_failures(runs, Path("s"), cpu_seconds=60.0, workers=1)
+    plans, complaints = shrink_failures(runs, Path("s"), cpu_seconds=90.0, workers=1)
 
-    assert shrunk == [("a1", 60.0), ("b1", 20.0)]
-    assert plans == {"a1": "s/shrunk/a1-v3/plan.yaml", "b1": "s/shrunk/b1-v3/plan.yaml"}
+    assert shrunk == [("a1", 90.0), ("b1", 50.0)]
+    assert {run: one.plan for run, one in plans.items()} == {"a1": "s/shrunk/a1-v3/plan.yaml", "b1": "s/shrunk/b1-v3/plan.yaml"}
+    assert plans["b1"].beside == "s/b1/beside-x.html"
+    assert plans["b1"].link == "b1/beside-x.html"
     assert complaints == ()
 
 
@@ -81,7 +84,11 @@ def test_failures_beyond_the_budget_are_named(shrunk: list[tuple[str, float]]) -
     plans, complaints = shrink_failures([_run("a1"), _run("b1"), _run("d1")], Path("s"), cpu_seconds=50.0, workers=1)
 
     assert list(plans) == ["a1", "b1"]
-    assert complaints == ("d1 is not shrunk: 50 s of CPU are spent (--shrink)",)
+    assert plans["b1"].beside == ""
+    assert complaints == (
+        "b1 is not put beside its neighbour: 50 s of CPU are spent (--shrink)",
+        "d1 is not shrunk: 50 s of CPU are spent (--shrink)",
+    )
 
 
 def test_failure_that_cannot_be_shrunk_stops_no_other(shrunk: list[tuple[str, float]]) -> None:
@@ -100,7 +107,10 @@ def test_red_line_names_the_smaller_plan() -> None:
     check = Check(name="a1 on safe", met=False, code=ExitCode.INVALID, complaint="a1 on safe: INVALID", run=0)
     part = Part(name="seeds", checks=(check,), summaries=(_run("a1"),), code=ExitCode.INVALID)
 
-    assert "    shrunk  s/shrunk/a1/plan.yaml" in lines_of(reds([part], Path("s"), {"a1": "s/shrunk/a1/plan.yaml"}))
+    less = Smaller(plan="s/shrunk/a1/plan.yaml", beside="s/a1/beside-x.html")
+    told = list(lines_of(reds([part], Path("s"), {"a1": less})))
+    assert "    shrunk  s/shrunk/a1/plan.yaml" in told
+    assert "    beside  s/a1/beside-x.html" in told
 
 
 def test_known_bad_runs_are_not_shrunk() -> None:

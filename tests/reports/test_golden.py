@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from reports.junit import junit_xml
-from reports.render import campaign_html, render_analytics, render_diff, run_html
+from reports.render import campaign_html, render_analytics, render_beside, render_diff, run_html
 from tests.reports.answers import analytics_page, diff_page
 from tests.reports.campaigns import goals, rows
 from tests.reports.scenes import small_loss
+from tests.reports.test_beside import neighbour_page
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -25,6 +26,7 @@ def pages() -> dict[str, str]:
         "campaign.html": campaign_html(rows(), title="Five runs", repeat="highwater campaign --seeds 1..5", goals=goals()),
         "analytics.html": render_analytics(analytics_page()),
         "diff.html": render_diff(diff_page()),
+        "beside.html": render_beside(neighbour_page()),
         "junit.xml": junit_xml(rows(), suite="campaign"),
     }
 

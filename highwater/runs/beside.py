@@ -1,0 +1,145 @@
+"""Put a stored run beside its neighbour: a page of both, and a link to it on the page of the run.
+
+    RUN/beside-<run id of the neighbour>.html   the page of both runs
+    RUN/beside.json                             the pages that the run's own page links to
+
+A neighbour is nearly the same run, and passes: the same plan on another protocol or by another commit, or a plan with one fault
+less.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from checkers.verdict import Verdict
+from highwater.errors import UsageError
+from highwater.plans.plan import Plan
+from highwater.plans.text import load_plan
+from highwater.runs.run import judge, write_page
+from history import store
+from history.history import History
+from reports.beside import Given, PlanChange
+from reports.render import Link, beside_html
+
+LINKS = store.BESIDE
+_NOT_COMPARED = frozenset({"name", "story", "seed", "derivation", "schedule", "script", "path", "draws"})
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """A stored run with its verdict and its plan (None: it cannot be read today)."""
+
+    folder: Path
+    history: History
+    verdict: Verdict
+    plan: Plan | None
+
+
+def stored_run(folder: Path, verdict: Verdict | None = None) -> Stored:
+    """Read a stored run, and judge it if no verdict is given."""
+    history = store.load_run(folder)
+    try:
+        plan = load_plan(folder / store.PLAN)
+    except UsageError:
+        plan = None
+    return Stored(folder=folder, history=history, verdict=verdict or judge(history), plan=plan)
+
+
+def put_beside(run: Stored, other: Stored, *, repeat: str, words: str = "", output: Path | None = None) -> Path:
+    """Write the page of both runs into the folder of the first one, and link to it; `words` names the neighbour on that link."""
+    page = output or run.folder / f"beside-{other.history.manifest.run_id}.html"
+    plans = [PlanChange(what="the plan", left="", right="one of the plans cannot be read")]
+    if run.plan is not None and other.plan is not None:
+        plans = list(plan_changes(run.plan, other.plan))
+    html = beside_html(_given(run, page), _given(other, page), plans=plans, repeat=repeat)
+    store.write_file(page, html)
+    if output is None:
+        link_to(run.folder, Link(words=words or other.history.manifest.run_id, page=page.name))
+    return page
+
+
+def _given(run: Stored, page: Path) -> Given:
+    own = run.folder / store.REPORT
+    link = Path(os.path.relpath(own.absolute(), page.absolute().parent)).as_posix() if own.exists() else ""
+    return Given(history=run.history, verdict=run.verdict, repeat=f"highwater replay {run.folder}", link=link)
+
+
+def link_to(folder: Path, link: Link) -> None:
+    """Remember a page that the page of a run links to; the page has to be written again after it."""
+    links = [*(known for known in links_of(folder) if known.page != link.page), link]
+    store.write_file(folder / LINKS, msgspec.json.format(msgspec.json.encode(links), indent=2) + b"\n")
+
+
+def links_of(folder: Path) -> tuple[Link, ...]:
+    """The pages beside others that the page of a run links to."""
+    try:
+        return tuple(msgspec.json.decode((folder / LINKS).read_bytes(), type=list[Link]))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+
+
+# --- plans ----------------------------------------------------------------------------------------------------------------------
+
+
+def plan_changes(left: Plan, right: Plan) -> Iterator[PlanChange]:
+    """In what two plans differ: faults and requests one by one, then settings."""
+    yield from _listed("fault", _windows(left), _windows(right))
+    yield from _listed("request", _numbered(left.script), _numbered(right.script))
+    ours, theirs = _settings(left), _settings(right)
+    for name in dict.fromkeys((*ours, *theirs)):
+        if ours.get(name) != theirs.get(name):
+            yield PlanChange(what=name, left=_said(ours.get(name)), right=_said(theirs.get(name)))
+    if left.path != right.path:
+        yield PlanChange(what="path", left=f"{len(left.path)} actions", right=f"{len(right.path)} actions")
+
+
+def _listed(what: str, ours: dict[str, str], theirs: dict[str, str]) -> Iterator[PlanChange]:
+    for name in dict.fromkeys((*ours, *theirs)):
+        if ours.get(name) != theirs.get(name):
+            yield PlanChange(what=f"{what} {name}", left=ours.get(name, ""), right=theirs.get(name, ""))
+
+
+def _windows(plan: Plan) -> dict[str, str]:
+    return {
+        window.id: f"{window.kind} from {window.at_ms} to {window.until_ms} ms, on {_said(msgspec.to_builtins(window.target))}: "
+        f"{_said(msgspec.to_builtins(window.fault))}"
+        for window in plan.schedule
+    }
+
+
+def _numbered(steps: Sequence[Struct]) -> dict[str, str]:
+    return {str(number): _said(msgspec.to_builtins(step)) for number, step in enumerate(steps, 1)}
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    """The other fields of a plan by their path, for example cluster.brokers."""
+    found: dict[str, Any] = {}
+    for name, value in structs.asdict(plan).items():
+        if name in _NOT_COMPARED:
+            continue
+        built = msgspec.to_builtins(value) if not isinstance(value, msgspec.UnsetType) else None
+        found.update(_flat(name, built))
+    return {**found, "draws": plan.draws}
+
+
+def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [pair for key, inner in value.items() for pair in _flat(f"{name}.{key}", inner)]
+    return [(name, value)]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_said(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_said, value)) + "]"
+    return "" if value is None else str(value)
+
+
+def rewrite_page(run: Stored, *, repeat: str) -> None:
+    """Write the page of a run again, with its links to pages beside others."""
+    text = (run.folder / store.PLAN).read_text(encoding="utf-8", errors="replace")
+    write_page(run.folder / store.REPORT, run.history, run.verdict, plan=text, repeat=repeat, links=links_of(run.folder))

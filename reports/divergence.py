@@ -1,0 +1,186 @@
+"""Where two runs part: how many rows they have in common, and the first rows in which they differ.
+
+Rows are compared in the order of recording. Not compared: rows of faults, which follow from the plans; numbers that only tell one
+thing from another (`IDENTITY`); columns and kinds of rows that one of the two protocols does not know. Three differences are told
+apart, because the first one is often a matter of a millisecond: the first row that differs at all, be it in its time or its place
+in the order; the first row that says something else, where the order of rows of different processes and their times do not count;
+the first of these that changes a leader, an ISR, a log or a broker.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Literal
+
+import polars as pl
+
+from history.event import ClusterEvent
+from history.event import EventKind as K
+from history.history import History
+from history.op import Operation
+from reports.rows import is_control, partition_key
+
+Row = ClusterEvent | Operation
+What = Literal["differs", "says", "decides"]
+Key = tuple[object, ...]
+
+IDENTITY = frozenset({"index", "incarnation", "stamps", "topic_id", "digest", "controller_epoch", "fault"})
+_FAULTS = frozenset({K.FAULT_BEGUN, K.FAULT_ENDED, K.FAULT_ACTED, K.FAULT_PROBED})
+_NOTED = frozenset({K.GAUGE, K.BROKER_STATE})  # not by every protocol
+_POSITIONS = frozenset({"leo", "hw", "zk_version"})  # follow from records and from earlier writes, and decide nothing
+_MILESTONES = frozenset({K.HEALED, K.FINAL_READS})
+ZOOKEEPER = "ZooKeeper"
+HARNESS = "harness"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The first difference of a sort. None: the run has no row that corresponds to the other's."""
+
+    what: What
+    left: Row | None
+    right: Row | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """How far two runs are the same. `until_ns` is the time of the last row in common, `marks` are in order of `What`."""
+
+    same: int
+    until_ns: int
+    marks: tuple[Mark, ...]
+    columns: tuple[str, ...]  # that only one run fills, which are not compared
+
+    @property
+    def last(self) -> Mark | None:
+        """The mark that tells most; None where the runs are the same."""
+        return self.marks[-1] if self.marks else None
+
+
+class Comparer:
+    """Compares the rows of two histories."""
+
+    def __init__(self, left: History, right: History) -> None:
+        kinds = [set(history.events_frame["kind"].unique()) for history in (left, right)]
+        self._kinds = _FAULTS | {kind for kind in _NOTED if (str(kind) in kinds[0]) != (str(kind) in kinds[1])}
+        self.columns = tuple(sorted((_filled(left, self._kinds) ^ _filled(right, self._kinds)) - IDENTITY))
+        self._event = _getter(ClusterEvent.__struct_fields__, IDENTITY | {*self.columns, "time_ns"})
+        self._deed = _getter(ClusterEvent.__struct_fields__, IDENTITY | _POSITIONS | {*self.columns, "time_ns"})
+        self._call = _getter(Operation.__struct_fields__, IDENTITY | {"time_ns"})
+
+    def rows(self, history: History) -> list[Row]:
+        """The rows that are compared, in the order of recording."""
+        found: list[Row] = [event for event in history.events if event.kind not in self._kinds]
+        found += history.operations
+        return sorted(found, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
+
+    def says(self, row: Row) -> Key:
+        """What a row says, without its time and its names of things. Equal for rows that correspond to each other."""
+        return self._call(row) if isinstance(row, Operation) else self._event(row)
+
+    def decides(self, row: Row) -> Key:
+        """What an event changes, without the positions that it found."""
+        return self._deed(row)
+
+    def changes(self, left: Row, right: Row) -> tuple[tuple[str, object, object], ...]:
+        """The columns in which two rows of one kind differ: name, value here, value there."""
+        if type(left) is not type(right) or getattr(left, "kind", None) != getattr(right, "kind", None):
+            return ()
+        names = (name for name in left.__struct_fields__ if name not in IDENTITY and name not in self.columns)
+        pairs = ((name, getattr(left, name), getattr(right, name)) for name in names)
+        return tuple(pair for pair in pairs if pair[1] != pair[2])
+
+
+def divergence_of(left: History, right: History) -> Divergence:
+    """Find where two runs part."""
+    compare = Comparer(left, right)
+    ours, theirs = compare.rows(left), compare.rows(right)
+    same = next(
+        (
+            n
+            for n, (x, y) in enumerate(zip(ours, theirs, strict=False))
+            if x.time_ns != y.time_ns or compare.says(x) != compare.says(y)
+        ),
+        min(len(ours), len(theirs)),
+    )
+    marks: list[Mark] = []
+    if same < max(len(ours), len(theirs)):
+        marks.append(Mark(what="differs", left=_at(ours, same), right=_at(theirs, same)))
+        says = _parting("says", ours, theirs, compare.says)
+        deeds = [[row for row in rows if _is_deed(row)] for rows in (ours, theirs)]
+        decides = _parting("decides", deeds[0], deeds[1], compare.decides)
+        marks += [mark for mark in (says, decides) if mark is not None]
+    until_ns = ours[same - 1].time_ns if same else 0
+    return Divergence(same=same, until_ns=until_ns, marks=tuple(marks), columns=compare.columns)
+
+
+def _at(rows: Sequence[Row], number: int) -> Row | None:
+    return rows[number] if number < len(rows) else None
+
+
+def _filled(history: History, without: Iterable[K]) -> set[str]:
+    """The columns of events that have a value, or a list with values, in some row of another kind than these."""
+    frame = history.events_frame.filter(~pl.col("kind").is_in([str(kind) for kind in without]))
+    return {
+        column.name
+        for column in frame.get_columns()
+        if (column.list.len().sum() if column.dtype.is_nested() else len(column) - column.null_count())
+    }
+
+
+def _getter(fields: Iterable[str], without: Iterable[str]) -> Callable[[Row], Key]:
+    return attrgetter(*(field for field in fields if field not in frozenset(without)))
+
+
+def _is_deed(row: Row) -> bool:
+    """Whether a row changes a leader, an ISR, a log or a broker; appends are too many and told by `says`."""
+    return isinstance(row, ClusterEvent) and is_control(row) and row.kind not in _MILESTONES
+
+
+def actor(row: Row) -> str:
+    """Who acts: a client, a broker, ZooKeeper or the harness."""
+    if isinstance(row, Operation):
+        return f"client {row.process}"
+    if row.kind in (K.STATE_WRITTEN, K.SESSION_ENDED):
+        return ZOOKEEPER
+    return row.node or HARNESS
+
+
+def _parting(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+    """The earliest row at which one process, on one partition, says something else in the two runs."""
+    ours, theirs = _lanes(left), _lanes(right)
+    found = [mark for lane in {**ours, **theirs} if (mark := _first(what, ours[lane], theirs[lane], key)) is not None]
+    return min(
+        found, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
+    )
+
+
+def _lanes(rows: Iterable[Row]) -> defaultdict[tuple[str, str], list[Row]]:
+    lanes: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        lanes[actor(row), partition_key(row)].append(row)
+    return lanes
+
+
+def _first(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+    for x, y in zip(left, right, strict=False):
+        if key(x) != key(y):
+            return Mark(what=what, left=x, right=y)
+    if len(left) == len(right):
+        return None
+    at = min(len(left), len(right))
+    return Mark(what=what, left=_at(left, at), right=_at(right, at))
+
+
+def partners(compare: Comparer, left: Iterable[Row], right: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
+    """Rows of the two runs that say the same: the first of the one with the first of the other, the second with the second."""
+    waiting: defaultdict[Key, list[Row]] = defaultdict(list)
+    for row in right:
+        waiting[compare.says(row)].append(row)
+    taken: defaultdict[Key, int] = defaultdict(int)
+    for row in left:
+        key = compare.says(row)
+        if taken[key] < len(waiting[key]):
+            yield row, waiting[key][taken[key]]
+            taken[key] += 1

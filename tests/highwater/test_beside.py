@@ -1,0 +1,44 @@
+"""A stored run beside its neighbour: what differs in the plans, the page, and the link to it; parts of long runs."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from highwater.cli.main import run_command_line
+from highwater.exit_codes import ExitCode
+from highwater.plans.text import load_plan
+from highwater.runs.beside import links_of, plan_changes
+from history import store
+
+LOSS = Path("corpus/plans/shrunk-v3-truncated-committed.yaml")
+
+
+def stored(tmp_path: Path) -> Path:
+    """The folder of a short run of `v3` that fails."""
+    assert run_command_line(["run", "--plan", str(LOSS), "--store", str(tmp_path)]) == ExitCode.INVALID
+    (folder,) = (path.parent for path in tmp_path.glob("*/*/manifest.json"))
+    return folder
+
+
+def test_plans_differ_in_a_fault_and_in_their_protocol() -> None:
+    plan = load_plan(LOSS)
+    changes = list(plan_changes(plan, replace(plan, schedule=(), protocol="safe")))
+    assert [change.what for change in changes] == [f"fault {plan.schedule[0].id}", "protocol"]
+    assert changes[0].right == ""
+    assert changes[0].left.startswith("power-loss-everyone from ")
+
+
+def test_report_puts_a_run_beside_its_plan_on_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = stored(tmp_path)
+    assert run_command_line(["report", str(folder), "--beside", "safe"]) == 0
+    ((words, page),) = links_of(folder)
+    assert words == "safe"
+    assert f"beside  {folder / page}" in capsys.readouterr().out
+    assert "truncates to offset" in (folder / page).read_text(encoding="utf-8")
+    assert f'<a href="{page}">safe</a>' in (folder / store.REPORT).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("wrong", [["--beside", "unheard-of"], ["--window", "9..3"], ["--window", "x"]])
+def test_report_refuses_other_neighbours_and_windows(tmp_path: Path, wrong: list[str]) -> None:
+    assert run_command_line(["report", str(stored(tmp_path)), *wrong]) == ExitCode.USAGE
