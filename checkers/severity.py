@@ -4,37 +4,9 @@ A failed run has anomalies of many kinds, most of them consequences of one. A re
 only later that another one is there twice.
 """
 
-SEVERITY: tuple[str, ...] = (
-    # A promised record, position or log is gone.
-    "lost-write",
-    "truncated-committed",
-    "commit-lost",
-    "wrongly-deleted",
-    # Clients read what is not true.
-    "inconsistent-offsets",
-    "other-topic",
-    "phantom-read",
-    "failed-write-read",
-    "read-above-hw",
-    "resurrected",
-    "phantom-commit",
-    "commit-ahead",
-    # Clients miss records for some time, or their view goes back.
-    "poll-skip",
-    "int-poll-skip",
-    "out-of-range",
-    "latest-regressed",
-    "position-regressed",
-    # Records are out of order or doubled.
-    "offset-order",
-    "reordered",
-    "int-nonmonotonic-poll",
-    "int-nonmonotonic-send",
-    "duplicate",
-    "sequence-doubled",
-    # A wrong request is carried out, or a right one refused.
-    "misuse-acknowledged",
-    "wrong-error",
+LOST = ("lost-write", "truncated-committed", "commit-lost", "wrongly-deleted")  # a promised record, position or log is gone
+ANSWERS = ("misuse-acknowledged", "wrong-error")  # a wrong request is carried out, or a right one refused
+LEADS_TO_LOSS = (
     # The next failover may lose a record.
     "unclean-election",
     "empty-leader",
@@ -60,6 +32,33 @@ SEVERITY: tuple[str, ...] = (
     "fenced-answer",
     "incarnation-order",
     "assertion",
+)
+SEVERITY: tuple[str, ...] = (
+    *LOST,
+    # Clients read what is not true.
+    "inconsistent-offsets",
+    "other-topic",
+    "phantom-read",
+    "failed-write-read",
+    "read-above-hw",
+    "resurrected",
+    "phantom-commit",
+    "commit-ahead",
+    # Clients miss records for some time, or their view goes back.
+    "poll-skip",
+    "int-poll-skip",
+    "out-of-range",
+    "latest-regressed",
+    "position-regressed",
+    # Records are out of order or doubled.
+    "offset-order",
+    "reordered",
+    "int-nonmonotonic-poll",
+    "int-nonmonotonic-send",
+    "duplicate",
+    "sequence-doubled",
+    *ANSWERS,
+    *LEADS_TO_LOSS,
 )
 _RANKS = {kind: rank for rank, kind in enumerate(SEVERITY)}
 

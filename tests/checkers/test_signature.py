@@ -2,8 +2,10 @@
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from checkers.registry import ALL
+from checkers.severity import ANSWERS
 from checkers.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
 from checkers.single import judge
 from checkers.sketches import history_of
@@ -46,6 +48,48 @@ def test_checker_nearest_to_the_step_names_the_cause() -> None:
 
 def test_anomaly_without_a_witness_is_no_cause_of_others() -> None:
     assert first_proven([_found("assertion", "assertions"), _found("lost-write", "acked-loss", 5)]).kind == "lost-write"
+
+
+def _on(key: str, kind: str, checker: str, *witness: int) -> Anomaly:
+    return replace(_found(kind, checker, *witness), key=key)
+
+
+_CUT = _found("truncated-committed", "log-matching", 2)
+_QUIET = ("hw node=b1 hw=0", "hw node=b1 hw=1", "truncate node=b2 offset=0 detail=hw", "became-leader node=b2")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_wrong_answer_does_not_hide_what_was_lost(kind: str) -> None:
+    """A client that sends wrong requests meets wrong answers first, in almost every run of a protocol without idempotence."""
+    answer = _found(kind, "answers", 0)
+
+    assert _signed(history_of(*_QUIET), answer, _CUT).kind == "truncated-committed"
+    assert _signed(history_of(*_QUIET), answer, _found("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
+
+
+def test_wrong_answer_names_a_run_without_other_anomalies() -> None:
+    assert _signed(history_of(*_QUIET), _found("misuse-acknowledged", "answers", 0)).kind == "misuse-acknowledged"
+
+
+def test_loss_is_named_by_what_led_to_it_in_its_partition() -> None:
+    """Neither an ISR of another partition nor a doubled record made the follower truncate."""
+    others = (_on("t-1", "strong-isr", "isr-agreement", 0), _found("sequence-doubled", "producers", 1))
+    history = history_of(*_QUIET)
+
+    assert _signed(history, *others, _CUT).kind == "truncated-committed"
+    assert _signed(history, *others, _CUT, _found("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
+    assert _signed(history, *others, _CUT, _on("", "two-controllers", "single-controller", 1)).kind == "two-controllers"
+
+
+def test_missing_flush_names_a_loss_only_after_a_power_loss() -> None:
+    """A leader that promises before the flush loses nothing as long as the power stays."""
+    unflushed, lost = _found("unflushed", "flushes", 0), _found("lost-write", "acked-loss", 3)
+    wounded = history_of(*_QUIET[:2], "wound node=b2 offset=0 detail=unflushed", _QUIET[3])
+    elsewhere = history_of(*_QUIET[:2], "wound node=b2 offset=0 detail=unflushed partition=1", _QUIET[3])
+
+    assert _signed(history_of(*_QUIET), unflushed, lost).kind == "lost-write"
+    assert _signed(elsewhere, unflushed, lost).kind == "lost-write"
+    assert _signed(wounded, unflushed, lost).kind == "unflushed"
 
 
 # Rows of a history, the row of the proof, the step.
