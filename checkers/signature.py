@@ -48,6 +48,14 @@ _CHECKERS = (
 
 # What a cluster lacks that is not live: words of the sentence, the checker that says them, what is wrong. Causes come first.
 _LACKS: tuple[tuple[str, str, str], ...] = (
+    ("was still running", "brokers", "a broker does not shut down"),
+    ("did not fence itself", "brokers", "a broker that reaches no other does not fence itself"),
+    ("OfflineReplicaCount", "brokers", "OfflineReplicaCount is wrong"),
+    ("restarts with LEO", "brokers", "a broker restarts with a shorter log"),
+    ("restarts with HW", "brokers", "a broker restarts with a lower high watermark"),
+    ("as inactive at row", "demotions", "a controller treats a broker as inactive that it could hear"),
+    ("was removed from the ISR", "demotions", "a broker is removed from the ISR without a cause"),
+    ("lost its leader", "demotions", "a partition loses its leader without a cause"),
     ("is not registered", "availability-cluster", "a broker is not registered"),
     ("no broker is controller", "availability-cluster", "no broker is controller"),
     ("never had a leader", "availability-cluster", "a partition has no leader"),

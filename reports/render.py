@@ -23,7 +23,7 @@ from reports.foreign import ForeignPage
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.lanes import chart_svg
-from reports.model import VALUES_MAX, RunPage, page_of
+from reports.model import VALUES_MAX, Hazard, RunPage, page_of
 from reports.plots import call_figure
 from reports.rows import CLIENTS, process_of
 from reports.spacetime import ZOOKEEPER
@@ -49,13 +49,19 @@ class Source(NamedTuple):
 
 
 def run_html(
-    history: History, verdict: Verdict, *, plan: str, repeat: str, sources: Mapping[str, Source] = MappingProxyType({})
+    history: History,
+    verdict: Verdict,
+    *,
+    plan: str,
+    repeat: str,
+    hazard: Hazard | None = None,
+    sources: Mapping[str, Source] = MappingProxyType({}),
 ) -> str:
     """Render the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
 
     `sources` tells of kinds of rows (with their detail, as `Line.kind`) which code notes them.
     """
-    return render_run(page_of(history, verdict, plan=plan, repeat=repeat), sources=sources)
+    return render_run(page_of(history, verdict, plan=plan, repeat=repeat, hazard=hazard), sources=sources)
 
 
 def campaign_html(
@@ -63,9 +69,9 @@ def campaign_html(
     *,
     title: str,
     repeat: str,
+    banner: Banner,
     goals: Sequence[GoalRow] = (),
     broken: Sequence[RunRow] = (),
-    banner: Banner | None = None,
     known: Set[str] | None = None,
 ) -> str:
     """Render the index page of a campaign, or of a job with checks that are not as expected (`broken`)."""

@@ -11,7 +11,6 @@ from highwater.shrink.folder import Asked, folder_of, shrink_in
 from highwater.shrink.search import Budget
 from history import store as run_store
 
-FAILURES_MAX = 20  # whose signatures are compared
 TRIALS_MAX = 300  # of each plan
 
 
@@ -49,12 +48,8 @@ def shrink_failures(
 def _first_of_each(summaries: Iterable[Summary]) -> tuple[str, ...]:
     """The folders of the first run of each signature."""
     first: dict[str, str] = {}
-    compared = 0
     for summary in summaries:
         failed = summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE) and summary.backend == "sim"
-        if not failed or summary.store is None or compared == FAILURES_MAX:
-            continue
-        compared += 1
-        if summary.signature:
+        if failed and summary.store is not None and summary.signature:
             first.setdefault(summary.signature, summary.store)
     return tuple(first.values())

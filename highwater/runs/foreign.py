@@ -152,13 +152,14 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     from reports.render import render_foreign
 
     form = form_of(file)
-    read = partial(steps_of, file, form)
+    run = store.load(file) if form is Form.OURS else None
     judged: Object | list[Op] | None = None
     if asked.model == KAFKA:
-        judged = operations(_queue_steps(store.load(file)) if form is Form.OURS else steps(file))
+        judged = operations(steps(file) if run is None else _queue_steps(run))
     elif asked.model in (LOG, *NAMES):
-        history = ours.calls(store.load(file)) if form is Form.OURS else calls(file)
+        history = calls(file) if run is None else ours.calls(run)
         judged = Object(model=_object(form, asked), calls=history.calls)
+    read = partial(steps, file) if run is None else partial(_steps_in, run)
     page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)
 
@@ -167,7 +168,10 @@ def steps_of(file: Path, form: Form) -> Iterable[Step]:
     """The steps of a history file, whoever recorded it: what a verdict's lines refer to."""
     if form is not Form.OURS:
         return steps(file)
-    history = store.load(file)
+    return _steps_in(store.load(file))
+
+
+def _steps_in(history: History) -> Iterable[Step]:
     return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
 
 

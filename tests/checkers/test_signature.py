@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
+from checkers.causes.cause import cause_of
 from checkers.registry import ALL
 from checkers.severity import ANSWERS
 from checkers.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
@@ -184,6 +185,25 @@ def test_cluster_that_is_not_live_is_signed_by_what_comes_first() -> None:
     assert found is not None
     assert (found.text, found.key) == ("not-live/availability/a partition has no leader", "t-0")
     assert found.sentence == "t-0 has no leader at the end"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("t-0 lost its leader b1 at row 0 and got no other, without a cause", "a partition loses its leader without a cause"),
+        ("b1 was removed from the ISR of t-0 at row 0 without a cause", "a broker is removed from the ISR without a cause"),
+    ],
+)
+def test_demotion_without_a_cause_has_a_signature_of_its_own(words: str, text: str) -> None:
+    """It was signed as a request of an administrator that is not done."""
+    history = history_of("state-written leader=b1 isr=b1")
+    verdict = merge([Findings(not_live=(words,), live_judged=True)])
+    found, cause = signature(history, verdict), cause_of(history, verdict)
+
+    assert found is not None
+    assert (found.text, found.key) == (f"not-live/demotions/{text}", "t-0")
+    assert cause is not None
+    assert cause.rows == (0,)
 
 
 def test_reasons_that_differ_in_numbers_are_one_cause() -> None:

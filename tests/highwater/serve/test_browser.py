@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from history import store
 from reports.render import campaign_html
 from tests.highwater.serve.stores import EVIL, LOST, VALID, put, served
-from tests.reports.campaigns import rows
+from tests.reports.campaigns import BANNER, rows
 from tests.reports.test_browser import Page, complaints, expect, page  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -169,7 +169,9 @@ def test_page_of_a_campaign_works_under_the_policy_of_the_server(page: Page, tmp
     put(tmp_path, LOST)
     folder = tmp_path / "campaigns" / "one"
     store.write_file(folder / "runs.jsonl", msgspec.json.encode(replace(LOST, store="seed-2/sim-1")) + b"\n")
-    html = campaign_html([replace(row, link="../../seed-2/sim-1/report.html") for row in rows()], title="t", repeat="")
+    html = campaign_html(
+        [replace(row, link="../../seed-2/sim-1/report.html") for row in rows()], title="t", repeat="", banner=BANNER
+    )
     store.write_file(folder / "index.html", html)
     with served(tmp_path) as port:
         page.goto(f"http://127.0.0.1:{port}/")
