@@ -264,14 +264,14 @@ def test_cause_tells_of_a_replica_that_joined_unseen() -> None:
         "ok poll process=1 value=y offset=40",
     )
     words = "x was acknowledged at offset 40, and later process 1 read y there"
-    lost = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(2, 9), words=words)
+    lost = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(3, 11), words=words)
 
     cause = found(history, merge([Findings(anomalies=(lost,))]))
 
-    assert (cause.name, cause.step) == ("joined-isr-too-early", 5)
-    assert "b3 added b2 to the ISR at 0.005 s, now {b3,b4,b2}, although it lacked x" in cause.sentence
-    assert "b4 truncated its log to offset 40 at 0.008 s, as a follower of b2, as its log says" in cause.sentence
-    assert {5, 7, 8} <= {*cause.rows}
+    assert (cause.name, cause.step) == ("joined-isr-too-early", 6)
+    assert "b3 added b2 to the ISR at 0.006 s, now {b3,b4,b2}, although it lacked x" in cause.sentence
+    assert "b4 truncated its log to offset 40 at 0.009 s, as a follower of b2, as its log says" in cause.sentence
+    assert {6, 8, 9} <= {*cause.rows}
 
 
 def test_terminal_tells_the_cause_after_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
