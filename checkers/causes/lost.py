@@ -68,7 +68,8 @@ def _by_log_lines(scene: Scene, record: Record, promise: Operation | ClusterEven
 
     The follower that truncated may lead later. Or its leader lacked the record: one that joined the ISR after the promise.
     """
-    election, shown_by = None, None
+    election: ClusterEvent | None = None
+    shown_by: ClusterEvent | None = None
     members = scene.isr(promise.index)
     for cut in scene.of(K.TRUNCATE, after=promise.index, before=proof):
         if (cut.offset or 0) > record.offset:

@@ -4,7 +4,6 @@ Of a highwater history only the operations of clients are judged here, not the e
 """
 
 from collections.abc import Hashable, Iterable
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -159,7 +158,10 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     elif asked.model in (LOG, *NAMES):
         history = calls(file) if run is None else ours.calls(run)
         judged = Object(model=_object(form, asked), calls=history.calls)
-    read = partial(steps, file) if run is None else partial(_steps_in, run)
+
+    def read() -> Iterable[Step]:
+        return steps(file) if run is None else _steps_in(run)
+
     page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)
 
