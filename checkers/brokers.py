@@ -10,7 +10,7 @@
     >>> from checkers.sketches import sketch
     >>> asked = "fault-begun fault=f node=b1 detail=shutdown", "fault-ended fault=f node=b1 detail=shutdown time_ns=20000000000"
     >>> sketch("brokers", *asked)
-    ['b1 was asked to end at row 0 and had not after 17000 ms']
+    ['b1 was told to shut down at row 0 and was still running 17000 ms later']
 """
 
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def _still_up(rows: list[_Row], periods: list[_Alone]) -> Iterator[str]:
         ends = [row for row in rows if row.kind == K.NODE_STOPPED and row.node == period.node]
         due_ns = period.begun.time_ns + END_MS * MS
         if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in ends):
-            yield f"{period.node} was asked to end at row {period.begun.at} and had not after {END_MS} ms"
+            yield f"{period.node} was told to shut down at row {period.begun.at} and was still running {END_MS} ms later"
 
 
 def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
         fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
         ends = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
         if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in (*fences, *ends)):
-            yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and was not fenced"
+            yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and did not fence itself"
 
 
 def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterato
         lost = {(row.topic, row.partition) for row in named}
         told = next((r.gauge for r in reversed(during) if r.kind == K.GAUGE and r.detail == OFFLINE_REPLICAS), None)
         if told is not None and told != len(lost):
-            yield f"{period.node} counts {told} replicas out of service at row {period.ended.at}, and {len(lost)} are"
+            yield f"{period.node} reports OfflineReplicaCount {told}, {len(lost)} is right at row {period.ended.at}"
 
 
 def _forgotten(rows: list[_Row]) -> Iterator[str]:
@@ -135,10 +135,11 @@ def _forgotten(rows: list[_Row]) -> Iterator[str]:
         elif row.kind in (K.BECAME_LEADER, K.RECOVERED) and row.leo is not None and row.hw is not None:
             leo, hw = had.get(key, (0, 0))
             if row.kind == K.RECOVERED and row.leo < leo:
-                yield f"{row.node} starts with a log of {row.topic}-{row.partition} up to {row.leo}, and had one up to {leo}"
+                name = f"{row.topic}-{row.partition}"
+                yield f"{row.node} restarts with LEO {row.leo} of {name}, it had LEO {leo} and lost no bytes by a fault"
             elif row.kind == K.RECOVERED and row.node in ended_well and row.hw < hw:
-                what = f"the high watermark {row.hw} of {row.topic}-{row.partition}"
-                yield f"{row.node} starts with {what}, and ended with {hw} or more"
+                what = f"HW {row.hw} of {row.topic}-{row.partition} after a controlled shutdown"
+                yield f"{row.node} restarts with {what}, it had HW {hw} or more"
             had[key] = (row.leo, row.hw)
 
 

@@ -15,7 +15,7 @@ Only simulated runs are judged: on a busy machine heartbeats are late without a 
     >>> from checkers.sketches import sketch
     >>> first = "registered node=b2 incarnation=2", "state-written node=b9 isr=b1,b2 stamps=1,2"
     >>> sketch("demotions", *first, "state-written node=b9 isr=b1 stamps=1")
-    ['b2 lost its place in the ISR of t-0 at row 2 without a cause']
+    ['b2 was removed from the ISR of t-0 at row 2 without a cause']
     >>> sketch("demotions", *first, "session-ended node=b2 incarnation=2", "state-written node=b9 isr=b1 stamps=1")
     []
 """
@@ -108,8 +108,10 @@ class _Cluster:
             case K.BROKER_STATE:
                 return self._held(row)
             case _ if row.partition is not None:
-                state = self.partitions.setdefault((row.topic, row.partition), _State(f"{row.topic}-{row.partition}"))
-                return self._about(row, state)
+                key = (row.topic, row.partition)
+                if key not in self.partitions:
+                    self.partitions[key] = _State(f"{row.topic}-{row.partition}")
+                return self._about(row, self.partitions[key])
             case _:
                 pass
         return []
@@ -124,7 +126,7 @@ class _Cluster:
         ended = (row.broker, row.incarnation) in self.stopped or self.registered.get(row.broker) != row.incarnation
         if (before, row.detail) != ("active", "inactive") or ended or self._is_excused(row.time_ns):
             return []
-        return [f"{row.node} held {row.broker} for inactive at row {row.at}, though hardly a fault was in force"]
+        return [f"controller {row.node} treated {row.broker} as inactive at row {row.at}, but faults took at most two heartbeats"]
 
     def _is_excused(self, now: int) -> bool:
         """Whether faults may have taken more than two heartbeats in a row.
@@ -162,10 +164,10 @@ class _Cluster:
             return []
         out = [node for node in before if node not in state.stamps and node not in unwanted]
         lost = [node for node in out if not self._has_cause(node, before[node], row.time_ns, state)]
-        why = [f"{node} lost its place in the ISR" for node in lost]
+        why = [f"{node} was removed from the ISR of {state.name} at row {row.at} without a cause" for node in lost]
         if leader in before and row.leader is None and not self._has_cause(leader, before[leader], row.time_ns, state):
-            why.append(f"{leader} lost the leadership to nobody")
-        return [f"{said} of {state.name} at row {row.at} without a cause" for said in why]
+            why.append(f"{state.name} lost its leader {leader} at row {row.at} and got no other, without a cause")
+        return why
 
     def _has_cause(self, node: str, stamp: int | None, now: int, state: _State) -> bool:
         gone = stamp is not None and self.registered.get(node) != stamp

@@ -4,7 +4,7 @@ A failed run has anomalies of many kinds, most of them consequences of one. A re
 only later that another one is there twice.
 """
 
-SEVERITY: tuple[str, ...] = (
+LOST = (
     # A promised record, position or log is gone.
     "lost-write",
     "truncated-committed",
@@ -14,6 +14,37 @@ SEVERITY: tuple[str, ...] = (
     "resumed-behind",
     "commit-regressed",
     "wrongly-deleted",
+)
+ANSWERS = ("misuse-acknowledged", "wrong-error")  # a wrong request is carried out, or a right one refused
+LEADS_TO_LOSS = (
+    # The next failover may lose a record.
+    "unclean-election",
+    "empty-leader",
+    "short-electorate",
+    "unflushed",
+    "strong-isr",
+    "weak-isr",
+    "uncommitted-below-hw",
+    "log-mismatch",
+    "hw-regressed",
+    "hw-above-leo",
+    # Two brokers act in one role, or a state is written by the wrong one.
+    "two-leaders",
+    "two-elected",
+    "two-controllers",
+    "deposed-controller",
+    "epoch-regressed",
+    "unentitled-write",
+    "leader-outside-isr",
+    "isr-outside-replicas",
+    "fenced-commit",
+    "fenced-append",
+    "fenced-answer",
+    "incarnation-order",
+    "assertion",
+)
+SEVERITY: tuple[str, ...] = (
+    *LOST,
     # Clients read what is not true.
     "inconsistent-offsets",
     "other-topic",
@@ -47,34 +78,8 @@ SEVERITY: tuple[str, ...] = (
     "duplicate",
     "duplicate-elements",
     "sequence-doubled",
-    # A wrong request is carried out, or a right one refused.
-    "misuse-acknowledged",
-    "wrong-error",
-    # The next failover may lose a record.
-    "unclean-election",
-    "empty-leader",
-    "short-electorate",
-    "unflushed",
-    "strong-isr",
-    "weak-isr",
-    "uncommitted-below-hw",
-    "log-mismatch",
-    "hw-regressed",
-    "hw-above-leo",
-    # Two brokers act in one role, or a state is written by the wrong one.
-    "two-leaders",
-    "two-elected",
-    "two-controllers",
-    "deposed-controller",
-    "epoch-regressed",
-    "unentitled-write",
-    "leader-outside-isr",
-    "isr-outside-replicas",
-    "fenced-commit",
-    "fenced-append",
-    "fenced-answer",
-    "incarnation-order",
-    "assertion",
+    *ANSWERS,
+    *LEADS_TO_LOSS,
 )
 _RANKS = {kind: rank for rank, kind in enumerate(SEVERITY)}
 

@@ -5,18 +5,23 @@ is, whose last witness comes first: a truncation of committed records is proven 
 next election, the read that misses the record later still. The step is the event that is the proof; where a high watermark, an
 append or an answer to a client is the proof, it is the last step of that partition before it.
 
+A run may contain several mistakes. Where a promised record was lost, the run is known by what led to the first loss: anomalies
+of other partitions, and answers to clients, did not cause it. An answer that breaks a rule names only a run without any other
+anomaly: no replica acts on it, and a client that sends wrong requests meets it in every run.
+
 Runs with one cause agree in kind, checker and step (`text`). The faults in effect at that moment provoked it and differ from
 seed to seed, so they are part of the value and of its sentence and not of the text. docs/triage.md explains the words.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import polars as pl
 from msgspec import Struct
 
 from checkers.fault_windows import kinds_in_effect, windows
+from checkers.severity import ANSWERS, LEADS_TO_LOSS, LOST
 from checkers.steps import CONSEQUENCES, steps
 from checkers.verdict import Anomaly, Verdict, without_count
 from history.event import EventKind as K
@@ -43,6 +48,14 @@ _CHECKERS = (
 
 # What a cluster lacks that is not live: words of the sentence, the checker that says them, what is wrong. Causes come first.
 _LACKS: tuple[tuple[str, str, str], ...] = (
+    ("was still running", "brokers", "a broker does not shut down"),
+    ("did not fence itself", "brokers", "a broker that reaches no other does not fence itself"),
+    ("OfflineReplicaCount", "brokers", "OfflineReplicaCount is wrong"),
+    ("restarts with LEO", "brokers", "a broker restarts with a shorter log"),
+    ("restarts with HW", "brokers", "a broker restarts with a lower high watermark"),
+    ("as inactive at row", "demotions", "a controller treats a broker as inactive that it could hear"),
+    ("was removed from the ISR", "demotions", "a broker is removed from the ISR without a cause"),
+    ("lost its leader", "demotions", "a partition loses its leader without a cause"),
     ("is not registered", "availability-cluster", "a broker is not registered"),
     ("no broker is controller", "availability-cluster", "no broker is controller"),
     ("never had a leader", "availability-cluster", "a partition has no leader"),
@@ -106,7 +119,7 @@ class Signature(Struct, frozen=True, kw_only=True):
 def signature(history: History, verdict: Verdict) -> Signature | None:
     """The signature of a run that is INVALID, not live or UNKNOWN, in this order of importance; None for a run that is none."""
     if verdict.anomalies:
-        return _of_anomaly(history, first_proven(verdict.anomalies))
+        return _of_anomaly(history, first_cause(history, verdict.anomalies))
     if verdict.not_live:
         return _of_silence(history, verdict.not_live)
     if verdict.unchecked:
@@ -115,6 +128,28 @@ def signature(history: History, verdict: Verdict) -> Signature | None:
             kind=UNKNOWN, checker=checker if reason else "", step=_general(reason or checker), words=verdict.unchecked[0]
         )
     return None
+
+
+def first_cause(history: History, anomalies: Sequence[Anomaly]) -> Anomaly:
+    """The anomaly that names the cause: what led to the first loss, else the first anomaly that is not about a single answer."""
+    losses = [found for found in anomalies if found.kind in LOST]
+    if not losses:
+        return first_proven([found for found in anomalies if found.kind not in ANSWERS] or anomalies)
+    loss = first_proven(losses)
+    return first_proven([loss, *(found for found in anomalies if _leads_to(history, found, loss))])
+
+
+def _leads_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
+    """Whether an anomaly may have caused a later loss: by its kind, in the same partition or in the whole cluster."""
+    last = proof(loss)
+    if found.kind not in LEADS_TO_LOSS or found.key not in (loss.key, "") or last is None:
+        return False
+    if found.kind != "unflushed":
+        return True
+    # Records that were not flushed are lost only where a fault destroys bytes.
+    here = pl.concat_str("topic", pl.lit("-"), pl.col("partition").cast(pl.String)) == loss.key
+    wounds = history.events_frame.filter((pl.col("kind") == str(K.WOUND)) & here & (pl.col("index") <= last))
+    return (wounds["index"] > (proof(found) or 0)).any()
 
 
 def first_proven(anomalies: Iterable[Anomaly]) -> Anomaly:

@@ -9,15 +9,12 @@ from pathlib import Path
 
 from highwater.campaigns.corpus import Case, Expectation
 from highwater.campaigns.corpus import complaint as _sentence
-from highwater.campaigns.red import Red, lines_of
+from highwater.campaigns.red import lines_of, red_of
 from highwater.cli.choosing import Chosen, choose
 from highwater.cli.choosing import perform as _perform
 from highwater.runs.run import Judged, Keep
-from history import store
 
 __all__ = ["Chosen", "Judged", "choose", "complaint", "perform"]
-
-_REASONS = 5  # as many as one screen has room for
 
 
 def perform(chosen: Chosen, *, folder: Path = Path("store")) -> Judged:
@@ -46,16 +43,5 @@ def complaint(
     sentence = _sentence(Case(entry=judged.plan.name, expectation=expected, plan=judged.plan, repeat=summary.repeat), summary)
     if sentence is None:
         return None
-    stored = str(folder / summary.store / store.PLAN) if summary.store else ""
-    red = Red(
-        part="",
-        name=judged.plan.name,
-        sentence=sentence,
-        reasons=summary.reasons[:_REASONS],
-        cause=summary.cause,
-        plan=str(plan or stored),
-        page=str(folder / summary.report) if summary.report else "",
-        repeat=summary.repeat,
-        rank=0,
-    )
+    red = red_of(summary, folder, sentence=sentence, plan=str(plan or ""))
     return "\n".join(lines_of([red]))

@@ -6,8 +6,9 @@ calls that the verdict cites, and for those around them.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -106,7 +107,9 @@ def page_of(
 ) -> ForeignPage:
     """Make the page of a judged history. `judged` is the object or the sends and polls, for the pictures that need them."""
     shown_ones = found.anomalies[:ANOMALIES_MAX]
+    orders = [_order(judged, stuck) for stuck in found.longest[: len(shown_ones)]] if isinstance(judged, Object) else []
     lines = {line for anomaly in shown_ones for line in anomaly.witness}
+    lines |= {call.line for order in orders for call in order.drawn}
     by_line = cited(steps(), lines)
     cited_calls = [] if isinstance(judged, Object) else [by_line[line] for line in sorted(lines & by_line.keys())]
     around = _around(steps, cited_calls)
@@ -121,9 +124,7 @@ def page_of(
                 number=number,
                 anomaly=anomaly,
                 quotes=quoted,
-                chart=_ordered(judged, found.longest[number - 1], steps)
-                if isinstance(judged, Object) and number <= len(found.longest)
-                else _plain_chart(around, anomaly),
+                chart=_ordered(orders[number - 1], by_line) if number <= len(orders) else _plain_chart(around, anomaly),
                 graph=None if cycle is None else _graph(cycle, by_line),
                 log=None if logs is None else _log_table(logs, anomaly),
             )
@@ -227,15 +228,27 @@ def _details(quote: Quote) -> tuple[str, ...]:
 # --- orders of the calls on an object -------------------------------------------------------------------------------------
 
 
-def _ordered(judged: Object, stuck: Stuck, steps: Steps) -> Chart:
+class _Order(NamedTuple):
+    """What is told of an impossible call: the orders before it, and the calls that the picture shows."""
+
+    told: Account
+    by_index: dict[int, Call]
+    impossible: Call
+    drawn: list[Call]
+
+
+def _order(judged: Object, stuck: Stuck) -> _Order:
     calls = by_key(judged.calls)
     model = judged.model
     impossible = next(call for call in calls if call.index == stuck.call)
     part = [call for call in calls if model.key(call) == model.key(impossible) and not model.says_nothing(call)]
     told = account(model, part, stuck)
     by_index = {call.index: call for call in part}
-    drawn = _drawn(told, by_index, impossible)
-    quoted = cited(steps(), {call.line for call in drawn})
+    return _Order(told, by_index, impossible, _drawn(told, by_index, impossible))
+
+
+def _ordered(order: _Order, quoted: Mapping[int, Quote]) -> Chart:
+    told, by_index, impossible, drawn = order
     numbers = {call.index for call in drawn}
     bars = tuple(_call_bar(call, quoted.get(call.line), impossible) for call in drawn)
     left = len(told.base) - sum(place.call in numbers for place in told.base)

@@ -135,15 +135,14 @@ def campaign_of(
     *,
     title: str,
     repeat: str,
+    banner: Banner,
     goals: Sequence[GoalRow] = (),
     broken: Sequence[RunRow] = (),
-    banner: Banner | None = None,
     known: Set[str] | None = None,
 ) -> CampaignPage:
     """Make the index page of many runs, worst runs first. The rows are read once.
 
-    `banner` is the verdict on the campaign; without it the worst of the runs. `known` has the signatures of earlier campaigns;
-    None if there was none.
+    `banner` is the verdict on the campaign, `known` has the signatures of earlier campaigns; None if there was none.
     """
     sums, shown = _Sums(), Shown()
     listed = sorted(shown.of(map(sums.add, rows)), key=_worst_first)
@@ -151,7 +150,7 @@ def campaign_of(
     return CampaignPage(
         title=title,
         repeat=repeat,
-        banner=banner or sums.banner(),
+        banner=banner,
         sentence=_sentence(listed, causes),
         causes=causes,
         compared=known is not None,
@@ -224,17 +223,6 @@ def _worst_first(row: RunRow) -> tuple[int, bool, str, int, str]:
     return (-severity, row.live is not False, row.protocol, -1 if row.seed is None else row.seed, row.name)
 
 
-_WORST_UNKNOWN, _WORST_STUCK, _WORST_INVALID = 1, 2, 3
-
-
-def _badness(row: RunRow) -> int:
-    if row.expected or (row.passed and row.expected is None):
-        return 0
-    if row.validity is Validity.INVALID or row.expected is False:
-        return _WORST_INVALID
-    return _WORST_STUCK if row.live is False else _WORST_UNKNOWN
-
-
 class _Sums:
     """The numbers of all runs."""
 
@@ -251,7 +239,6 @@ class _Sums:
         """Count a run; return it."""
         self._validity[row.validity] += 1
         self._numbers["expected"] += bool(row.expected) and not row.passed
-        self._numbers["worst"] = max(self._numbers["worst"], _badness(row))
         self._numbers["not live"] += row.live is False
         self._numbers["excused losses"] += row.excused
         self._numbers["acknowledged"] += row.acked
@@ -273,16 +260,6 @@ class _Sums:
         if fault.acted:
             counts.update({"runs_acted": 1, "invalid": int(row.validity is Validity.INVALID)})
             self._together.update((fault.kind, anomaly) for anomaly, _ in row.anomalies)
-
-    def banner(self) -> Banner:
-        """The worst of the runs that did not have to fail."""
-        if self._numbers["worst"] == _WORST_INVALID:
-            return Banner(tone="invalid", word="INVALID")
-        if self._numbers["worst"] == _WORST_STUCK:
-            return Banner(tone="not-live", word="not live")
-        if self._numbers["worst"] or not self._validity.total():
-            return Banner(tone="unknown", word="UNKNOWN")
-        return Banner(tone="valid", word="VALID")
 
     def totals(self) -> tuple[tuple[str, str], ...]:
         """The numbers of the page's head, with their names."""

@@ -7,6 +7,7 @@ many items a bound left out. No clock and no wall-clock duration is used, so a r
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from checkers.causes.cause import cause_of
 from checkers.severity import severity
@@ -39,6 +40,26 @@ class Banner:
     live: str
     tone: str
     sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hazard:
+    """What a plan makes possible, whether its run met it, and the exit code of the run, in words."""
+
+    name: str
+    words: str
+    met: Literal["shown", "not shown", "not told"]
+    exit_code: str
+
+    @property
+    def sentence(self) -> str:
+        """The hazard and whether it was met: "Hazard unknown-hw (…): not met; …"."""
+        found = {
+            "shown": "met",
+            "not shown": "not met, so that the run shows nothing about it",
+            "not told": "the rows do not tell whether it was met",
+        }
+        return f"Hazard {self.name} ({self.words}): {found[self.met]}. Exit code {self.exit_code}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +124,7 @@ class RunPage:
     cause_lines: tuple[Line, ...]  # the rows that it tells of
     diagram: Diagram | None
     anomalies_found: int  # with those that the verdict counts and does not list
+    hazard: Hazard | None
     facts: tuple[Fact, ...]
     statistics: tuple[CallStatistics, ...]
     faults: tuple[FaultRow, ...]
@@ -130,7 +152,15 @@ def played_by(manifest: RunManifest) -> str:
     return manifest.protocol if system is None else f"{system.name} {system.version}".rstrip()
 
 
-def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str, window: tuple[int, int] | None = None) -> RunPage:
+def page_of(
+    history: History,
+    verdict: Verdict,
+    *,
+    plan: str,
+    repeat: str,
+    hazard: Hazard | None = None,
+    window: tuple[int, int] | None = None,
+) -> RunPage:
     """Make the page of one run. `plan` is the text of the plan, `repeat` the command that repeats the run.
 
     `window` is the time in ns that the pictures show; if None, the whole of a short run, and of a long one its cause.
@@ -151,11 +181,12 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str, windo
         title=f"{played_by(manifest)}, seed {seed_words(manifest)}" if manifest.seed is not None else manifest.run_id,
         manifest=manifest,
         seed=seed_words(manifest),
-        banner=banner_of(verdict, manifest),
+        banner=banner_of(verdict, manifest, hazard),
         cause="" if cause is None else cause.sentence,
         cause_lines=() if cause is None else lines_of(history, cause),
         diagram=diagram_of(history, cause),
         anomalies_found=counts(verdict.anomalies).total(),
+        hazard=hazard,
         facts=_facts(history, calls, tracks),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
@@ -178,8 +209,8 @@ def page_of(history: History, verdict: Verdict, *, plan: str, repeat: str, windo
     )
 
 
-def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
-    """The verdict in words: safety first, then liveness, then whether the run was completed."""
+def banner_of(verdict: Verdict, manifest: RunManifest, hazard: Hazard | None = None) -> Banner:
+    """The verdict in words: safety first, then liveness, then whether the run was completed and met its hazard."""
     live = {True: "live", False: "not live", None: "liveness not judged"}[verdict.live]
     kinds = counts(verdict.anomalies)
     match verdict.validity:
@@ -199,6 +230,9 @@ def banner_of(verdict: Verdict, manifest: RunManifest) -> Banner:
     tone = verdict.validity.name.lower()
     if verdict.validity is Validity.VALID and verdict.live is False:
         tone = "not-live"
+    elif verdict.validity is Validity.VALID and hazard is not None and hazard.met == "not shown":
+        tone = "unknown"
+        live += ", vacuous"
     return Banner(verdict=verdict.validity.name, live=live, tone=tone, sentence=sentence)
 
 

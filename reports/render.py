@@ -24,7 +24,7 @@ from reports.foreign import ForeignPage
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.lanes import chart_svg
-from reports.model import VALUES_MAX, RunPage, page_of
+from reports.model import VALUES_MAX, Hazard, RunPage, page_of
 from reports.plots import call_figure
 from reports.rows import CLIENTS, process_of
 from reports.spacetime import ZOOKEEPER
@@ -62,6 +62,7 @@ def run_html(
     *,
     plan: str,
     repeat: str,
+    hazard: Hazard | None = None,
     sources: Mapping[str, Source] = MappingProxyType({}),
     links: Sequence[Link] = (),
     window: tuple[int, int] | None = None,
@@ -70,7 +71,8 @@ def run_html(
 
     `sources` tells of kinds of rows (with their detail, as `Line.kind`) which code notes them.
     """
-    return render_run(page_of(history, verdict, plan=plan, repeat=repeat, window=window), sources=sources, links=links)
+    page = page_of(history, verdict, plan=plan, repeat=repeat, hazard=hazard, window=window)
+    return render_run(page, sources=sources, links=links)
 
 
 def campaign_html(
@@ -78,9 +80,9 @@ def campaign_html(
     *,
     title: str,
     repeat: str,
+    banner: Banner,
     goals: Sequence[GoalRow] = (),
     broken: Sequence[RunRow] = (),
-    banner: Banner | None = None,
     known: Set[str] | None = None,
 ) -> str:
     """Render the index page of a campaign, or of a job with checks that are not as expected (`broken`)."""

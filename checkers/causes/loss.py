@@ -22,7 +22,7 @@ def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
         told.append(Clause(removed(loss, removal), (removal.index,)))
     elected = _elected_before(loss)
     told += [] if elected is None else [elected]
-    told.sort(key=lambda one: one.rows[0])
+    told.sort(key=lambda one: one.rows[-1 if one is step else 0])  # a step comes after the request for it
     covered = {row for one in told for row in one.rows}
     if elected is not None and loss.lead is not None:
         still = _still_held(loss, loss.lead.index)
@@ -32,6 +32,9 @@ def explain(loss: Loss) -> tuple[str, list[Clause], int | None]:
         told.append(_election(loss))
     elif loss.lead is not None and loss.election is None and loss.lead.index not in covered:
         told.append(clause(loss.lead))
+    if (cut := loss.shown_by) is not None:
+        words = f"{cut.node} truncated its log to offset {cut.offset} {at(cut)}, as a follower of {loss.node}, as its log says"
+        told.append(Clause(words, (cut.index,)))
     itself = step is not None and step.rows[-1] == loss.promise.index and isinstance(loss.promise, ClusterEvent)
     return name, told if itself else [_promise(loss), *told], None if step is None else step.rows[-1]
 

@@ -8,10 +8,16 @@ from itertools import pairwise
 
 from checkers.causes.lost import TO_HW, Loss, behind, removed
 from checkers.causes.telling import Clause, at, clause, names
+from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.op import Operation
 
 Found = tuple[str, Clause]  # the name of a cause, and the clause of the step that did it
+
+
+def _rows(*told: ClusterEvent | None) -> tuple[int, ...]:
+    """The rows that a clause tells of beside its step."""
+    return tuple(row.index for row in told if row is not None)
 
 
 def _acknowledged_late(loss: Loss) -> Found | None:
@@ -88,7 +94,7 @@ def _overwritten(loss: Loss) -> Found | None:
     failed = loss.scene.last(K.DIR_FAILED, node=loss.node, before=row.index)
     why = "" if failed is None else f", after log directory {failed.dir} had failed {at(failed)}"
     name, anew = ("log-begun-anew", ", in a log begun anew") if row.kind is K.APPEND else ("replica-deleted", "")
-    return name, Clause(f"{removed(loss, row)}{anew}{why}", (row.index,))
+    return name, Clause(f"{removed(loss, row)}{anew}{why}", (*_rows(failed), row.index))
 
 
 def _unclean(loss: Loss) -> Found | None:
@@ -102,7 +108,7 @@ def _unclean(loss: Loss) -> Found | None:
     lag = behind(loss, row.index)
     epoch = f"leader of epoch {row.leader_epoch}"
     words = f"{row.node} elected {loss.node} {epoch} {at(row)}{ordered} outside the ISR {names(before.isr)}"
-    return "unclean-election", Clause(f"{words}{lag}", (row.index,))
+    return "unclean-election", Clause(f"{words}{lag}", (*_rows(order if ordered else None), row.index))
 
 
 def _deposed(loss: Loss) -> Found | None:
@@ -127,9 +133,10 @@ def _joined_behind(loss: Loss) -> Found | None:
         sent = scene.last(K.ISR_CHANGE_SENT, before=row.index)
         mine = sent is not None and set(sent.isr or ()) == set(row.isr or ())
         asked = f", as {sent.node} had asked {at(sent)}," if mine and sent is not None else ""
+        request = sent if asked else None
         lag = behind(loss, row.index).removeprefix(":") or f" it did not have {loss.record.value}"
         words = f"{row.node} added {loss.node} to the ISR {at(row)}{asked} although{lag}"
-        return "joined-isr-too-early", Clause(words, (row.index,))
+        return "joined-isr-too-early", Clause(words, (*_rows(request), row.index))
     return None
 
 
@@ -167,6 +174,19 @@ def _said_by_its_log(loss: Loss) -> Found | None:
     )
 
 
+def _joined_unseen(loss: Loss) -> Found | None:
+    """The logs are unknown, but a replica joined the ISR after the promise, and a follower truncated below the record for it."""
+    cut, elected = loss.shown_by, loss.election
+    if cut is None or elected is None:
+        return None
+    written = [row for row in loss.scene.written if loss.promised < row.index <= elected.index]
+    row = next((row for row in written if loss.node in (row.isr or ())), None)
+    if row is None or row.leader == loss.node:
+        return None
+    words = f"{row.node} added {loss.node} to the ISR {at(row)}, now {names(row.isr)}, although it lacked {loss.record.value}"
+    return "joined-isr-too-early", Clause(words, (row.index,))
+
+
 def _in_no_log(loss: Loss) -> Found | None:
     """No broker noted an append of the record: the one that promised it could not write."""
     scene = loss.scene
@@ -176,10 +196,11 @@ def _in_no_log(loss: Loss) -> Found | None:
     failed = scene.of(K.DIR_FAILED, K.WOUND, node=node) or scene.of(K.FAULT_BEGUN, node=node, before=loss.promised)[-1:]
     why = f" ({clause(failed[0]).words})" if failed else ""
     words = f"no broker noted an append of {loss.record.value}, though {node or 'a broker'} promised it{why}"
-    return "in-no-log", Clause(words, (loss.promise.index,))
+    return "in-no-log", Clause(words, (*_rows(*failed[:1]), loss.promise.index))
 
 
 CAUSES: tuple[Callable[[Loss], Found | None], ...] = (
+    _joined_unseen,
     _said_by_its_log,
     _in_no_log,
     _acknowledged_late,

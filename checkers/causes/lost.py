@@ -23,6 +23,7 @@ class Loss:
     proof: int  # the row that proves it
     lead: ClusterEvent | None  # the row with which that broker began to lead without the record
     election: ClusterEvent | None  # the write to ZooKeeper before it
+    shown_by: ClusterEvent | None = None  # where no log is seen: the truncation of a follower that shows that `node` lacked it
 
     @property
     def end(self) -> int:
@@ -63,14 +64,38 @@ def loss_of(scene: Scene, record: Record, *, node: str, witness: tuple[int, ...]
 
 
 def _by_log_lines(scene: Scene, record: Record, promise: Operation | ClusterEvent, *, node: str, proof: int) -> Loss:
-    """The loss where no row tells what the logs held: a replica that truncated at or below the record and was then elected."""
-    election = None
+    """The loss where no row tells what the logs held, by the first truncation at or below the record.
+
+    The follower that truncated may lead later. Or its leader lacked the record: one that joined the ISR after the promise.
+    """
+    election: ClusterEvent | None = None
+    shown_by: ClusterEvent | None = None
+    members = scene.isr(promise.index)
     for cut in scene.of(K.TRUNCATE, after=promise.index, before=proof):
+        if (cut.offset or 0) > record.offset:
+            continue
+        state = scene.state(cut.index)
+        led = (
+            None if state is None or state.leader in (cut.node, None) else scene.election(state.leader or "", state.leader_epoch)
+        )
+        if led is not None and led.index > promise.index and led.leader not in members:
+            node, election, shown_by = led.leader or node, led, cut
+            break
         won = next((row for row in scene.written if row.index > cut.index and row.leader == cut.node), None)
-        if (cut.offset or 0) <= record.offset and won is not None and won.index < proof:
+        if won is not None and won.index < proof:
             node, election = cut.node or node, won
             break
-    return Loss(scene=scene, record=record, promise=promise, commit=None, node=node, proof=proof, lead=None, election=election)
+    return Loss(
+        scene=scene,
+        record=record,
+        promise=promise,
+        commit=None,
+        node=node,
+        proof=proof,
+        lead=None,
+        election=election,
+        shown_by=shown_by,
+    )
 
 
 def _commit(scene: Scene, record: Record) -> ClusterEvent | None:

@@ -9,12 +9,17 @@ from checkers.signature import Signature
 from history.event import EventKind as K
 from history.history import History
 
+_NAMING_ROWS = ("brokers", "demotions")  # checkers whose words name the rows
+
 
 def silence(history: History, found: Signature) -> Told:
     """The state that stands, and the last step of those that had to change it."""
     scene = scene_of(history, found.key)
     node = next((word for word in re.findall(r"\w+", found.words) if word in history.manifest.brokers), None)
     head = Clause(f"not live: {found.words}", ())
+    if found.checker in _NAMING_ROWS:
+        named = [scene.row(int(number)) for number in re.findall(r"\brow (\d+)", found.words)]
+        return _told(head, [clause(row) for row in named if row is not None])
     if "is not registered" in found.words or "controller" in found.words:
         rows = [
             *scene.of(K.SESSION_ENDED, K.REGISTERED, node=node)[-2:],

@@ -27,17 +27,17 @@ _KINDS = 5  # reasons of one check
 class Red(Struct, frozen=True, kw_only=True):
     """A check that is not as expected. `plan`, `page`, `smaller` and `beside` are files, empty where there is none."""
 
-    part: str
+    part: str = ""
     name: str
     sentence: str  # entry, verdict, worst anomaly
-    reasons: tuple[str, ...]  # worst first
+    reasons: tuple[str, ...] = ()  # worst first
     cause: str = ""  # in one sentence
     plan: str
-    page: str
+    page: str = ""
     repeat: str
     smaller: str = ""  # the file of the shrunk plan
     beside: str = ""  # the page of the shrunk run beside its nearest neighbour
-    rank: int  # of the worst anomaly; lower is worse
+    rank: int = len(SEVERITY)  # of the worst anomaly; lower is worse
 
 
 def reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller] | None = None) -> list[Red]:
@@ -61,23 +61,30 @@ def _reds(parts: Iterable[Part], folder: Path, smaller: Mapping[str, Smaller]) -
         for check in part.checks:
             if check.met is not False:
                 continue
-            run = None if check.run is None else part.summaries[check.run]
-            stored = str(folder / run.store / store.PLAN) if run is not None and run.store else ""
-            less = smaller.get(run.store or "") if run is not None else None
-            kinds = [severity(anomaly.kind)[0] for anomaly in run.anomalies] if run is not None else []
-            yield Red(
-                part=part.name,
-                name=check.name,
-                sentence=check.complaint,
-                reasons=() if run is None else run.reasons[:_KINDS],
-                cause="" if run is None else run.cause,
-                plan=check.plan or stored,
-                page=str(folder / run.report) if run is not None and run.report else "",
-                repeat=check.repeat,
-                smaller="" if less is None else less.plan,
-                beside="" if less is None else less.beside,
-                rank=-1 if run is not None and run.crash else min(kinds, default=len(SEVERITY)),
-            )
+            if check.run is None:
+                yield Red(part=part.name, name=check.name, sentence=check.complaint, plan=check.plan, repeat=check.repeat)
+                continue
+            run = part.summaries[check.run]
+            red = red_of(run, folder, sentence=check.complaint, plan=check.plan)
+            red = replace(red, part=part.name, name=check.name, repeat=check.repeat)
+            less = smaller.get(run.store or "")
+            yield red if less is None else replace(red, smaller=less.plan, beside=less.beside)
+
+
+def red_of(run: Summary, folder: Path, *, sentence: str, plan: str = "") -> Red:
+    """One run that is not as expected. `folder` is its store, `plan` the file of its plan where that is not the stored one."""
+    stored = str(folder / run.store / store.PLAN) if run.store else ""
+    kinds = [severity(anomaly.kind)[0] for anomaly in run.anomalies]
+    return Red(
+        name=run.name,
+        sentence=sentence,
+        reasons=run.reasons[:_KINDS],
+        cause=run.cause,
+        plan=plan or stored,
+        page=str(folder / run.report) if run.report else "",
+        repeat=run.repeat,
+        rank=-1 if run.crash else min(kinds, default=len(SEVERITY)),
+    )
 
 
 def lines_of(found: Sequence[Red]) -> Iterator[str]:

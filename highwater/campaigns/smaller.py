@@ -33,7 +33,6 @@ class Smaller(Struct, frozen=True, kw_only=True):
     link: str = ""
 
 
-FAILURES_MAX = 20  # whose signatures are compared
 TRIALS_MAX = 300  # of each plan
 
 
@@ -96,12 +95,8 @@ def _put_beside(run: str, smaller: Shrunk, store: Path) -> Path | None:
 def _first_of_each(summaries: Iterable[Summary]) -> tuple[str, ...]:
     """The folders of the first run of each signature."""
     first: dict[str, str] = {}
-    compared = 0
     for summary in summaries:
         failed = summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE) and summary.backend == "sim"
-        if not failed or summary.store is None or compared == FAILURES_MAX:
-            continue
-        compared += 1
-        if summary.signature:
+        if failed and summary.store is not None and summary.signature:
             first.setdefault(summary.signature, summary.store)
     return tuple(first.values())

@@ -4,7 +4,6 @@ Of a highwater history only the operations of clients are judged here, not the e
 """
 
 from collections.abc import Hashable, Iterable
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -169,22 +168,27 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
 
     form = form_of(file)
     mine = _ours(file, form)
-    read = partial(steps_of, file, form)
     judged: Object | list[Op] | None = None
     if asked.model == KAFKA:
         judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
     elif asked.model in (LOG, *NAMES):
         history = ours.calls(mine) if mine is not None else _calls(file, form)
         judged = Object(model=_object(form, asked), calls=history.calls)
+
+    def read() -> Iterable[Step]:
+        return _steps(file, form) if mine is None else _steps_in(mine)
+
     page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)
 
 
 def steps_of(file: Path, form: Form) -> Iterable[Step]:
     """The steps of a history file, whoever recorded it: what a verdict's lines refer to."""
-    history = _ours(file, form)
-    if history is None:
-        return _steps(file, form)
+    mine = _ours(file, form)
+    return _steps(file, form) if mine is None else _steps_in(mine)
+
+
+def _steps_in(history: History) -> Iterable[Step]:
     return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
 
 

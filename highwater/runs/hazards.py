@@ -4,12 +4,7 @@ A plan of `corpus/real` makes a bug of the past possible. On a real cluster elec
 may keep all records because it is repaired, or because nothing was at stake. The rows tell which; those of Kafka come from its
 log, and old releases log too little. An anomaly shows the hazard by itself.
 
-* unknown-hw: a leader began with a high watermark below what had been acknowledged;
-* parted-logs: before the last leader began, a replica truncated below where the leader of that time had begun: it held other
-  records than that leader;
-* missed-elections: while a running replica had no session, another replica was elected, and then one more;
-* outlived-isr: no member of the ISR had a session, and another broker had one;
-* last-replica: the only member of the ISR lost acknowledged records.
+`WORDS` says what each hazard is.
 """
 
 from collections.abc import Iterator
@@ -23,6 +18,13 @@ from history.history import History
 from history.op import OpType
 
 Shown = Literal["shown", "not shown", "not told"]
+WORDS: dict[Hazard, str] = {
+    "unknown-hw": "a leader began with a high watermark below what had been acknowledged",
+    "parted-logs": "a replica held other records than the leader before the last: it truncated below where that leader had begun",
+    "missed-elections": "while a running replica had no session, another replica was elected, and then one more",
+    "outlived-isr": "no member of the ISR had a session, and another broker had one",
+    "last-replica": "the only member of the ISR lost acknowledged records",
+}
 
 
 def hazard_of(plan: Plan, history: History, *, accused: bool) -> Shown | UnsetType:

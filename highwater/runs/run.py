@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Literal, assert_never
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 import reference
@@ -24,11 +24,14 @@ from checkers.single import judge as judge_history
 from checkers.verdict import Validity, Verdict
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
-from highwater.exit_codes import ExitCode
+from highwater.exit_codes import WORDS as EXIT_WORDS
+from highwater.exit_codes import ExitCode, of_verdict
 from highwater.explore.backend import ExploreBackend
 from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words_of
-from highwater.plans.text import plan_to_yaml
+from highwater.plans.text import plan_from_yaml, plan_to_yaml
 from highwater.rig.backend import Backend, Provenance, Run
+from highwater.runs.hazards import WORDS as HAZARDS
+from highwater.runs.hazards import hazard_of
 from highwater.runs.provenance import Build
 from highwater.runs.sources import SOURCES
 from highwater.runs.summary import Summary, summarize
@@ -36,6 +39,7 @@ from history import store
 from history.errors import HistoryError
 from history.history import History
 from history.manifest import RunManifest
+from reports.model import Hazard as HazardOnPage
 from reports.render import Link, run_html
 
 BackendName = Literal["sim", "process", "docker"]
@@ -177,11 +181,28 @@ def write_page(
     links: Sequence[Link] = (),
     window: tuple[int, int] | None = None,
 ) -> None:
-    """Write the HTML report of a run; `plan` is its plan as YAML text, `links` are pages of the run beside others.
+    """Write the HTML report of a run; `plan` is its plan as YAML text or empty, `links` are pages of the run beside others.
 
     `window` is the time in ns that its pictures show.
     """
-    store.write_file(path, run_html(history, verdict, plan=plan, repeat=repeat, sources=SOURCES, links=links, window=window))
+    hazard = _hazard_on_page(plan, history, verdict)
+    html = run_html(history, verdict, plan=plan, repeat=repeat, hazard=hazard, sources=SOURCES, links=links, window=window)
+    store.write_file(path, html)
+
+
+def _hazard_on_page(text: str, history: History, verdict: Verdict) -> HazardOnPage | None:
+    """What the page says of the plan's hazard; None for a plan without one, or one that is not readable any more."""
+    try:
+        plan = plan_from_yaml(text)
+    except UsageError:
+        return None
+    met = hazard_of(plan, history, accused=bool(verdict.anomalies))
+    if plan.hazard is UNSET or met is UNSET:
+        return None
+    vacuous = verdict.validity is Validity.VALID and met == "not shown"
+    failed = history.manifest.outcome == "harness-fault"
+    code = of_verdict(Validity.UNKNOWN if vacuous else verdict.validity, live=verdict.live, laboratory_failed=failed)
+    return HazardOnPage(name=plan.hazard, words=HAZARDS[plan.hazard], met=met, exit_code=f"{code.value}: {EXIT_WORDS[code]}")
 
 
 def encode_verdict(verdict: Verdict) -> bytes:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -17,8 +18,10 @@ from starlette.routing import Route
 
 from highwater.serve.catalog import Catalog, Run
 from highwater.serve.listing import asked_in, listing, matrix, side_by_side
+from highwater.serve.trends import Trend, trends_of
 from history import store
 from reports.render import render_named, static_text
+from reports.trends import trend_figure
 
 _OWN = (
     "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; "
@@ -45,6 +48,7 @@ def application(catalog: Catalog, *, hosts: list[str]) -> Starlette:
             Route("/", pages.runs),
             Route("/run", pages.run),
             Route("/compare", pages.compare),
+            Route("/trends", pages.trends),
             Route("/version", pages.version),
             Route("/serve.js", pages.script),
             Route("/store/{path:path}", pages.file),
@@ -91,6 +95,19 @@ class _Pages:
         rows = side_by_side(*found)
         return _page("serve_compare.html.j2", title="two runs", runs=found, rows=rows, link_of=link_of, address_of=address_of)
 
+    def trends(self, request: Request) -> Response:
+        """Shares of failed runs over the campaigns that performed like runs."""
+        found = trends_of(self._catalog.look())
+        drawn = [(trend, Markup(_drawing(trend))) for trend in found.found]
+        return _page(
+            "serve_trends.html.j2",
+            title=f"trends of {self._catalog.root}",
+            trends=drawn,
+            single=found.single,
+            left_out=found.left_out,
+            address_of=address_of,
+        )
+
     def version(self, request: Request) -> Response:
         """A number that grows when the store has changed."""
         return JSONResponse({"version": self._catalog.look().version}, headers=_ALWAYS)
@@ -129,6 +146,11 @@ def link_of(run: Run) -> str:
     if store.REPORT in run.files:
         return address_of(run.folder, store.REPORT)
     return f"/run?key={quote(run.key, safe='')}"
+
+
+def _drawing(trend: Trend) -> str:
+    rows = (("invalid", [step.invalid for step in trend.steps]), ("stuck", [step.stuck for step in trend.steps]))
+    return trend_figure(rows, f"shares of INVALID runs and of runs that are not live: {trend.command}")
 
 
 def _page(template: str, **values: object) -> Response:

@@ -82,6 +82,8 @@ class CampaignRow(Struct, frozen=True, kw_only=True):
     verdicts: tuple[tuple[str, int], ...]
     running: bool
     files: tuple[str, ...]
+    begun_ns: int = 0  # 0 where no request tells it
+    commit: str = ""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -215,18 +217,21 @@ class _Reading:
     def _see_campaign(self, folder: str, names: frozenset[str]) -> None:
         name, place = folder.rsplit("/", 1)[-1], self._root / folder
         try:
-            wanted = msgspec.json.decode((place / REQUEST).read_bytes(), type=Asked).order.runs
+            asked = msgspec.json.decode((place / REQUEST).read_bytes(), type=Asked)
+            began = (place / REQUEST).stat().st_mtime_ns
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             self.refused += 1
             return
         runs: list[Run] = []
+        wanted = asked.order.runs
         if RUNS in names:
             runs += self._cached(f"{folder}/{RUNS}", _times(place / RUNS), lambda: tuple(_listed(place / RUNS, folder, name)))
         if len(runs) < wanted:  # it runs, or was stopped: the ledger has more
             begun = _times(place / REQUEST)  # a campaign that begins anew writes rows of the same names
             runs = [run for row in _rows_of(place / LEDGER) for run in self._cached_row(folder, name, row, begun)] or runs
         self._kept += runs
-        self._campaigns.append(_campaign_row(name, folder, runs, wanted, tuple(sorted(names & _SHOWN))))
+        row = _campaign_row(name, folder, runs, wanted, tuple(sorted(names & _SHOWN)))
+        self._campaigns.append(msgspec.structs.replace(row, begun_ns=began, commit=asked.build.commit))
 
     def _cached_row(self, folder: str, name: str, row: os.DirEntry[str], begun: tuple[int, ...]) -> tuple[Run, ...]:
         key = f"{folder}/{row.name}"

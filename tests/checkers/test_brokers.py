@@ -16,17 +16,19 @@ ACTIVE = "broker-state node=b9 broker=b1 incarnation=1 detail=active"
     [("time_ns=3000000000 detail=halt:shut", False), ("time_ns=18000000000 detail=crash", True)],
     ids=["in time", "late"],
 )
-def test_broker_that_is_asked_to_end_ends_in_time(stops: str, told: bool) -> None:
+def test_controlled_shutdown_ends_in_time(stops: str, told: bool) -> None:
     rows = (
         "fault-begun fault=f node=b1 detail=shutdown",
         f"node-stopped node=b1 {stops}",
         f"fault-ended fault=f node=b1 {ENDED}",
     )
 
-    assert sketch("brokers", *rows) == (["b1 was asked to end at row 0 and had not after 17000 ms"] if told else [])
+    assert sketch("brokers", *rows) == (
+        ["b1 was told to shut down at row 0 and was still running 17000 ms later"] if told else []
+    )
 
 
-def test_broker_need_not_end_in_time_beside_another_fault() -> None:
+def test_controlled_shutdown_beside_a_fault_may_be_late() -> None:
     rows = "fault-begun fault=f node=b1 detail=shutdown", "fault-begun fault=g node=b2 detail=pause-long"
 
     assert sketch("brokers", *rows, f"fault-ended fault=f node=b1 {ENDED}") == []
@@ -43,24 +45,24 @@ def test_broker_need_not_end_in_time_beside_another_fault() -> None:
     ],
     ids=["never", "in time", "late", "a controller answers itself", "without heartbeats"],
 )
-def test_broker_that_reaches_no_other_fences_itself(before: str, during: str, told: bool) -> None:
+def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: str, told: bool) -> None:
     """The promise of these histories is 5 s."""
     cut = "fault-begun fault=f node=b1 detail=cut-peers-long", "fault-ended fault=f node=b1 time_ns=9000000000"
 
     found = sketch("brokers", before, cut[0], during, cut[1])
 
-    assert found == (["b1 reached no broker from row 1 to row 3 and was not fenced"] if told else [])
+    assert found == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if told else [])
 
 
 @pytest.mark.parametrize(("counted", "told"), [(1, False), (0, True)])
-def test_broker_counts_its_replicas_in_a_failed_directory(counted: int, told: bool) -> None:
+def test_offline_replica_count_covers_a_failed_directory(counted: int, told: bool) -> None:
     name = "detail=kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
     begun = "fault-begun fault=f node=b1 detail=dir-failure"
     rows = (begun, f"{begun} topic=t partition=0 dir=0", f"gauge node=b1 gauge={counted} {name}")
 
     found = sketch("brokers", *rows, "fault-ended fault=f node=b1 detail=dir-failure time_ns=9000000000")
 
-    assert found == (["b1 counts 0 replicas out of service at row 3, and 1 are"] if told else [])
+    assert found == (["b1 reports OfflineReplicaCount 0, 1 is right at row 3"] if told else [])
 
 
 LED = "became-leader node=b1 leo=9 hw=7"
@@ -69,7 +71,11 @@ LED = "became-leader node=b1 leo=9 hw=7"
 @pytest.mark.parametrize(
     ("between", "found", "told"),
     [
-        ("node-stopped node=b1 detail=crash", "leo=8 hw=0", ["b1 starts with a log of t-0 up to 8, and had one up to 9"]),
+        (
+            "node-stopped node=b1 detail=crash",
+            "leo=8 hw=0",
+            ["b1 restarts with LEO 8 of t-0, it had LEO 9 and lost no bytes by a fault"],
+        ),
         ("node-stopped node=b1 detail=crash", "leo=9 hw=0", []),
         ("truncate node=b1 offset=3", "leo=3 hw=3", []),
         ("wound node=b1 offset=3 detail=power-loss incarnation=1", "leo=3 hw=3", []),
@@ -77,17 +83,17 @@ LED = "became-leader node=b1 leo=9 hw=7"
     ],
     ids=["shorter", "high watermark after a crash", "truncated", "wounded", "deleted"],
 )
-def test_broker_starts_with_the_log_that_it_had(between: str, found: str, told: list[str]) -> None:
+def test_broker_restarts_with_the_leo_that_it_had(between: str, found: str, told: list[str]) -> None:
     assert sketch("brokers", LED, between, f"recovered node=b1 {found}") == told
 
 
 @pytest.mark.parametrize(("how", "told"), [("halt:shut down", True), ("crash", False)])
-def test_broker_that_ended_well_starts_with_its_high_watermark(how: str, told: bool) -> None:
+def test_high_watermark_survives_a_controlled_shutdown(how: str, told: bool) -> None:
     story = Story()
     story.leads("b1", 1, leo=9, hw=7)
     story.event(EventKind.NODE_STOPPED, whole_node=True, node="b1", life=1, detail=how)
     story.event(EventKind.RECOVERED, node="b1", life=2, leo=9, hw=0, dir=0)
 
-    words = "b1 starts with the high watermark 0 of orders-0, and ended with 7 or more"
+    words = "b1 restarts with HW 0 of orders-0 after a controlled shutdown, it had HW 7 or more"
 
     assert (words in judge(story.history()).not_live) is told

@@ -2,8 +2,11 @@
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
+from checkers.causes.cause import cause_of
 from checkers.registry import ALL
+from checkers.severity import ANSWERS
 from checkers.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
 from checkers.single import judge
 from checkers.sketches import history_of
@@ -46,6 +49,48 @@ def test_checker_nearest_to_the_step_names_the_cause() -> None:
 
 def test_anomaly_without_a_witness_is_no_cause_of_others() -> None:
     assert first_proven([_found("assertion", "assertions"), _found("lost-write", "acked-loss", 5)]).kind == "lost-write"
+
+
+def _on(key: str, kind: str, checker: str, *witness: int) -> Anomaly:
+    return replace(_found(kind, checker, *witness), key=key)
+
+
+_CUT = _found("truncated-committed", "log-matching", 2)
+_QUIET = ("hw node=b1 hw=0", "hw node=b1 hw=1", "truncate node=b2 offset=0 detail=hw", "became-leader node=b2")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_wrong_answer_does_not_hide_what_was_lost(kind: str) -> None:
+    """A client that sends wrong requests meets wrong answers first, in almost every run of a protocol without idempotence."""
+    answer = _found(kind, "answers", 0)
+
+    assert _signed(history_of(*_QUIET), answer, _CUT).kind == "truncated-committed"
+    assert _signed(history_of(*_QUIET), answer, _found("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
+
+
+def test_wrong_answer_names_a_run_without_other_anomalies() -> None:
+    assert _signed(history_of(*_QUIET), _found("misuse-acknowledged", "answers", 0)).kind == "misuse-acknowledged"
+
+
+def test_loss_is_named_by_what_led_to_it_in_its_partition() -> None:
+    """Neither an ISR of another partition nor a doubled record made the follower truncate."""
+    others = (_on("t-1", "strong-isr", "isr-agreement", 0), _found("sequence-doubled", "producers", 1))
+    history = history_of(*_QUIET)
+
+    assert _signed(history, *others, _CUT).kind == "truncated-committed"
+    assert _signed(history, *others, _CUT, _found("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
+    assert _signed(history, *others, _CUT, _on("", "two-controllers", "single-controller", 1)).kind == "two-controllers"
+
+
+def test_missing_flush_names_a_loss_only_after_a_power_loss() -> None:
+    """A leader that promises before the flush loses nothing as long as the power stays."""
+    unflushed, lost = _found("unflushed", "flushes", 0), _found("lost-write", "acked-loss", 3)
+    wounded = history_of(*_QUIET[:2], "wound node=b2 offset=0 detail=unflushed", _QUIET[3])
+    elsewhere = history_of(*_QUIET[:2], "wound node=b2 offset=0 detail=unflushed partition=1", _QUIET[3])
+
+    assert _signed(history_of(*_QUIET), unflushed, lost).kind == "lost-write"
+    assert _signed(elsewhere, unflushed, lost).kind == "lost-write"
+    assert _signed(wounded, unflushed, lost).kind == "unflushed"
 
 
 # Rows of a history, the row of the proof, the step.
@@ -140,6 +185,25 @@ def test_cluster_that_is_not_live_is_signed_by_what_comes_first() -> None:
     assert found is not None
     assert (found.text, found.key) == ("not-live/availability/a partition has no leader", "t-0")
     assert found.sentence == "t-0 has no leader at the end"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("t-0 lost its leader b1 at row 0 and got no other, without a cause", "a partition loses its leader without a cause"),
+        ("b1 was removed from the ISR of t-0 at row 0 without a cause", "a broker is removed from the ISR without a cause"),
+    ],
+)
+def test_demotion_without_a_cause_has_a_signature_of_its_own(words: str, text: str) -> None:
+    """It was signed as a request of an administrator that is not done."""
+    history = history_of("state-written leader=b1 isr=b1")
+    verdict = merge([Findings(not_live=(words,), live_judged=True)])
+    found, cause = signature(history, verdict), cause_of(history, verdict)
+
+    assert found is not None
+    assert (found.text, found.key) == (f"not-live/demotions/{text}", "t-0")
+    assert cause is not None
+    assert cause.rows == (0,)
 
 
 def test_reasons_that_differ_in_numbers_are_one_cause() -> None:

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.causes.cause import Cause, cause_of, told_first
+from checkers.sketches import history_of
 from checkers.verdict import Anomaly, Findings, Verdict, merge, more_of_kind
 from highwater.cli.run import show
 from highwater.explore.backend import ExploreBackend
@@ -230,6 +231,47 @@ def test_cause_of_a_real_kafka_loss_names_its_log_line() -> None:
         "of b2, as its server log says; b2 crashed at 13.956 s; b3 was elected leader of epoch 2 without p0-40 at "
         "15.867 s; and client 2 read p0-170 at offset 40 at 20.648 s."
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plan", "protocol", "kind"),
+    [
+        ("mutants/kip-903", "isr-no-member-epoch", K.ISR_CHANGE_SENT),  # "as b1 had asked"
+        ("mutants/kafka-16234", "offline-replica-recreated", K.DIR_FAILED),  # "after log directory 0 had failed"
+    ],
+)
+def test_why_has_the_row_that_made_the_step_possible(plan: str, protocol: str, kind: K) -> None:
+    history, verdict = failed(plan, protocol)
+    cause = found(history, verdict)
+    rows = [history.row(index) for index in cause.rows]
+
+    assert kind in [row.kind for row in rows if isinstance(row, ClusterEvent) and row.index < (cause.step or 0)]
+
+
+def test_cause_tells_of_a_replica_that_joined_unseen() -> None:
+    """KAFKA-7128 on a system whose logs are not seen: b4 truncates for b2, which was not in the ISR when x was acknowledged."""
+    history = history_of(
+        "state-written node=b9 leader=b1 leader_epoch=0 isr=b1,b2,b3,b4",
+        "state-written node=b9 leader=b1 leader_epoch=0 isr=b1,b3,b4",
+        "ok produce value=x offset=40",
+        "node-stopped node=b1 detail=crash",
+        "state-written node=b9 leader=b3 leader_epoch=1 isr=b3,b4",
+        "state-written node=b3 leader=b3 leader_epoch=1 isr=b3,b4,b2",
+        "node-stopped node=b3 detail=crash",
+        "state-written node=b9 leader=b2 leader_epoch=2 isr=b4,b2",
+        "truncate node=b4 offset=40 detail=log",
+        "ok poll process=1 value=y offset=40",
+    )
+    words = "x was acknowledged at offset 40, and later process 1 read y there"
+    lost = Anomaly(kind="lost-write", checker="acked-loss", key="t-0", witness=(3, 11), words=words)
+
+    cause = found(history, merge([Findings(anomalies=(lost,))]))
+
+    assert (cause.name, cause.step) == ("joined-isr-too-early", 6)
+    assert "b3 added b2 to the ISR at 0.006 s, now {b3,b4,b2}, although it lacked x" in cause.sentence
+    assert "b4 truncated its log to offset 40 at 0.009 s, as a follower of b2, as its log says" in cause.sentence
+    assert {6, 8, 9} <= {*cause.rows}
 
 
 def test_terminal_tells_the_cause_after_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,19 @@
 """A run that did not meet its plan's hazard is vacuous: VALID, and no evidence."""
 
+from pathlib import Path
+from typing import get_args
+
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from checkers.sketches import history_of
+from checkers.verdict import Findings, merge
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Hazard, Plan, PlanError, checked
-from highwater.plans.text import load_plan
-from highwater.runs.hazards import hazard_of
+from highwater.plans.text import load_plan, plan_to_yaml
+from highwater.runs.hazards import WORDS, hazard_of
+from highwater.runs.run import write_page
 from highwater.runs.summary import Summary
 from tests.tidy.sources import ROOT
 
@@ -104,3 +109,34 @@ def test_valid_run_that_missed_its_hazard_counts_as_unknown() -> None:
 
     assert summary.exit_code is ExitCode.UNKNOWN
     assert summary.words == "VALID, live, vacuous (the plan's hazard was not met)"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, ": met. Exit code 0: valid."),
+        (1, ": not met, so that the run shows nothing about it. Exit code 11: unknown."),
+        (2, ": the rows do not tell whether it was met. Exit code 0: valid."),
+    ],
+)
+def test_page_shows_hazard_and_exit_code(number: int, words: str, tmp_path: Path) -> None:
+    """A green page of a run that met nothing would be taken for evidence."""
+    page = tmp_path / "page.html"
+    history, verdict = history_of(*HISTORIES["unknown-hw"][number]), merge([Findings(live_judged=True)])
+    write_page(page, history, verdict, plan=plan_to_yaml(about("unknown-hw")), repeat="again")
+    html = page.read_text(encoding="utf-8")
+
+    assert f"Hazard unknown-hw ({WORDS['unknown-hw']}){words}" in html
+    assert ('<header class="banner unknown">' in html) == (number == 1)
+
+
+def test_page_without_a_hazard_names_no_exit_code(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    for plan in (plan_to_yaml(replace(PLAN, hazard=UNSET)), "", "no plan"):
+        write_page(page, history_of(), merge([Findings()]), plan=plan, repeat="again")
+
+        assert "Exit code" not in page.read_text(encoding="utf-8")
+
+
+def test_every_hazard_has_its_words() -> None:
+    assert sorted(WORDS) == sorted(get_args(Hazard))

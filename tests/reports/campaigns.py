@@ -2,7 +2,9 @@
 
 from checkers.verdict import Validity
 from history.manifest import FaultCount
-from reports.index import GoalRow, RunRow
+from reports.index import Banner, GoalRow, RunRow
+
+BANNER = Banner(tone="invalid", word="INVALID")  # on all of them
 
 
 def rows() -> list[RunRow]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reports.render import campaign_html, run_html
-from tests.reports.campaigns import goals, rows
+from tests.reports.campaigns import BANNER, goals, rows
 from tests.reports.scenes import small_loss
 
 try:
@@ -62,7 +62,7 @@ def test_run_page_is_no_wider_than_its_window(page: Page, tmp_path: Path) -> Non
 
 
 def test_campaign_page_sorts_its_table_by_a_column(page: Page, tmp_path: Path) -> None:
-    open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
+    open_page(page, campaign_html(rows(), title="t", repeat="", banner=BANNER), tmp_path)
     page.locator("#runs th button", has_text="acked").click()
     assert page.locator("#runs tbody td:first-child").all_inner_texts()[:2] == ["s1", "s3"]
     page.locator("#runs th button", has_text="acked").press("Enter")
@@ -70,7 +70,7 @@ def test_campaign_page_sorts_its_table_by_a_column(page: Page, tmp_path: Path) -
 
 
 def test_campaign_page_filters_its_table_by_words(page: Page, tmp_path: Path) -> None:
-    open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
+    open_page(page, campaign_html(rows(), title="t", repeat="", banner=BANNER), tmp_path)
     page.locator("#filter input").fill("safe unknown")
     assert page.locator("#runs tbody tr:visible td:first-child").all_inner_texts() == ["s2"]
     assert page.locator("#filter output").inner_text() == "1 of 5"
@@ -79,7 +79,7 @@ def test_campaign_page_filters_its_table_by_words(page: Page, tmp_path: Path) ->
 
 
 def test_kind_of_anomaly_filters_the_runs_of_a_campaign(page: Page, tmp_path: Path) -> None:
-    open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
+    open_page(page, campaign_html(rows(), title="t", repeat="", banner=BANNER), tmp_path)
     page.locator("#anomalies a", has_text="lost-write").first.click()
     assert page.locator("#runs tbody tr:visible td:first-child").all_inner_texts() == ["s3"]
 
@@ -87,12 +87,12 @@ def test_kind_of_anomaly_filters_the_runs_of_a_campaign(page: Page, tmp_path: Pa
 @pytest.mark.parametrize("width", [1400, 400])
 def test_campaign_page_is_no_wider_than_its_window(width: int, page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    heard = open_page(page, campaign_html(rows(), title="t", repeat=""), tmp_path)
+    heard = open_page(page, campaign_html(rows(), title="t", repeat="", banner=BANNER), tmp_path)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("document.querySelector('#runs').scrollWidth <= document.querySelector('#runs').clientWidth")
     assert len(heard) == 1
 
 
 def test_axe_finds_nothing_wrong_with_a_campaign_page(page: Page, tmp_path: Path) -> None:
-    open_page(page, campaign_html(rows(), title="t", repeat="again", goals=goals()), tmp_path)
+    open_page(page, campaign_html(rows(), title="t", repeat="again", banner=BANNER, goals=goals()), tmp_path)
     assert complaints(page) == []

@@ -11,7 +11,7 @@ import pytest
 from reports.junit import junit_xml
 from reports.render import campaign_html, render_analytics, render_beside, render_diff, run_html
 from tests.reports.answers import analytics_page, diff_page
-from tests.reports.campaigns import goals, rows
+from tests.reports.campaigns import BANNER, goals, rows
 from tests.reports.scenes import small_loss
 from tests.reports.test_beside import neighbour_page
 
@@ -23,7 +23,9 @@ def pages() -> dict[str, str]:
     history, verdict = small_loss()
     return {
         "run.html": run_html(history, verdict, plan="name: small\nseed: 7\n", repeat="highwater run --seed 7 --protocol v3"),
-        "campaign.html": campaign_html(rows(), title="Five runs", repeat="highwater campaign --seeds 1..5", goals=goals()),
+        "campaign.html": campaign_html(
+            rows(), title="Five runs", repeat="highwater campaign --seeds 1..5", banner=BANNER, goals=goals()
+        ),
         "analytics.html": render_analytics(analytics_page()),
         "diff.html": render_diff(diff_page()),
         "beside.html": render_beside(neighbour_page()),

@@ -10,7 +10,7 @@ import pytest
 from checkers.verdict import Findings, merge
 from history.history import History
 from reports.render import campaign_html, run_html
-from tests.reports.campaigns import rows
+from tests.reports.campaigns import BANNER, rows
 from tests.reports.scenes import manifest_of, random_run, small_loss
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -61,7 +61,9 @@ def small_page() -> str:
     return run_html(history, verdict, plan="name: small\n", repeat="highwater replay x")
 
 
-@pytest.mark.parametrize("html", [small_page(), campaign_html(rows(), title="t", repeat="r")], ids=["run", "campaign"])
+@pytest.mark.parametrize(
+    "html", [small_page(), campaign_html(rows(), title="t", repeat="r", banner=BANNER)], ids=["run", "campaign"]
+)
 def test_page_is_well_formed_and_fetches_nothing(html: str) -> None:
     found = outline(html)
     assert found.open == []

@@ -1,8 +1,10 @@
 """`highwater serve` in a real browser: every control works, nothing fails, the page follows the store."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 import msgspec
 import pytest
@@ -11,7 +13,8 @@ from msgspec.structs import replace
 from history import store
 from reports.render import campaign_html
 from tests.highwater.serve.stores import EVIL, LOST, VALID, put, served
-from tests.reports.campaigns import rows
+from tests.highwater.serve.test_trends import put_campaign, seeded
+from tests.reports.campaigns import BANNER, rows
 from tests.reports.test_browser import Page, complaints, expect, page  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -151,6 +154,55 @@ def test_page_follows_the_store_and_keeps_what_was_typed(page: Page, tmp_path: P
         expect(page.locator(".verdicts tbody tr")).to_have_count(2)
 
 
+@pytest.fixture(scope="module")
+def trends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the trends of three campaigns, of which one has another fault mix."""
+    place = tmp_path_factory.mktemp("trends")
+    for number, bad in enumerate((3, 1, 0)):
+        runs = [seeded(LOST if seed < bad else VALID, 100 * number + seed) for seed in range(20)]
+        put_campaign(place, f"v3-{100 * number}", *runs, begun=1_700_000_000 + number)
+    put_campaign(place, "other", seeded(LOST, 1, " --faults crash"), begun=1_700_000_000)
+    with served(place) as port:
+        yield f"http://127.0.0.1:{port}/"
+
+
+def test_trends_lead_to_the_campaigns(page: Page, trends: str) -> None:  # noqa: F811
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.goto(trends)
+    page.get_by_role("link", name="Trends over the campaigns").click()
+    expect(page.locator("svg.figure")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_have_count(3)
+    expect(page.locator("tbody tr").first).to_contain_text("3 of 20 runs, 15.0 %")
+    page.get_by_role("link", name="v3-100").click()
+    _found(page, 20)
+    assert heard == []
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_trends_fit_their_window_and_axe_finds_nothing(width: int, page: Page, trends: str) -> None:  # noqa: F811
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{trends}trends")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert complaints(page) == []
+
+
+def test_page_follows_a_campaign_while_it_runs(page: Page, tmp_path: Path) -> None:  # noqa: F811
+    """A real one, in a process of its own: runs come in, then the campaign is complete."""
+    words = ["campaign", "--seeds", "1..3", "--seconds", "2", "--shrink", "0", "--jobs", "1", "--store", str(tmp_path)]
+    with served(tmp_path) as port:
+        page.goto(f"http://127.0.0.1:{port}/")
+        with Popen([sys.executable, "-m", "highwater", *words], stdout=DEVNULL, stderr=DEVNULL) as campaign:
+            try:
+                expect(page.locator("#campaigns progress")).to_have_count(1, timeout=120_000)
+                expect(page.locator("#campaigns")).to_contain_text("of 3", timeout=120_000)
+                expect(page.locator("#list td.name a")).to_have_count(3, timeout=240_000)
+                expect(page.locator("#campaigns")).to_contain_text("complete", timeout=60_000)
+                expect(page.locator("#campaigns progress")).to_have_count(0, timeout=60_000)
+            finally:
+                campaign.terminate()
+
+
 @pytest.mark.parametrize(
     "target",
     ["", "run?key=seed-2/sim-1", "compare?key=seed-2/sim-1&key=seed-9/sim-1", "run?key=none"],
@@ -169,7 +221,9 @@ def test_page_of_a_campaign_works_under_the_policy_of_the_server(page: Page, tmp
     put(tmp_path, LOST)
     folder = tmp_path / "campaigns" / "one"
     store.write_file(folder / "runs.jsonl", msgspec.json.encode(replace(LOST, store="seed-2/sim-1")) + b"\n")
-    html = campaign_html([replace(row, link="../../seed-2/sim-1/report.html") for row in rows()], title="t", repeat="")
+    html = campaign_html(
+        [replace(row, link="../../seed-2/sim-1/report.html") for row in rows()], title="t", repeat="", banner=BANNER
+    )
     store.write_file(folder / "index.html", html)
     with served(tmp_path) as port:
         page.goto(f"http://127.0.0.1:{port}/")
