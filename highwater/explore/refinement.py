@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from highwater.explore.abstract.pictures import Picture, ReplicaPicture, Unexplained, explain
 from highwater.explore.abstract.rules import Rules
-from highwater.explore.machines import View
+from highwater.explore.machines import Replica
 from highwater.explore.model import Model
 from highwater.explore.search import Budget, resident_mib, spent
-from highwater.explore.state import Host, log_of
+from highwater.explore.state import Host, log_of, tp_of
 from highwater.explore.transition import Key
 from highwater.plans.actions import AnyAction, Path
 from reference.sealed import in_the_clear
@@ -145,26 +145,26 @@ class Refinement:
 
 def picture_of(model: Model, key: Key, known: dict[tuple[int, int], ReplicaPicture]) -> Picture:
     """The abstraction of a state: what the replication model has variables for. `known` keeps the replicas seen before."""
-    standing = model.standing(key)
+    stated = model.standing(key).partitions[0]
     for index, number in enumerate(key[: model.bounds.brokers]):
         if (index, number) not in known:
-            known[index, number] = _replica(index, model.host(number), model.hosts(key)[index].view)
+            known[index, number] = _replica(index, model.host(number), model.hosts(key)[index].replicas[0])
     return Picture(
         replicas=tuple(known[place] for place in enumerate(key[: model.bounds.brokers])),
-        leader=None if standing.leader is None else standing.leader - 1,
-        epoch=standing.leader_epoch,
-        isr=frozenset(broker - 1 for broker in standing.isr),
+        leader=None if stated.leader is None else stated.leader - 1,
+        epoch=stated.leader_epoch,
+        isr=frozenset(broker - 1 for broker in stated.isr),
     )
 
 
-def _replica(index: int, host: Host, view: View) -> ReplicaPicture:
-    followed = None if view.follows is None else view.follows - 1
+def _replica(index: int, host: Host, replica: Replica) -> ReplicaPicture:
+    followed = None if replica.follows is None else replica.follows - 1
     return ReplicaPicture(
         up=host.up,
-        log=tuple((value, batch.leader_epoch) for batch in log_of(host) for value in in_the_clear(batch.values)),
-        hw=view.hw,
-        epoch=view.leader_epoch,
-        leader=index if view.leads else followed,
-        truncating=view.truncating,
-        isr=frozenset(broker - 1 for broker in view.isr),
+        log=tuple((value, batch.leader_epoch) for batch in log_of(host, tp_of(0)) for value in in_the_clear(batch.values)),
+        hw=replica.hw,
+        epoch=replica.leader_epoch,
+        leader=index if replica.leads else followed,
+        truncating=replica.truncating,
+        isr=frozenset(broker - 1 for broker in replica.isr),
     )
