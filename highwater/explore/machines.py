@@ -29,20 +29,32 @@ from reference.types import BrokerId, Millis, TopicPartition, ZkVersion, index_o
 LATE_MS = 1_000_000_000
 STALE = -1  # correlation of a request whose reply is ignored
 
-Handled = tuple[bytes, tuple[AnyEffect, ...]]
+Encoded = tuple[bytes, ...]  # a core: broker and controller apart, because one often stays while the other changes; empty if down
+Handled = tuple[Encoded, tuple[AnyEffect, ...]]
 Waiting = tuple[int, ...]  # correlations of a node's pending requests, ascending
 Versions = tuple[int, ...]  # of the state znode of each partition, -1 if there is none
 ANY_VERSIONS: Versions = ()  # do not renumber versions
 
 
-class Core(Struct):
-    """The encoded state of a broker process without its configuration and disk."""
+class Process(Struct):
+    """The state of a broker process without its controller, configuration and disk."""
 
     life: int
     session: int
     ids: Ids
     broker: Broker
+
+
+class Core(Struct):
+    """The state of a broker process without its configuration and disk."""
+
+    process: Process
     controller: Controller
+
+    @property
+    def broker(self) -> Broker:
+        """The machine of the broker."""
+        return self.process.broker
 
 
 class Replica(Struct, frozen=True):
@@ -66,7 +78,8 @@ class View(Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_decode = msgspec.msgpack.Decoder(Core).decode
+_decode_process = msgspec.msgpack.Decoder(Process).decode
+_decode_controller = msgspec.msgpack.Decoder(Controller).decode
 
 
 class Machines:
@@ -79,9 +92,10 @@ class Machines:
         self._configs = configs
         self.partitions = tuple(tp_of(index) for index in range(configs[0].topics[0].partitions))
         self._booted: dict[tuple[int, tuple[DirImage, ...], int], Handled] = {}
-        self._handled: dict[tuple[int, bytes, AnyEvent], Handled] = {}
-        self._views: dict[bytes, View] = {}
-        self._renamed: dict[tuple[bytes, tuple[Waiting, ...], Versions, tuple[int, ...]], bytes] = {}
+        self._handled: dict[tuple[int, Encoded, AnyEvent], Handled] = {}
+        self._views: dict[Encoded, tuple[Encoded, View]] = {}
+        self._halves: dict[bytes, bytes] = {}
+        self._renamed: dict[tuple[Encoded, tuple[Waiting, ...], Versions, tuple[int, ...]], Encoded] = {}
         self._names = {f"b{config.broker}": position for position, config in enumerate(configs)}
 
     def boot(self, index: int, image: tuple[DirImage, ...], life: int) -> Handled:
@@ -94,7 +108,7 @@ class Machines:
             found = self._booted[key] = (self._encoded(core_of(node)), effects)
         return found
 
-    def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
+    def handle(self, index: int, core: Encoded, event: AnyEvent) -> Handled:
         """Let the machine of the broker at this position handle an event. AssertionError if an assertion of the machine fails."""
         key = (index, core, event)
         found = self._handled.get(key)
@@ -102,10 +116,10 @@ class Machines:
             was = _decode(core)
             state = NodeState(
                 config=self._configs[index],
-                life=was.life,
+                life=was.process.life,
                 image=(),
-                session=was.session,
-                ids=was.ids,
+                session=was.process.session,
+                ids=was.process.ids,
                 broker=was.broker,
                 controller=was.controller,
             )
@@ -114,12 +128,14 @@ class Machines:
             found = self._handled[key] = (self._encoded(core_of(node)), effects)
         return found
 
-    def _encoded(self, core: Core) -> bytes:
-        # The view costs nothing here and a decoding later.
-        encoded = _encode(core)
-        if encoded not in self._views:
-            self._views[encoded] = _view(core, self.partitions)
-        return encoded
+    def _encoded(self, core: Core) -> Encoded:
+        # Equal encodings are one object, because some kilobytes of each are remembered in several places.
+        halves = _encode(core.process), _encode(core.controller)
+        encoded = tuple([self._halves.setdefault(half, half) for half in halves])
+        found = self._views.get(encoded)
+        if found is None:
+            found = self._views[encoded] = (encoded, _view(core, self.partitions))  # a decoding later would cost more
+        return found[0]
 
     def _now(self, index: int, event: AnyEvent) -> Now:
         at = 0
@@ -130,14 +146,16 @@ class Machines:
                 at = self._configs[index].fetch_wait_max_ms
         return Now(Millis(at), Millis(at))
 
-    def view(self, core: bytes) -> View:
+    def view(self, core: Encoded) -> View:
         """Decode what the search needs to know about an encoded broker state."""
         found = self._views.get(core)
         if found is None:
-            found = self._views[core] = _view(_decode(core), self.partitions)
-        return found
+            found = self._views[core] = (core, _view(_decode(core), self.partitions))
+        return found[1]
 
-    def renamed(self, index: int, core: bytes, waiting: tuple[Waiting, ...], versions: Versions, asked: tuple[int, ...]) -> bytes:
+    def renamed(
+        self, index: int, core: Encoded, waiting: tuple[Waiting, ...], versions: Versions, asked: tuple[int, ...]
+    ) -> Encoded:
         """Convert an encoded broker state to canonical form.
 
         `waiting`: for each broker, the correlations of its pending requests. `versions`: of the state znodes. `asked`: ids of
@@ -147,7 +165,7 @@ class Machines:
         found = self._renamed.get(key)
         if found is None:
             state = _decode(core)
-            state.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
+            state.process.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
             _rename_correlations(state, waiting[index], waiting, self._names)
             _rename_isr_changes(state, None if asks_controller(self._configs[index]) else asked, waiting[index])
             _rename_requests(state, asked)
@@ -166,10 +184,15 @@ def renamed_message(message: AnyMessage, waiting: Waiting, versions: Versions) -
     return message
 
 
+def _decode(core: Encoded) -> Core:
+    process, controller = core
+    return Core(_decode_process(process), _decode_controller(controller))
+
+
 def core_of(node: Node) -> Core:
     """The state of a node without its configuration and disk."""
     state = node.state
-    return Core(state.life, state.session, state.ids, state.broker, state.controller)
+    return Core(Process(state.life, state.session, state.ids, state.broker), state.controller)
 
 
 def _view(core: Core, partitions: tuple[TopicPartition, ...]) -> View:

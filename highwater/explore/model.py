@@ -112,7 +112,7 @@ class Model:
         transitions, number = self._transitions, self.parts.of
         ghost = Ghost((Promised(),) * self.bounds.partitions)
         transitions.zk_async = False  # the start is one schedule
-        cold = (*(number(Host(False, 0, b"")) for _ in self._ids), number(empty()), number(ghost), number(Spent()))
+        cold = (*(number(Host(False, 0, ())) for _ in self._ids), number(empty()), number(ghost), number(Spent()))
         draft = transitions.draft(cold, witness)
         for index in range(self._size):
             transitions.start(draft, index)

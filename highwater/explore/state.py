@@ -46,7 +46,7 @@ class Host(Struct, frozen=True):
 
     up: bool
     life: int
-    core: bytes  # machines.Core, encoded; empty if down
+    core: tuple[bytes, ...]  # machines.Encoded; empty if down
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
     born: Incarnation = NO_INCARNATION  # of its only log directory

@@ -276,7 +276,7 @@ def address(index: int) -> Address:
 
 
 def _stopped(host: Host) -> Host:
-    return replace(host, up=False, core=b"", timers=(), inbox=())
+    return replace(host, up=False, core=(), timers=(), inbox=())
 
 
 def _changed(host: Host, effect: AnyEffect) -> Host:
