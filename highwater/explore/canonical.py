@@ -57,7 +57,7 @@ class FlightFacts(msgspec.Struct, frozen=True):
     to: int
     order: tuple[int, int, str, bytes]
     link: tuple[int, int, str]
-    event: int  # of its arrival
+    arrival: tuple[int, int]  # the receiver, and the number of the event there
     reply: bool
     wait: tuple[str, int]  # the timer (see `waiting_timer`) and the broker that waits for its reply, or for it if it is a reply
 
@@ -92,7 +92,7 @@ class Canonical:
             to=flight.to,
             order=(*link, msgspec.msgpack.encode(message)),
             link=link,
-            event=self._brokers.events.of(Received(address(flight.source), message)),
+            arrival=(flight.to, self._brokers.events.of(Received(address(flight.source), message))),
             reply=reply,
             wait=(timer if awaited else "", flight.to if reply else flight.source),
         )

@@ -187,6 +187,9 @@ class Model:
         """All possible actions that may change the state, each with the state after it."""
         transitions = self._transitions
         for action, position in self._arrivals(key):
+            if isinstance(action, Deliver):
+                yield action, transitions.delivered(key, position)
+                continue
             draft = transitions.draft(key)
             self._carry(draft, action, position)
             yield action, transitions.done(draft)
@@ -341,9 +344,7 @@ class Model:
                     fresh.remove(flight)
             if not fresh:
                 return True
-            draft = self._transitions.draft(after)
-            self._transitions.deliver(draft, draft.flights.index(fresh[0]))
-            after = self._transitions.done(draft)
+            after = self._transitions.delivered(after, after[self._size + 3 :].index(fresh[0]))
         return not self._same(after, key)
 
     def _same(self, one: Key, other: Key) -> bool:

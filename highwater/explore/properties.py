@@ -111,5 +111,7 @@ def _moved(model: Readable, key: Key) -> bool:
 
 def _logs_part(model: Readable, key: Key) -> bool:
     hosts = model.hosts(key)
+    if all(host.values == hosts[0].values for host in hosts):
+        return False
     logs = [[host.values[number] for host in hosts] for number in range(model.bounds.partitions)]
     return any(one[: len(other)] != other[: len(one)] for held in logs for one in held for other in held)

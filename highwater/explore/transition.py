@@ -147,13 +147,25 @@ class Transitions:
     def done(self, draft: Draft) -> Key:
         """Let the brokers handle all events of the action; the state after it, in canonical form."""
         outcome = self._remembered(draft) if draft.witness is None else self._outcome(draft)
-        flights = draft.flights
+        return self._after(outcome, tuple(draft.flights), draft.spent)
+
+    def delivered(self, key: Key, position: int) -> Key:
+        """The state after a message in flight arrives. Most actions are arrivals whose outcome is known: they need no draft."""
+        rest = self._size + 3
+        arrival = self.flights[key[rest + position]].arrival
+        outcome = self._outcomes.get((*key[: rest - 1], arrival))
+        if outcome is None:
+            draft = self.draft(key)
+            self.deliver(draft, position)
+            return self.done(draft)
+        return self._after(outcome, key[rest : rest + position] + key[rest + position + 1 :], key[rest - 1])
+
+    def _after(self, outcome: Outcome, flights: Key, spent: int) -> Key:
         if outcome.ended:
-            flights = [flight for flight in flights if self.flights[flight].to not in outcome.ended]
-        if outcome.sent:
-            flights = [*flights, *outcome.sent]
-        network = self._canonical.network(tuple(flights), self.flights, outcome.renaming) if flights else ()
-        return (*outcome.hosts, outcome.zk, outcome.ghost, draft.spent, *network)
+            flights = tuple([flight for flight in flights if self.flights[flight].to not in outcome.ended])
+        flights += outcome.sent
+        network = self._canonical.network(flights, self.flights, outcome.renaming) if flights else ()
+        return (*outcome.hosts, outcome.zk, outcome.ghost, spent, *network)
 
     def _remembered(self, draft: Draft) -> Outcome:
         key: tuple[int | tuple[int, int], ...] = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
@@ -165,24 +177,26 @@ class Transitions:
         return found
 
     def _outcome(self, draft: Draft) -> Outcome:
-        work = Draft((*draft.hosts, draft.zk, draft.ghost, draft.spent), self._size, draft.witness)
-        work.todo = draft.todo
-        self.settle(work)
-        zk = work.zk
-        versions = ANY_VERSIONS if self._keep_versions else self.standings[zk].versions
-        if any(version not in (-1, 1) for version in versions):
-            zk = self._zookeepers.renumbered(zk)
-        facts = [self.hosts[host] for host in work.hosts]
-        hosts = self._canonical.hosts(work.hosts, facts, versions)
+        earlier, draft.flights, draft.ended = draft.flights, [], ()
+        self.settle(draft)
+        sent, draft.flights = tuple(draft.flights), earlier
+        zk, versions = draft.zk, ANY_VERSIONS
+        if not self._keep_versions:
+            held = self.standings[zk]
+            versions = held.versions
+            if not held.renumbered:
+                zk = self._zookeepers.renumbered(zk)
+        facts = [self.hosts[host] for host in draft.hosts]
+        hosts = self._canonical.hosts(draft.hosts, facts, versions)
         renaming = self._canonical.renaming(facts, versions)
-        return Outcome(hosts, zk, work.ghost, tuple(work.flights), work.ended, renaming)
+        return Outcome(hosts, zk, draft.ghost, sent, draft.ended, renaming)
 
     # --- actions --------------------------------------------------------------------------------------------------------------
 
     def deliver(self, draft: Draft, position: int) -> None:
         """A message in flight arrives."""
         facts = self.flights[draft.flights.pop(position)]
-        draft.todo.append((facts.to, facts.event))
+        draft.todo.append(facts.arrival)
 
     def lose(self, draft: Draft, position: int) -> None:
         """A message in flight is lost."""

@@ -47,6 +47,7 @@ class Standing(Struct, frozen=True):
     versions: Versions
     partitions: tuple[Stated, ...]
     moving: bool
+    renumbered: bool  # whether the versions are in canonical form
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -175,11 +176,13 @@ def standing(tree: bytes, partitions: int) -> Standing:
     assigned = dict(paths.decode_topic(TOPIC, topic.data)) if topic is not None else {}
     tps = tuple(tp_of(index) for index in range(partitions))
     nodes = [zk.nodes.get(paths.state_path(tp)) for tp in tps]
+    versions = tuple(-1 if node is None else node.version for node in nodes)
     return Standing(
         sessions=tuple(sorted(int(name) for name in zk.sessions)),
-        versions=tuple(-1 if node is None else node.version for node in nodes),
+        versions=versions,
         partitions=tuple(_stated(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
         moving=any(path == REASSIGN or path.startswith(f"{PARTITIONS_REASSIGNED}/") for path in zk.nodes),
+        renumbered=all(version in (-1, _PRESENT) for version in versions),
     )
 
 
