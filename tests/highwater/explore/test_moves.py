@@ -35,8 +35,8 @@ def search(protocol: str, bounds: Bounds) -> Result[AnyAction]:
         return BreadthFirst(searched, Path(folder), lambda: 0.0).run(Budget())
 
 
-def test_safe_holds_while_a_partition_is_moved_between_two_brokers() -> None:
-    """R-148, C-12: every schedule of one move; the ISR stays within the assignment, and no record is lost."""
+def test_safe_holds_while_a_partition_is_moved() -> None:
+    """Every schedule of one move; the ISR stays within the assignment, and no record is lost."""
     result = search("safe", replace(ONE_MOVE, expiries=0))
 
     assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 221, 451, 13)
@@ -45,7 +45,7 @@ def test_safe_holds_while_a_partition_is_moved_between_two_brokers() -> None:
 
 @pytest.mark.slow
 def test_safe_holds_when_the_controller_changes_during_a_move() -> None:
-    """R-148, C-12: every schedule of one move and one expiry of a running broker's session."""
+    """Every schedule of one move and one expiry of a running broker's session."""
     result = search("safe", ONE_MOVE)
 
     assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 8636, 22714, 21)
@@ -53,7 +53,7 @@ def test_safe_holds_when_the_controller_changes_during_a_move() -> None:
 
 
 def test_move_without_widening_breaks_the_assignment() -> None:
-    """C-12: a replica joins the ISR before ZooKeeper says that it is assigned."""
+    """A replica joins the ISR before ZooKeeper says that it is assigned."""
     result = search("reassign-without-widening", ONE_MOVE)
 
     assert (result.end, result.depth, result.states) == ("violated", 9, 738)
