@@ -212,10 +212,7 @@ def explore(
     if model is not None:
         asked = Asked(model=model, **{name: context.params[name] for name in _OF_MODELS})
         return explore_model(asked, seconds=budget_seconds, max_depth=max_depth, json=json)
-    if protocol not in VARIANTS:
-        raise UsageError(unknown_protocol(protocol))
-    if plan is not None and not options.file_of(plan).parent.is_dir():
-        raise UsageError(f"{plan}: folder {plan.parent} does not exist")
+    _check_names(protocol, plan)
     question = Question(
         protocol=protocol,
         bounds=Bounds(**{name: context.params[name] for name in _OF_WORLDS}, zk_async=zk == "async", kip343=kip343),
@@ -235,6 +232,14 @@ def explore(
     if refines is not None:
         return _refined(question, manner, refines, budget, json=json)
     return _answer(question, manner, budget, resume_from=resume_from, plan=plan, json=json)
+
+
+def _check_names(protocol: str, plan: Path | None) -> None:
+    """Refuse an unknown protocol, and a plan in a folder that does not exist. Raises UsageError."""
+    if protocol not in VARIANTS:
+        raise UsageError(unknown_protocol(protocol))
+    if plan is not None and not options.file_of(plan).parent.is_dir():
+        raise UsageError(f"{plan}: folder {plan.parent} does not exist")
 
 
 def _answer(
