@@ -77,6 +77,8 @@ _OF_MACHINES = (
     "expiries",
     "losses",
     "doubles",
+    "partitions",
+    "moves",
     "zk",
     "holds",
     "unclean",
@@ -95,7 +97,8 @@ _OF_MACHINES = (
     "resume_from",
 )
 _OF_BOUNDS = ("brokers", "records", "max_epochs", "crashes", "expiries", "losses", "doubles")
-_OF_ABLATIONS = (*_OF_BOUNDS, "zk", "kip343", "memory_mib")
+_OF_WORLDS = (*_OF_BOUNDS, "partitions", "moves")
+_OF_ABLATIONS = (*_OF_WORLDS, "zk", "kip343", "memory_mib")
 _OF_REALISED = (*_OF_BOUNDS, "protocol", "holds", "unclean", "memory_mib", "plan")
 _SPELT = {"resume_from": "resume"}
 _OF_MODELS = ("variant", "without", "replicas", "log_size", "max_records", "max_epoch", "max_offset", "max_version")
@@ -106,6 +109,11 @@ _Crashes = Annotated[int, typer.Option(min=0, help="Maximum of crashes in one sc
 _Expiries = Annotated[int, typer.Option(min=0, help="Maximum of session expiries of running brokers in one schedule.")]
 _Losses = Annotated[int, typer.Option(min=0, help="Maximum of lost messages in one schedule.")]
 _Doubles = Annotated[int, typer.Option(min=0, help="Maximum of messages in one schedule that may arrive twice.")]
+_Partitions = Annotated[int, typer.Option(min=1, max=3, help="Partitions of the topic; the records are produced to any of them.")]
+_Moves = Annotated[
+    int,
+    typer.Option(min=0, help="Maximum of moves of a partition in one schedule; the last broker then begins without replicas."),
+]
 _Zk = Annotated[
     Literal["atomic", "async"],
     typer.Option(help="atomic: a ZooKeeper request and its reply are one action; async: each is an action."),
@@ -166,6 +174,8 @@ def explore(
     expiries: _Expiries = 1,
     losses: _Losses = 0,
     doubles: _Doubles = 0,
+    partitions: _Partitions = 1,
+    moves: _Moves = 0,
     zk: _Zk = "atomic",
     holds: _Holds = "committed",
     kip343: _Kip343 = False,
@@ -202,13 +212,10 @@ def explore(
     if model is not None:
         asked = Asked(model=model, **{name: context.params[name] for name in _OF_MODELS})
         return explore_model(asked, seconds=budget_seconds, max_depth=max_depth, json=json)
-    if protocol not in VARIANTS:
-        raise UsageError(unknown_protocol(protocol))
-    if plan is not None and not options.file_of(plan).parent.is_dir():
-        raise UsageError(f"{plan}: folder {plan.parent} does not exist")
+    _check_names(protocol, plan)
     question = Question(
         protocol=protocol,
-        bounds=Bounds(**{name: context.params[name] for name in _OF_BOUNDS}, zk_async=zk == "async", kip343=kip343),
+        bounds=Bounds(**{name: context.params[name] for name in _OF_WORLDS}, zk_async=zk == "async", kip343=kip343),
         holds=holds,
         unclean=unclean,
         workers=workers,
@@ -225,6 +232,14 @@ def explore(
     if refines is not None:
         return _refined(question, manner, refines, budget, json=json)
     return _answer(question, manner, budget, resume_from=resume_from, plan=plan, json=json)
+
+
+def _check_names(protocol: str, plan: Path | None) -> None:
+    """Refuse an unknown protocol, and a plan in a folder that does not exist. Raises UsageError."""
+    if protocol not in VARIANTS:
+        raise UsageError(unknown_protocol(protocol))
+    if plan is not None and not options.file_of(plan).parent.is_dir():
+        raise UsageError(f"{plan}: folder {plan.parent} does not exist")
 
 
 def _answer(
@@ -281,6 +296,8 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _refined(question: Question, manner: Manner, variant: str, budget: Budget, *, json: bool) -> int:
     """Compare each step with the model."""
+    if question.bounds.partitions > 1 or question.bounds.moves:
+        raise UsageError("--refines needs a world with one partition and without moves, as the model is")
     if manner != Manner() or question.workers > 1:
         raise UsageError("--refines searches breadth-first with one worker and keeps no files")
     if not json:
@@ -314,11 +331,14 @@ def _realised(question: Question, name: str, budget: Budget, *, plan: Path | Non
 def _headline(question: Question) -> str:
     bounds = question.bounds
     doubles = f", {_count(bounds.doubles, 'doubled message')}" if bounds.doubles else ""
+    moves = f", {_count(bounds.moves, 'move')}" if bounds.moves else ""
+    partitions = f"{_count(bounds.partitions, 'partition')}, " if bounds.partitions > 1 else ""
     clean = " without its unclean election" if VARIANTS[question.protocol] != question.variant else ""
     return (
-        f"explore {question.protocol}{clean}: {_count(bounds.brokers, 'broker')}, {_count(bounds.records, 'record')}, "
+        f"explore {question.protocol}{clean}: {_count(bounds.brokers, 'broker')}, {partitions}"
+        f"{_count(bounds.records, 'record')}, "
         f"{_count(bounds.max_epochs, 'leader epoch')}; at most {_count(bounds.crashes, 'crash')}, "
-        f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}{doubles}; "
+        f"{_count(bounds.expiries, 'expired session')}, {_count(bounds.losses, 'lost message')}{doubles}{moves}; "
         f"ZooKeeper {'asynchronous' if bounds.zk_async else 'in one step'}{'; KIP-343' if bounds.kip343 else ''}"
     )
 

@@ -26,7 +26,7 @@ from highwater.runs.provenance import present_build
 from reference.config import VARIANTS, Variant
 
 StrategyName = Literal["breadth-first", "depth-first", "walk"]
-PropertyName = Literal["committed", "weak-isr", "strong-isr"]
+PropertyName = Literal["committed", "weak-isr", "strong-isr", "isr-assigned"]
 _STORE = Path("store/explore")
 _NAMES_MAX = 10_000
 
@@ -58,7 +58,9 @@ class Manner(Struct, frozen=True, kw_only=True):
 
 
 def check(question: Question, manner: Manner) -> None:
-    """Refuse several workers where only one can search, and a folder that is in use. Raises UsageError."""
+    """Refuse moves without a second broker, workers where only one can search, and a folder in use. Raises UsageError."""
+    if question.bounds.moves and question.bounds.brokers == 1:
+        raise UsageError(f"--moves {question.bounds.moves} needs at least 2 brokers, not 1")
     if question.workers > 1 and manner.strategy != "breadth-first":
         raise UsageError(f"--workers {question.workers} works with strategy breadth-first only, not {manner.strategy}")
     folder = manner.folder

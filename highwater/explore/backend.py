@@ -82,6 +82,7 @@ class _Scribe:
             Notebook(self.recorder, broker_address(BrokerId(number))) for number in range(1, plan.cluster.brokers + 1)
         ]
         self._open: dict[int, Produce] = {}
+        self._moves = bounds_of(plan).moves > 0
 
     def event(self, index: int, life: int, event: AnyEvent) -> None:
         """Record the invocation of a client's call, before the broker handles it."""
@@ -128,6 +129,11 @@ class _Scribe:
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
         """Record the history rows that follow from ZooKeeper commits."""
         self._evidence.committed(commits, writer=broker_address(BrokerId(index + 1)), life=life)
+
+    def administered(self, commits: tuple[AnyCommit, ...]) -> None:
+        """Record the assignment where it may change; the histories of plans without moves name none."""
+        if self._moves:
+            self._evidence.committed(commits)
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
         """Record the end of a broker's ZooKeeper registration."""

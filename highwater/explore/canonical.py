@@ -2,7 +2,7 @@
 
 Ids and versions are renumbered (see `machines`), messages that their receiver would ignore are dropped, timers for the same wait
 are armed equally, and the messages in flight are sorted. The form of a host depends on which requests all brokers wait for and on
-the version of the state znode, so it is remembered for these.
+the versions of the state znodes, so it is remembered for these.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
-from highwater.explore.machines import STALE, Machines, Waiting, renamed_message
+from highwater.explore.machines import STALE, Machines, Versions, Waiting, renamed_message
 from highwater.explore.parts import Numbers, Parts
 from highwater.explore.state import Flight, Host
 from highwater.explore.steps import Brokers, HostFacts, address
@@ -33,8 +33,9 @@ from reference.messages import (
 
 NETWORKS_MAX = 100_000  # remembered at a time
 _REPLIES = (FetchReply, EpochEndReply, MetadataHeartbeatReply, IsrChangeReply)
+_OF_FETCHES = (Fetch, EpochEnd, FetchReply, EpochEndReply)
 _TIMERS: tuple[tuple[str, tuple[type[AnyMessage], ...]], ...] = (
-    ("fetch", (Fetch, EpochEnd, FetchReply, EpochEndReply)),
+    ("fetch", _OF_FETCHES),  # of a partition
     ("heartbeat", (MetadataHeartbeat, MetadataHeartbeatReply)),
     ("ask-isr", (IsrChange, IsrChangeReply)),
     ("channel", (LeaderAndIsr, StopReplica, LogInfo)),  # of the controller, one for each broker
@@ -46,7 +47,7 @@ _IGNORED = -1  # stands for a reply that its receiver ignores
 def waiting_timer(timer: str) -> str:
     """What a timer waits for, as `FlightFacts.wait` names it; a leader has one request for the ISRs of all its partitions."""
     kind = timer.partition(":")[0]
-    return timer if kind == "channel" else kind
+    return timer if kind in ("channel", "fetch") else kind
 
 
 class FlightFacts(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class FlightFacts(msgspec.Struct, frozen=True):
     to: int
     order: tuple[int, int, str, bytes]
     link: tuple[int, int, str]
-    event: int  # of its arrival
+    arrival: tuple[int, int]  # the receiver, and the number of the event there
     reply: bool
     wait: tuple[str, int]  # the timer (see `waiting_timer`) and the broker that waits for its reply, or for it if it is a reply
 
@@ -70,10 +71,10 @@ class Canonical:
         self._parts = parts
         self._brokers = brokers
         self._epoch_end_recheck = epoch_end_recheck
-        self._renamings: Numbers[tuple[tuple[Waiting, ...], int]] = Numbers()
+        self._renamings: Numbers[tuple[tuple[Waiting, ...], Versions]] = Numbers()
         self._networks: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._hosts: dict[tuple[int | Waiting, ...], int] = {}
-        self._flights: dict[tuple[int, Waiting, int], int] = {}
+        self._hosts: dict[tuple[int | tuple[int, ...], ...], int] = {}
+        self._flights: dict[tuple[int, Waiting, Versions], int] = {}
 
     def facts_of(self, flight: Flight) -> FlightFacts:
         """Decode what the search needs to know about a message in flight."""
@@ -84,32 +85,34 @@ class Canonical:
         timer = next((timer for timer, kinds in _TIMERS if isinstance(message, kinds)), "")
         if timer == "channel":
             timer = f"channel:{flight.to + 1}"
+        elif isinstance(message, _OF_FETCHES):
+            timer = f"{timer}:{message.tp}"
         return FlightFacts(
             source=flight.source,
             to=flight.to,
             order=(*link, msgspec.msgpack.encode(message)),
             link=link,
-            event=self._brokers.events.of(Received(address(flight.source), message)),
+            arrival=(flight.to, self._brokers.events.of(Received(address(flight.source), message))),
             reply=reply,
             wait=(timer if awaited else "", flight.to if reply else flight.source),
         )
 
-    def hosts(self, hosts: list[int], facts: list[HostFacts], version: int) -> tuple[int, ...]:
+    def hosts(self, hosts: list[int], facts: list[HostFacts], versions: Versions) -> tuple[int, ...]:
         """The canonical forms of all hosts. A form depends on what its broker and those whose requests it holds wait for."""
         known = self._hosts
         found = []
         for index, host in enumerate(hosts):
-            key: tuple[int | Waiting, ...] = (host, version, *[facts[source].waiting for source in facts[index].holds])
+            key: tuple[int | tuple[int, ...], ...] = (host, versions, *[facts[source].waiting for source in facts[index].holds])
             form = known.get(key)
             if form is None:
                 waiting = tuple([fact.waiting for fact in facts])
-                form = known[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, version))
+                form = known[key] = self._parts.of(self._host(index, self._brokers.host(host), waiting, versions))
             found.append(form)
         return tuple(found)
 
-    def renaming(self, facts: list[HostFacts], version: int) -> int:
-        """The number of the renaming of messages: what all brokers wait for, and the version of the state znode."""
-        return self._renamings.of((tuple([fact.waiting for fact in facts]), version))
+    def renaming(self, facts: list[HostFacts], versions: Versions) -> int:
+        """The number of the renaming of messages: what all brokers wait for, and the versions of the state znodes."""
+        return self._renamings.of((tuple([fact.waiting for fact in facts]), versions))
 
     def network(self, flights: tuple[int, ...], facts: dict[int, FlightFacts], renaming: int) -> tuple[int, ...]:
         """The canonical forms of the messages in flight, sorted, without those that their receiver ignores."""
@@ -122,34 +125,34 @@ class Canonical:
         return found
 
     def _network(
-        self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], version: int
+        self, flights: tuple[int, ...], facts: dict[int, FlightFacts], waiting: tuple[Waiting, ...], versions: Versions
     ) -> tuple[int, ...]:
         found = []
         for flight in flights:
             fact = facts[flight]
             awaited = waiting[fact.to if fact.reply else fact.source]
-            key = (flight, awaited, version)
+            key = (flight, awaited, versions)
             form = self._flights.get(key)
             if form is None:
-                form = self._flights[key] = self._flight(flight, awaited, version)
+                form = self._flights[key] = self._flight(flight, awaited, versions)
             if form != _IGNORED:
                 found.append(form)
         return tuple(sorted(found, key=lambda flight: facts[flight].order))
 
-    def _flight(self, number: int, waiting: Waiting, version: int) -> int:
+    def _flight(self, number: int, waiting: Waiting, versions: Versions) -> int:
         flight = self._parts.values[number]
         assert isinstance(flight, Flight)
-        message = renamed_message(flight.message, waiting, version)
+        message = renamed_message(flight.message, waiting, versions)
         reply = isinstance(message, _REPLIES)
         if reply and message.correlation == STALE and not (isinstance(message, EpochEndReply) and not self._epoch_end_recheck):
             return _IGNORED
         return self._parts.of(Flight(flight.source, flight.to, message))
 
-    def _host(self, index: int, host: Host, waiting: tuple[Waiting, ...], version: int) -> Host:
+    def _host(self, index: int, host: Host, waiting: tuple[Waiting, ...], versions: Versions) -> Host:
         if not host.up:
             return host
         asked = tuple(sorted([r.id for r in host.outbox] + [e.id for e in host.inbox if isinstance(e, ZkReplied)]))
-        core = self._machines.renamed(index, host.core, waiting, version, asked)
+        core = self._machines.renamed(index, host.core, waiting, versions, asked)
         numbers = {request: number for number, request in enumerate(asked, 1)}
         return replace(
             host,

@@ -7,18 +7,21 @@ wounds, so no loss is excused.
 
 from msgspec.structs import replace
 
-from highwater.explore.state import Ghost
+from highwater.explore.state import Ghost, Promised
 from reference.effects import Note
 from reference.errors import ErrorCode
 from reference.messages import ProduceReply
+from reference.types import TopicPartition, index_of
 
 
 def see(ghost: Ghost, values: tuple[str, ...], index: int, note: Note) -> Ghost:
-    """Update the promised records after a broker reported something; `values` is its log at that moment."""
-    if note.kind == "hw" and note.detail == "leader" and note.hw is not None and note.leader_epoch is not None:
-        return _promise(ghost, values[: note.hw], note.leader_epoch)
-    if note.kind == "became-leader" and note.leader_epoch is not None:
-        return _lead(ghost, values, f"b{index + 1}", note.leader_epoch)
+    """Update the promised records after a broker reported something; `values` is the partition's log at that moment."""
+    if note.tp is None or note.leader_epoch is None:
+        return ghost
+    if note.kind == "hw" and note.detail == "leader" and note.hw is not None:
+        return _promise(ghost, note.tp, values[: note.hw], note.leader_epoch)
+    if note.kind == "became-leader":
+        return _lead(ghost, note.tp, values, f"b{index + 1}", note.leader_epoch)
     return ghost
 
 
@@ -26,31 +29,38 @@ def answered(ghost: Ghost, values: tuple[str, ...], reply: ProduceReply) -> Ghos
     """Update the promised records after the reply to a produce with acks=all."""
     if reply.error is not ErrorCode.NONE or reply.offset is None or reply.leader_epoch is None:
         return ghost
-    return _promise(ghost, values[: reply.offset + 1], reply.leader_epoch)
+    return _promise(ghost, reply.tp, values[: reply.offset + 1], reply.leader_epoch)
 
 
-def _promise(ghost: Ghost, values: tuple[str, ...], epoch: int) -> Ghost:
-    for offset, (held, promised) in enumerate(zip(values, ghost.committed, strict=False)):
+def _promise(ghost: Ghost, tp: TopicPartition, values: tuple[str, ...], epoch: int) -> Ghost:
+    known = ghost.partitions[index_of(tp)]
+    for offset, (held, promised) in enumerate(zip(values, known.committed, strict=False)):
         if held != promised[0]:
             return _wrong(ghost, f"{held} is committed at offset {offset}, where {promised[0]} was committed before")
-    fresh = values[len(ghost.committed) :]
+    fresh = values[len(known.committed) :]
     if not fresh:
         return ghost
-    ghost = replace(ghost, committed=ghost.committed + tuple((value, epoch) for value in fresh))
-    if epoch < ghost.top_epoch and ghost.top_log[: len(values)] != values:
-        lacking = next(o for o, value in enumerate(values) if ghost.top_log[o : o + 1] != (value,))
+    ghost = _with(ghost, tp, replace(known, committed=known.committed + tuple((value, epoch) for value in fresh)))
+    if epoch < known.top_epoch and known.top_log[: len(values)] != values:
+        lacking = next(o for o, value in enumerate(values) if known.top_log[o : o + 1] != (value,))
         words = f"{values[lacking]} is committed at offset {lacking} in epoch {epoch}"
-        return _wrong(ghost, f"{words}, and the leader of epoch {ghost.top_epoch} is without it")
+        return _wrong(ghost, f"{words}, and the leader of epoch {known.top_epoch} is without it")
     return ghost
 
 
-def _lead(ghost: Ghost, values: tuple[str, ...], node: str, epoch: int) -> Ghost:
-    for offset, (value, promised) in enumerate(ghost.committed):
+def _lead(ghost: Ghost, tp: TopicPartition, values: tuple[str, ...], node: str, epoch: int) -> Ghost:
+    known = ghost.partitions[index_of(tp)]
+    for offset, (value, promised) in enumerate(known.committed):
         if promised <= epoch and values[offset : offset + 1] != (value,):
             return _wrong(ghost, f"{node} leads epoch {epoch} without {value}, which is committed at offset {offset}")
-    if epoch >= ghost.top_epoch:
-        return replace(ghost, top_epoch=epoch, top_log=values)
+    if epoch >= known.top_epoch:
+        return _with(ghost, tp, replace(known, top_epoch=epoch, top_log=values))
     return ghost
+
+
+def _with(ghost: Ghost, tp: TopicPartition, promised: Promised) -> Ghost:
+    index = index_of(tp)
+    return replace(ghost, partitions=(*ghost.partitions[:index], promised, *ghost.partitions[index + 1 :]))
 
 
 def _wrong(ghost: Ghost, words: str) -> Ghost:

@@ -5,7 +5,7 @@ clock stands still: every event happens at 0, except the `isr` timer, which fire
 timer, which fires when a parked fetch has waited long enough. So a follower may lag in any schedule, and clients never time out.
 
 Canonical form: correlation and request ids are renumbered in their order; an id without a pending request becomes -1 (peers) or
-0 (ZooKeeper). The version of the state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous
+0 (ZooKeeper). The version of a state znode becomes 1 if it is the present one and 0 if it is older; with asynchronous
 ZooKeeper and with KIP-343 versions are kept. Ids are only compared for equality and versions only with the present one, so the
 renumbered state has the same future.
 """
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.explore.state import TP
+from highwater.explore.state import tp_of
 from reference.broker.broker import Broker
 from reference.config import BrokerConfig, asks_controller
 from reference.controller.context import Controller
@@ -23,44 +23,63 @@ from reference.events import AnyEvent, Booted, DirImage, TimerFired
 from reference.machine import Ids, Now
 from reference.messages import AnyMessage, IsrChange, LeaderAndIsr, PartitionState
 from reference.node import Node, NodeState
-from reference.replica.partition import Follower, Leader, ParkedFetch, brokers_of
-from reference.types import BrokerId, Millis, ZkVersion
+from reference.replica.partition import Follower, Leader, ParkedFetch, Partition, brokers_of
+from reference.types import BrokerId, Millis, TopicPartition, ZkVersion, index_of
 
 LATE_MS = 1_000_000_000
-ANY_VERSION = -1  # do not renumber versions
 STALE = -1  # correlation of a request whose reply is ignored
 
-Handled = tuple[bytes, tuple[AnyEffect, ...]]
+Encoded = tuple[bytes, ...]  # a core: broker and controller apart, because one often stays while the other changes; empty if down
+Handled = tuple[Encoded, tuple[AnyEffect, ...]]
 Waiting = tuple[int, ...]  # correlations of a node's pending requests, ascending
+Versions = tuple[int, ...]  # of the state znode of each partition, -1 if there is none
+ANY_VERSIONS: Versions = ()  # do not renumber versions
 
 
-class Core(Struct):
-    """The encoded state of a broker process without its configuration and disk."""
+class Process(Struct):
+    """The state of a broker process without its controller, configuration and disk."""
 
     life: int
     session: int
     ids: Ids
     broker: Broker
+
+
+class Core(Struct):
+    """The state of a broker process without its configuration and disk."""
+
+    process: Process
     controller: Controller
 
+    @property
+    def broker(self) -> Broker:
+        """The machine of the broker."""
+        return self.process.broker
 
-class View(Struct, frozen=True):
-    """What the search needs to know about the partition, decoded from the state of one broker."""
+
+class Replica(Struct, frozen=True):
+    """What the search needs to know about one partition, decoded from the state of one broker."""
 
     leads: bool = False
     leader_epoch: int = -1
     hw: int = 0
     isr: tuple[BrokerId, ...] = ()  # of a leader, as it believes
-    waiting: Waiting = ()
-    backing_off: bool = False  # a follower without a pending request
     follows: BrokerId | None = None
     truncating: bool = False  # a follower that does not fetch yet
-    parked: tuple[tuple[str, int], ...] = ()  # (source, correlation) of parked fetches
+
+
+class View(Struct, frozen=True):
+    """What the search needs to know about a broker, decoded from its state. `replicas`: one for each partition."""
+
+    replicas: tuple[Replica, ...]
+    waiting: Waiting = ()
+    parked: tuple[tuple[str, TopicPartition], ...] = ()  # whose fetches are parked
     proposals: tuple[tuple[str, IsrChange], ...] = ()  # (source, ISR changes) that the controller has not answered
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_decode = msgspec.msgpack.Decoder(Core).decode
+_decode_process = msgspec.msgpack.Decoder(Process).decode
+_decode_controller = msgspec.msgpack.Decoder(Controller).decode
 
 
 class Machines:
@@ -71,10 +90,12 @@ class Machines:
 
     def __init__(self, configs: tuple[BrokerConfig, ...]) -> None:
         self._configs = configs
+        self.partitions = tuple(tp_of(index) for index in range(configs[0].topics[0].partitions))
         self._booted: dict[tuple[int, tuple[DirImage, ...], int], Handled] = {}
-        self._handled: dict[tuple[int, bytes, AnyEvent], Handled] = {}
-        self._views: dict[bytes, View] = {}
-        self._renamed: dict[tuple[bytes, tuple[Waiting, ...], int, tuple[int, ...]], bytes] = {}
+        self._handled: dict[tuple[int, Encoded, AnyEvent], Handled] = {}
+        self._views: dict[Encoded, tuple[Encoded, View]] = {}
+        self._halves: dict[bytes, bytes] = {}
+        self._renamed: dict[tuple[Encoded, tuple[Waiting, ...], Versions, tuple[int, ...]], Encoded] = {}
         self._names = {f"b{config.broker}": position for position, config in enumerate(configs)}
 
     def boot(self, index: int, image: tuple[DirImage, ...], life: int) -> Handled:
@@ -87,7 +108,7 @@ class Machines:
             found = self._booted[key] = (self._encoded(core_of(node)), effects)
         return found
 
-    def handle(self, index: int, core: bytes, event: AnyEvent) -> Handled:
+    def handle(self, index: int, core: Encoded, event: AnyEvent) -> Handled:
         """Let the machine of the broker at this position handle an event. AssertionError if an assertion of the machine fails."""
         key = (index, core, event)
         found = self._handled.get(key)
@@ -95,10 +116,10 @@ class Machines:
             was = _decode(core)
             state = NodeState(
                 config=self._configs[index],
-                life=was.life,
+                life=was.process.life,
                 image=(),
-                session=was.session,
-                ids=was.ids,
+                session=was.process.session,
+                ids=was.process.ids,
                 broker=was.broker,
                 controller=was.controller,
             )
@@ -107,12 +128,14 @@ class Machines:
             found = self._handled[key] = (self._encoded(core_of(node)), effects)
         return found
 
-    def _encoded(self, core: Core) -> bytes:
-        # The view costs nothing here and a decoding later.
-        encoded = _encode(core)
-        if encoded not in self._views:
-            self._views[encoded] = _view(core)
-        return encoded
+    def _encoded(self, core: Core) -> Encoded:
+        # Equal encodings are one object, because some kilobytes of each are remembered in several places.
+        halves = _encode(core.process), _encode(core.controller)
+        encoded = tuple([self._halves.setdefault(half, half) for half in halves])
+        found = self._views.get(encoded)
+        if found is None:
+            found = self._views[encoded] = (encoded, _view(core, self.partitions))  # a decoding later would cost more
+        return found[0]
 
     def _now(self, index: int, event: AnyEvent) -> Now:
         at = 0
@@ -123,49 +146,56 @@ class Machines:
                 at = self._configs[index].fetch_wait_max_ms
         return Now(Millis(at), Millis(at))
 
-    def view(self, core: bytes) -> View:
-        """Decode what an encoded broker state says about the partition."""
+    def view(self, core: Encoded) -> View:
+        """Decode what the search needs to know about an encoded broker state."""
         found = self._views.get(core)
         if found is None:
-            found = self._views[core] = _view(_decode(core))
-        return found
+            found = self._views[core] = (core, _view(_decode(core), self.partitions))
+        return found[1]
 
-    def renamed(self, index: int, core: bytes, waiting: tuple[Waiting, ...], version: int, asked: tuple[int, ...]) -> bytes:
+    def renamed(
+        self, index: int, core: Encoded, waiting: tuple[Waiting, ...], versions: Versions, asked: tuple[int, ...]
+    ) -> Encoded:
         """Convert an encoded broker state to canonical form.
 
-        `waiting`: for each broker, the correlations of its pending requests. `version`: of the state znode. `asked`: ids of this
-        broker's pending ZooKeeper requests, ascending.
+        `waiting`: for each broker, the correlations of its pending requests. `versions`: of the state znodes. `asked`: ids of
+        this broker's pending ZooKeeper requests, ascending.
         """
-        key = (core, waiting, version, asked)
+        key = (core, waiting, versions, asked)
         found = self._renamed.get(key)
         if found is None:
             state = _decode(core)
-            state.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
+            state.process.ids = Ids(correlation=len(waiting[index]), zk=len(asked), flush=0)
             _rename_correlations(state, waiting[index], waiting, self._names)
             _rename_isr_changes(state, None if asks_controller(self._configs[index]) else asked, waiting[index])
             _rename_requests(state, asked)
-            if version != ANY_VERSION:
-                _rename_versions(state, version)
+            if versions:
+                _rename_versions(state, versions)
             _disarm(state)
             found = self._renamed[key] = self._encoded(state)
         return found
 
 
-def renamed_message(message: AnyMessage, waiting: Waiting, version: int) -> AnyMessage:
+def renamed_message(message: AnyMessage, waiting: Waiting, versions: Versions) -> AnyMessage:
     """A broker's request with these pending correlation ids, or a reply to it, in canonical form."""
     message = replace(message, correlation=_new(message.correlation, waiting))
-    if isinstance(message, LeaderAndIsr) and version != ANY_VERSION:
-        message = replace(message, states=tuple(_at_version(state, version) for state in message.states))
+    if isinstance(message, LeaderAndIsr) and versions:
+        message = replace(message, states=tuple(_renumbered(state, versions) for state in message.states))
     return message
+
+
+def _decode(core: Encoded) -> Core:
+    process, controller = core
+    return Core(_decode_process(process), _decode_controller(controller))
 
 
 def core_of(node: Node) -> Core:
     """The state of a node without its configuration and disk."""
     state = node.state
-    return Core(state.life, state.session, state.ids, state.broker, state.controller)
+    return Core(Process(state.life, state.session, state.ids, state.broker), state.controller)
 
 
-def _view(core: Core) -> View:
+def _view(core: Core, partitions: tuple[TopicPartition, ...]) -> View:
     waiting = [c.in_flight.correlation for c in core.controller.channels if c.in_flight is not None]
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Follower) and partition.role.outstanding:
@@ -173,22 +203,26 @@ def _view(core: Core) -> View:
     if core.broker.membership.outstanding:
         waiting.append(core.broker.membership.outstanding)
     waiting += [asked.correlation for asked in core.broker.asked]
-    proposals = tuple((request.source, request.asked) for request in core.controller.isr_requests)
-    view = View(waiting=tuple(sorted(waiting)), proposals=proposals)
-    found = core.broker.partitions.get(TP)
+    held = core.broker.partitions
+    return View(
+        replicas=tuple(_replica(held.get(tp)) for tp in partitions),
+        waiting=tuple(sorted(waiting)),
+        parked=tuple((fetch.source, tp) for tp in partitions if tp in held for fetch in held[tp].fetches),
+        proposals=tuple((request.source, request.asked) for request in core.controller.isr_requests),
+    )
+
+
+def _replica(found: Partition | None) -> Replica:
     if found is None:
-        return view
+        return Replica()
     role = found.role
-    return replace(
-        view,
+    return Replica(
         leads=isinstance(role, Leader),
         leader_epoch=found.leader_epoch,
         hw=found.hw,
         isr=brokers_of(role.isr) if isinstance(role, Leader) else (),
-        backing_off=isinstance(role, Follower) and role.outstanding == 0,
         follows=role.leader if isinstance(role, Follower) else None,
         truncating=isinstance(role, Follower) and role.step == "truncating",
-        parked=tuple((fetch.source, fetch.correlation) for fetch in found.fetches),
     )
 
 
@@ -237,29 +271,29 @@ def _rename_isr_changes(core: Core, asked: tuple[int, ...] | None, own: Waiting)
                 change.request = _new(change.request, own)
 
 
-def _rename_versions(core: Core, version: int) -> None:
-    for partition in core.broker.partitions.values():
-        if isinstance(partition.role, Leader):
-            partition.role.zk_version = _new_version(partition.role.zk_version, version)
+def _rename_versions(core: Core, versions: Versions) -> None:
+    for held in core.broker.partitions.values():
+        if isinstance(held.role, Leader):
+            held.role.zk_version = _new_version(held.role.zk_version, held.tp, versions)
     controller = core.controller
-    controller.states = {tp: _at_version(state, version) for tp, state in controller.states.items()}
+    controller.states = {tp: _renumbered(state, versions) for tp, state in controller.states.items()}
     for change in controller.changes.values():
-        change.wanted = None if change.wanted is None else _at_version(change.wanted, version)
-        change.base = None if change.base is None else _at_version(change.base, version)
+        change.wanted = None if change.wanted is None else _renumbered(change.wanted, versions)
+        change.base = None if change.base is None else _renumbered(change.base, versions)
     for channel in controller.channels:
-        channel.states = {tp: _at_version(state, version) for tp, state in channel.states.items()}
-        channel.metadata = {tp: _at_version(state, version) for tp, state in channel.metadata.items()}
+        channel.states = {tp: _renumbered(state, versions) for tp, state in channel.states.items()}
+        channel.metadata = {tp: _renumbered(state, versions) for tp, state in channel.metadata.items()}
         if isinstance(channel.in_flight, LeaderAndIsr):
-            states = tuple(_at_version(state, version) for state in channel.in_flight.states)
+            states = tuple(_renumbered(state, versions) for state in channel.in_flight.states)
             channel.in_flight = replace(channel.in_flight, states=states)
 
 
-def _at_version(state: PartitionState, version: int) -> PartitionState:
-    return replace(state, zk_version=_new_version(state.zk_version, version))
+def _renumbered(state: PartitionState, versions: Versions) -> PartitionState:
+    return replace(state, zk_version=_new_version(state.zk_version, state.tp, versions))
 
 
-def _new_version(found: int, present: int) -> ZkVersion:
-    return ZkVersion(1 if found == present else 0)
+def _new_version(found: int, tp: TopicPartition, versions: Versions) -> ZkVersion:
+    return ZkVersion(1 if found == versions[index_of(tp)] else 0)
 
 
 def _disarm(core: Core) -> None:

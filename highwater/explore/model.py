@@ -1,7 +1,8 @@
 """The world of the machines: its initial state, possible actions and their successor states.
 
-In the initial state every broker is registered, the first one is controller and leader, one topic has one partition on all
-brokers, and every follower's fetch is parked. Faults are bounded (`state.Bounds`), healing is not.
+In the initial state every broker is registered, the first one is controller and leads the partitions of the one topic, which
+are on all brokers (with `Bounds.moves` on all but the last), and every follower's fetch is parked. Faults and moves are bounded
+(`state.Bounds`), healing is not.
 
 A timer fires only if it can change the state. A timer that waits for a reply fires only if neither request nor reply is in
 flight. A timer does not fire at all if firing it and delivering its messages leads back to the same state. So a repeated fetch
@@ -11,15 +12,16 @@ heartbeat may be late at any time: the timers of silence and of the fence are no
 
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Literal, assert_never
 
 from highwater.explore.canonical import delivery, waiting_timer
 from highwater.explore.machines import Machines
 from highwater.explore.properties import goals_of, properties_of
-from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Spent, State
+from highwater.explore.state import TOPIC, Bounds, Flight, Ghost, Host, Promised, Spent, State, tp_of
 from highwater.explore.steps import HostFacts
 from highwater.explore.transition import Draft, Key, Transitions, Witness
-from highwater.explore.zookeeper import Standing, empty, new_topic
+from highwater.explore.zookeeper import Standing, empty, new_move, new_topic
 from highwater.plans.actions import (
     AnyAction,
     Crash,
@@ -28,6 +30,7 @@ from highwater.plans.actions import (
     Expire,
     Fire,
     Lose,
+    Move,
     Notice,
     Produce,
     Restart,
@@ -35,13 +38,15 @@ from highwater.plans.actions import (
     ZkPerform,
 )
 from reference.config import BrokerConfig, TopicSpec, Variant
+from reference.timers import Timer, timer_named
 from reference.types import BrokerId
 
 _ROUND_TRIPS_MAX = 3  # after which a timer counts as changing the state
 _WARM_STEPS_MAX = 1000
 
 OfMessage = Deliver | Lose | Double
-OfBroker = Produce | Crash | Restart | Expire | Notice | ZkHear | ZkPerform
+OfProcess = Crash | Restart | Expire | Notice | ZkHear | ZkPerform
+OfBroker = Produce | OfProcess
 
 
 class Impossible(Exception):  # noqa: N818 - not an error of the program
@@ -61,7 +66,14 @@ class Model:
         self.bounds = bounds
         self._size = bounds.brokers
         self._ids = tuple(BrokerId(number) for number in range(1, bounds.brokers + 1))
-        topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=bounds.brokers, min_insync_replicas=1, flush="none")
+        self._reassign_path = variant.reassign_path
+        topic = TopicSpec(
+            name=TOPIC,
+            partitions=bounds.partitions,
+            replication_factor=bounds.replicas,
+            min_insync_replicas=1,
+            flush="none",
+        )
         # Heartbeats and ISR changes through the controller (KIP-343) multiply the schedules. A search about leaders and followers
         # alone does without, by the inter-broker protocol before KIP-343 (R-205).
         version: Literal["legacy", "kip343"] = "kip343" if bounds.kip343 else "legacy"
@@ -81,8 +93,7 @@ class Model:
         )
         self.parts = self._transitions.parts
         self._hosts = self._transitions.hosts
-        self._performers: dict[type[OfBroker], Callable[[Draft, int], None]] = {
-            Produce: self._transitions.produce,
+        self._performers: dict[type[OfProcess], Callable[[Draft, int], None]] = {
             Crash: self._transitions.crash,
             Restart: self._transitions.start,
             Expire: self._transitions.expire,
@@ -90,7 +101,7 @@ class Model:
             ZkHear: self._transitions.hear_oldest,
             ZkPerform: self._transitions.perform_oldest,
         }
-        self._actions: dict[tuple[type[OfBroker], int], OfBroker] = {}
+        self._actions: dict[tuple[type[OfProcess], int], OfProcess] = {}
         self.properties = properties_of(self)
         self.goals = goals_of(self)
 
@@ -99,15 +110,16 @@ class Model:
     def initial(self, witness: Witness | None = None) -> Key:
         """The state after the cluster has started; `witness` is told of every step of the start."""
         transitions, number = self._transitions, self.parts.of
+        ghost = Ghost((Promised(),) * self.bounds.partitions)
         transitions.zk_async = False  # the start is one schedule
-        cold = (*(number(Host(False, 0, b"")) for _ in self._ids), number(empty()), number(Ghost()), number(Spent()))
+        cold = (*(number(Host(False, 0, ())) for _ in self._ids), number(empty()), number(ghost), number(Spent()))
         draft = transitions.draft(cold, witness)
         for index in range(self._size):
             transitions.start(draft, index)
             transitions.settle(draft)
         if draft.flights:
             draft = transitions.draft(self._quiet(draft, witness), witness)  # the controller has heard of every broker
-        transitions.create_topic(draft, new_topic(self._ids))
+        transitions.administer(draft, (new_topic(self._ids[: self.bounds.replicas], self.bounds.partitions),))
         key = self._quiet(draft, witness)
         transitions.zk_async = self.bounds.zk_async
         return key
@@ -155,8 +167,8 @@ class Model:
         return self._transitions.spent[key[self._size + 2]]
 
     def within(self, key: Key) -> bool:
-        """Whether the leader epoch of a state is within the bound; the search does not count states beyond."""
-        return self.standing(key).leader_epoch < self.bounds.max_epochs
+        """Whether the leader epochs of a state are within the bound; the search does not count states beyond."""
+        return all(stated.leader_epoch < self.bounds.max_epochs for stated in self.standing(key).partitions)
 
     def fingerprint(self, key: Key) -> bytes:
         """A hash of a state's parts."""
@@ -176,20 +188,37 @@ class Model:
         """All possible actions that may change the state, each with the state after it."""
         transitions = self._transitions
         for action, position in self._arrivals(key):
+            if isinstance(action, Deliver):
+                yield action, transitions.delivered(key, position)
+                continue
             draft = transitions.draft(key)
             self._carry(draft, action, position)
             yield action, transitions.done(draft)
         for index in range(self._size):
-            for kind in self._kinds(key, index):
+            for act in self._of_broker(key, index):
                 draft = transitions.draft(key)
-                self._performers[kind](draft, index)
-                yield self._action(kind, index), transitions.done(draft)
+                self._act(draft, act, index)
+                yield act, transitions.done(draft)
         waits = {transitions.flights[number].wait for number in key[self._size + 3 :]}
         for index in range(self._size):
             for timer in transitions.brokers.busy_timers(index, key[index]):
                 after = self._fired(key, index, timer, waits)
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
+        for move in self._moves(key):
+            draft = transitions.draft(key)
+            self._move(draft, move)
+            yield move, transitions.done(draft)
+
+    def _act(self, draft: Draft, action: OfBroker, index: int) -> None:
+        if isinstance(action, Produce):
+            self._transitions.produce(draft, index, action.partition)
+        else:
+            self._performers[type(action)](draft, index)
+
+    def _move(self, draft: Draft, move: Move) -> None:
+        replicas = tuple(BrokerId(broker) for broker in move.replicas)
+        self._transitions.move(draft, new_move(tp_of(move.partition), replicas, self._reassign_path))
 
     def _carry(self, draft: Draft, action: OfMessage, position: int) -> None:
         match action:
@@ -220,16 +249,32 @@ class Model:
             if doubling:
                 yield Double(message=action.message, source=action.source, to=action.to, nth=nth), position
 
-    def _kinds(self, key: Key, index: int) -> list[type[OfBroker]]:
+    def _moves(self, key: Key) -> Iterator[Move]:
+        # One move at a time, to as many brokers as hold the partition.
+        bounds, standing = self.bounds, self.standing(key)
+        if self.spent(key).moves >= bounds.moves or standing.moving:
+            return
+        for number, stated in enumerate(standing.partitions):
+            for replicas in combinations(self._ids, bounds.replicas):
+                if set(replicas) != set(stated.assigned):
+                    yield Move(partition=number, replicas=replicas)
+
+    def _of_broker(self, key: Key, index: int) -> list[OfBroker]:
         # The possible actions of one broker, its session and its link to ZooKeeper.
+        facts, ghost = self._hosts[key[index]], self.ghost(key)
+        found: list[OfBroker] = []
+        if facts.up and ghost.produced < self.bounds.records:
+            leading = (number for number, replica in enumerate(facts.replicas) if replica.leads)
+            found += [Produce(node=f"b{index + 1}", partition=number) for number in leading]
+        return found + [self._action(kind, index) for kind in self._kinds(key, index)]
+
+    def _kinds(self, key: Key, index: int) -> list[type[OfProcess]]:
         bounds, spent, facts = self.bounds, self.spent(key), self._hosts[key[index]]
         has_session = facts.session in self.standing(key).sessions
         if not facts.up:
-            kinds: list[type[OfBroker]] = [Restart, Expire] if has_session else [Restart]
+            kinds: list[type[OfProcess]] = [Restart, Expire] if has_session else [Restart]
         else:
             kinds = []
-            if facts.view.leads and self.ghost(key).produced < bounds.records:
-                kinds.append(Produce)
             if spent.crashes < bounds.crashes:
                 kinds.append(Crash)
             if has_session and spent.expiries < bounds.expiries:
@@ -255,12 +300,14 @@ class Model:
                 return node
             case Produce():
                 return "client"
+            case Move():
+                return "administrator"
             case Crash(node=node) | Restart(node=node) | Expire(node=node):
                 return f"faults {node}"
             case _:
                 assert_never(action)
 
-    def _action(self, kind: type[OfBroker], index: int) -> OfBroker:
+    def _action(self, kind: type[OfProcess], index: int) -> OfProcess:
         found = self._actions.get((kind, index))
         if found is None:
             found = self._actions[kind, index] = kind(node=f"b{index + 1}")
@@ -281,8 +328,9 @@ class Model:
     def _may_fire(self, key: Key, index: int, timer: str) -> bool:
         if timer == "checkpoint":
             return self.spent(key).crashes < self.bounds.crashes  # it is read only after a crash
-        if timer.startswith("fetch"):
-            return not any(index in self._hosts[host].parked for host in key[: self._size])
+        kind, about = timer_named(timer)
+        if kind is Timer.FETCH:
+            return not any((index, about) in self._hosts[host].parked for host in key[: self._size])
         return True
 
     def _changes(self, key: Key, after: Key) -> bool:
@@ -297,9 +345,7 @@ class Model:
                     fresh.remove(flight)
             if not fresh:
                 return True
-            draft = self._transitions.draft(after)
-            self._transitions.deliver(draft, draft.flights.index(fresh[0]))
-            after = self._transitions.done(draft)
+            after = self._transitions.delivered(after, after[self._size + 3 :].index(fresh[0]))
         return not self._same(after, key)
 
     def _same(self, one: Key, other: Key) -> bool:
@@ -328,7 +374,10 @@ class Model:
             case Produce() | Crash() | Restart() | Expire() | Notice() | ZkHear() | ZkPerform():
                 index = self._index(action.node)
                 self._check(key, action, index)
-                self._performers[type(action)](draft, index)
+                self._act(draft, action, index)
+            case Move():
+                self._check_move(key, action)
+                self._move(draft, action)
             case _:
                 assert_never(action)
         return transitions.done(draft)
@@ -348,6 +397,13 @@ class Model:
         for refused, why in refusals:
             if refused:
                 raise Impossible(why)
+
+    def _check_move(self, key: Key, move: Move) -> None:
+        """Raise Impossible unless an administrator may move this partition to these brokers."""
+        if move.partition not in range(self.bounds.partitions) or not set(move.replicas) <= set(self._ids):
+            raise Impossible(f"unknown partition {move.partition} or unknown broker in {move.replicas}")
+        if self.standing(key).moving:
+            raise Impossible("a move is under way")
 
     def _position(self, key: Key, action: OfMessage) -> int:
         """The position of a message in the network."""

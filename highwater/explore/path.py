@@ -14,7 +14,13 @@ _MIN_ISR = 1
 def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Variant, bounds: Bounds, path: Path) -> Plan:
     """Make the plan that performs this list of actions on the explored cluster."""
     brokers = bounds.brokers
-    topic = TopicSpec(name=TOPIC, partitions=1, replication_factor=brokers, min_insync_replicas=_MIN_ISR, flush="none")
+    topic = TopicSpec(
+        name=TOPIC,
+        partitions=bounds.partitions,
+        replication_factor=bounds.replicas,
+        min_insync_replicas=_MIN_ISR,
+        flush="none",
+    )
     cluster = ClusterShape(brokers=brokers, topics=(topic,), legacy_brokers=() if bounds.kip343 else _all(brokers))
     promise = Promise(
         topics=(TopicPromise(topic=TOPIC, min_insync_replicas=_MIN_ISR, flush="none"),),
@@ -40,10 +46,17 @@ def plan_of(*, name: str, story: tuple[str, ...], protocol: str, variant: Varian
 def bounds_of(plan: Plan) -> Bounds:
     """The bounds within which the explorer can perform a plan's list of actions.
 
-    ZooKeeper is asynchronous if the path has an action of ZooKeeper.
+    ZooKeeper is asynchronous if the path has an action of ZooKeeper. Partitions can be moved if one broker has no replica.
     """
     zk_async = any(isinstance(action, ZkPerform | ZkHear) for action in plan.path)
-    return Bounds(brokers=plan.cluster.brokers, zk_async=zk_async, kip343=not plan.cluster.legacy_brokers)
+    (topic,) = plan.cluster.topics
+    return Bounds(
+        brokers=plan.cluster.brokers,
+        zk_async=zk_async,
+        kip343=not plan.cluster.legacy_brokers,
+        partitions=topic.partitions,
+        moves=plan.cluster.brokers - topic.replication_factor,
+    )
 
 
 def refusal(plan: Plan) -> str | None:
@@ -55,9 +68,13 @@ def refusal(plan: Plan) -> str | None:
         return "in a plan with a path all brokers must have one inter-broker protocol: legacy_brokers lists all of them or none"
     expected = replace(ClusterShape(topics=plan.cluster.topics), brokers=plan.cluster.brokers, legacy_brokers=legacy)
     topics = plan.cluster.topics
-    whole = len(topics) == 1 and topics[0].name == TOPIC and topics[0].partitions == 1
-    if plan.cluster != expected or not whole or topics[0].replication_factor != plan.cluster.brokers:
-        return f"a plan with a path must have one topic {TOPIC} with one partition on every broker, and default cluster settings"
+    brokers = plan.cluster.brokers
+    whole = len(topics) == 1 and topics[0].name == TOPIC and topics[0].replication_factor in (brokers - 1, brokers)
+    if plan.cluster != expected or not whole:
+        return (
+            f"a plan with a path must have one topic {TOPIC} with a replica on every broker, or on all but the last one, "
+            "and default cluster settings"
+        )
     if plan.schedule:
         return "a plan with a path must have no schedule"
     return None

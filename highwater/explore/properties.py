@@ -2,7 +2,9 @@
 
 `committed` is the promise (docs/promise.md DUR-1) as `ghost` tracks it. `weak-isr` and `strong-isr` are the invariants of the
 formal models (docs/oracles.md §7.1): the records below a leader's HW are in the log of every member of its own ISR, or of the ISR
-in ZooKeeper. They compare the logs on disk, so they are violated before a record is lost.
+in ZooKeeper. They compare the logs on disk, so they are violated before a record is lost. A leader that has not heard yet that
+the controller took a replica out of the ISR and deleted it (R-236) breaks nothing. `isr-assigned` is a rule of moves (C-12):
+every member of the ISR is in AR, because a broker that starts deletes a replica that is assigned to nobody.
 """
 
 from typing import Protocol
@@ -21,10 +23,10 @@ class Readable(Protocol):
     bounds: Bounds
 
     def hosts(self, key: Key) -> list[HostFacts]:
-        """What each broker knows of the partition in a state, and the records on its disk."""
+        """What each broker knows of the partitions in a state, and the records on its disk."""
 
     def standing(self, key: Key) -> Standing:
-        """What ZooKeeper holds of the partition in a state."""
+        """What ZooKeeper holds of the partitions in a state."""
 
     def ghost(self, key: Key) -> Ghost:
         """The promised records in a state."""
@@ -36,49 +38,80 @@ def properties_of(model: Readable) -> tuple[Property[Key], ...]:
         Property("committed", lambda key: model.ghost(key).wrong),
         Property("weak-isr", lambda key: _weak_isr(model, key)),
         Property("strong-isr", lambda key: _strong_isr(model, key)),
+        Property("isr-assigned", lambda key: _isr_assigned(model, key)),
     )
 
 
 def goals_of(model: Readable) -> tuple[Goal[Key], ...]:
     """What a search of the world of the machines should reach."""
-    return (
-        Goal("a record was committed", lambda key: bool(model.ghost(key).committed)),
-        Goal("another leader was elected", lambda key: model.ghost(key).top_epoch > 0),
-        Goal("the ISR shrank", lambda key: len(model.standing(key).isr) < model.bounds.brokers),
-        Goal("two brokers took themselves for the leader", lambda key: sum(h.view.leads for h in model.hosts(key)) > 1),
+    bounds = model.bounds
+    goals: tuple[Goal[Key], ...] = (
+        Goal("a record was committed", lambda key: any(promised.committed for promised in model.ghost(key).partitions)),
+        Goal("another leader was elected", lambda key: any(promised.top_epoch > 0 for promised in model.ghost(key).partitions)),
+        Goal("the ISR shrank", lambda key: any(len(p.isr) < bounds.replicas for p in model.standing(key).partitions)),
+        Goal("two brokers took themselves for the leader", lambda key: _two_lead(model, key)),
         Goal("two logs held different records at one offset", lambda key: _logs_part(model, key)),
     )
+    if not bounds.moves:
+        return goals
+    return (*goals, Goal("a partition was moved", lambda key: _moved(model, key)))
 
 
 def _weak_isr(model: Readable, key: Key) -> str:
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
-        if host.view.leads and host.view.hw:
-            words = _lacking(hosts, index, host.view.isr)
-            if words:
-                return f"{words}, of its ISR"
+        for partition, replica in enumerate(host.replicas):
+            if replica.leads and replica.hw:
+                present = model.standing(key).partitions[partition].isr
+                isr = tuple(broker for broker in replica.isr if broker in present or hosts[broker - 1].held[partition])
+                words = _lacking(hosts, index, partition, isr)
+                if words:
+                    return f"{words}, of its ISR"
     return ""
 
 
 def _strong_isr(model: Readable, key: Key) -> str:
     hosts = model.hosts(key)
     for index, host in enumerate(hosts):
-        if host.view.leads and host.view.hw:
-            words = _lacking(hosts, index, model.standing(key).isr)
-            if words:
-                return f"{words}, of the ISR in ZooKeeper"
+        for partition, replica in enumerate(host.replicas):
+            if replica.leads and replica.hw:
+                words = _lacking(hosts, index, partition, model.standing(key).partitions[partition].isr)
+                if words:
+                    return f"{words}, of the ISR in ZooKeeper"
     return ""
 
 
-def _lacking(hosts: list[HostFacts], leader: int, isr: tuple[BrokerId, ...]) -> str:
-    hw = hosts[leader].view.hw
-    committed = hosts[leader].values[:hw]
+def _lacking(hosts: list[HostFacts], leader: int, partition: int, isr: tuple[BrokerId, ...]) -> str:
+    hw = hosts[leader].replicas[partition].hw
+    committed = hosts[leader].values[partition][:hw]
     for broker in isr:
-        if hosts[broker - 1].values[: len(committed)] != committed:
+        if hosts[broker - 1].values[partition][: len(committed)] != committed:
             return f"what leader b{leader + 1} holds below its HW {hw} is not in the log of b{broker}"
     return ""
 
 
+def _isr_assigned(model: Readable, key: Key) -> str:
+    for number, stated in enumerate(model.standing(key).partitions):
+        for broker in stated.isr:
+            if broker not in stated.assigned:
+                assigned = ",".join(f"b{replica}" for replica in stated.assigned)
+                return f"b{broker} is in the ISR of partition {number}, which is assigned to {assigned}"
+    return ""
+
+
+def _two_lead(model: Readable, key: Key) -> bool:
+    hosts = model.hosts(key)
+    return any(sum(host.replicas[number].leads for host in hosts) > 1 for number in range(model.bounds.partitions))
+
+
+def _moved(model: Readable, key: Key) -> bool:
+    standing, last = model.standing(key), model.bounds.brokers
+    return not standing.moving and any(last in stated.assigned for stated in standing.partitions)
+
+
 def _logs_part(model: Readable, key: Key) -> bool:
-    logs = [host.values for host in model.hosts(key)]
-    return any(one[: len(other)] != other[: len(one)] for one in logs for other in logs)
+    hosts = model.hosts(key)
+    if all(host.values == hosts[0].values for host in hosts):
+        return False
+    logs = [[host.values[number] for host in hosts] for number in range(model.bounds.partitions)]
+    return any(one[: len(other)] != other[: len(one)] for held in logs for one in held for other in held)

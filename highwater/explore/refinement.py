@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from highwater.explore.abstract.pictures import AskedIsr, Picture, ReplicaPicture, Unexplained, explain
 from highwater.explore.abstract.rules import Rules
-from highwater.explore.machines import View
+from highwater.explore.machines import Replica
 from highwater.explore.model import Model
 from highwater.explore.search import Budget, resident_mib, spent
-from highwater.explore.state import TP, Host, log_of
+from highwater.explore.state import Host, log_of, tp_of
 from highwater.explore.transition import Key
-from highwater.explore.zookeeper import Standing
+from highwater.explore.zookeeper import Stated
 from highwater.plans.actions import AnyAction, Path
 from reference.coordination import paths
 from reference.coordination.api import Data, SetData
@@ -151,54 +151,52 @@ class Refinement:
 
 def picture_of(model: Model, key: Key, known: dict[tuple[int, int], ReplicaPicture]) -> Picture:
     """The abstraction of a state: what the replication model has variables for. `known` keeps the replicas seen before."""
-    standing = model.standing(key)
+    stated = model.standing(key).partitions[0]
     for index, number in enumerate(key[: model.bounds.brokers]):
         if (index, number) not in known:
-            known[index, number] = _replica(index, model.host(number), model.hosts(key)[index].view)
+            known[index, number] = _replica(index, model.host(number), model.hosts(key)[index].replicas[0])
     return Picture(
         replicas=tuple(known[place] for place in enumerate(key[: model.bounds.brokers])),
-        leader=None if standing.leader is None else standing.leader - 1,
-        epoch=standing.leader_epoch,
-        isr=frozenset(broker - 1 for broker in standing.isr),
-        asked=_asked(model, key, standing),
+        leader=None if stated.leader is None else stated.leader - 1,
+        epoch=stated.leader_epoch,
+        isr=frozenset(broker - 1 for broker in stated.isr),
+        asked=_asked(model, key, stated),
     )
 
 
-def _asked(model: Model, key: Key, standing: Standing) -> frozenset[AskedIsr]:
+def _asked(model: Model, key: Key, stated: Stated) -> frozenset[AskedIsr]:
     # ISR changes on their way to ZooKeeper or to the controller. A record that anybody has committed is one that must be held.
     if not (model.bounds.zk_async or model.bounds.kip343):
         return frozenset()
-    isrs = {
-        isr
-        for *present, isr in _in_flight(model, key)
-        if tuple(present) == (standing.leader, standing.leader_epoch, standing.version)
-    }
-    hw = len(model.ghost(key).committed)
+    version = model.standing(key).versions[0]
+    isrs = {isr for *present, isr in _in_flight(model, key) if tuple(present) == (stated.leader, stated.leader_epoch, version)}
+    hw = len(model.ghost(key).partitions[0].committed)
     return frozenset(AskedIsr(frozenset(broker - 1 for broker in isr), hw) for isr in isrs)
 
 
 def _in_flight(model: Model, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
     # Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR.
+    tp = tp_of(0)
     requests = [flight.message for flight in model.network(key)]
     for number, facts in zip(key, model.hosts(key), strict=False):
-        requests += [asked for _, asked in facts.view.proposals]
+        requests += facts.proposals
         for op in (op for request in model.host(number).outbox for op in request.ops):
-            if isinstance(op, SetData) and op.path == paths.state_path(TP):
-                state = paths.decode_state(TP, (), Data(op.data, op.version, czxid=0))
+            if isinstance(op, SetData) and op.path == paths.state_path(tp):
+                state = paths.decode_state(tp, (), Data(op.data, op.version, czxid=0))
                 yield state.leader, state.leader_epoch, op.version, brokers_of(state.isr)
     for request in requests:
         if isinstance(request, IsrChange):
             yield from ((request.broker, ask.leader_epoch, ask.zk_version, brokers_of(ask.isr)) for ask in request.changes)
 
 
-def _replica(index: int, host: Host, view: View) -> ReplicaPicture:
-    followed = None if view.follows is None else view.follows - 1
+def _replica(index: int, host: Host, replica: Replica) -> ReplicaPicture:
+    followed = None if replica.follows is None else replica.follows - 1
     return ReplicaPicture(
         up=host.up,
-        log=tuple((value, batch.leader_epoch) for batch in log_of(host) for value in in_the_clear(batch.values)),
-        hw=view.hw,
-        epoch=view.leader_epoch,
-        leader=index if view.leads else followed,
-        truncating=view.truncating,
-        isr=frozenset(broker - 1 for broker in view.isr),
+        log=tuple((value, batch.leader_epoch) for batch in log_of(host, tp_of(0)) for value in in_the_clear(batch.values)),
+        hw=replica.hw,
+        epoch=replica.leader_epoch,
+        leader=index if replica.leads else followed,
+        truncating=replica.truncating,
+        isr=frozenset(broker - 1 for broker in replica.isr),
     )

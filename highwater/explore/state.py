@@ -3,6 +3,8 @@
 All parts are frozen and compared by value. There is no clock; `machines` defines the time of each event.
 """
 
+from functools import cache
+
 from msgspec import Struct
 
 from reference.effects import ZkRequest
@@ -12,7 +14,6 @@ from reference.sealed import in_the_clear
 from reference.types import NO_INCARNATION, Incarnation, TopicPartition, topic_partition
 
 TOPIC = "t"
-TP: TopicPartition = topic_partition(TOPIC, 0)
 CLIENT = "c1"
 
 
@@ -31,6 +32,13 @@ class Bounds(Struct, frozen=True, kw_only=True):
     doubles: int = 0  # messages that may arrive twice
     zk_async: bool = False
     kip343: bool = False  # heartbeats, and ISR changes through the controller
+    partitions: int = 1  # of the topic
+    moves: int = 0  # of a partition to other brokers; with moves every partition has one replica fewer than there are brokers
+
+    @property
+    def replicas(self) -> int:
+        """The replication factor of the topic."""
+        return self.brokers - 1 if self.moves else self.brokers
 
 
 class Host(Struct, frozen=True):
@@ -38,7 +46,7 @@ class Host(Struct, frozen=True):
 
     up: bool
     life: int
-    core: bytes  # machines.Core, encoded; empty if down
+    core: tuple[bytes, ...]  # machines.Encoded; empty if down
     logs: tuple[LogImage, ...] = ()
     checkpoint: tuple[tuple[TopicPartition, int], ...] = ()
     born: Incarnation = NO_INCARNATION  # of its only log directory
@@ -56,17 +64,23 @@ class Flight(Struct, frozen=True):
     message: AnyMessage
 
 
-class Ghost(Struct, frozen=True):
-    """The records promised to clients so far, known to the search only: the brokers do not see it.
+class Promised(Struct, frozen=True):
+    """The records of one partition promised to clients so far.
 
     `committed`: for each offset, the value and the leader epoch that committed it. `top_log`: the log of the leader of the
-    highest epoch at its election. `wrong`: a sentence on the first broken promise.
+    highest epoch at its election.
     """
 
-    produced: int = 0
     committed: tuple[tuple[str, int], ...] = ()
     top_epoch: int = -1
     top_log: tuple[str, ...] = ()
+
+
+class Ghost(Struct, frozen=True):
+    """What the search knows of records and the brokers do not see; `wrong` is a sentence on the first broken promise."""
+
+    partitions: tuple[Promised, ...] = (Promised(),)
+    produced: int = 0
     wrong: str = ""
 
 
@@ -77,6 +91,7 @@ class Spent(Struct, frozen=True):
     expiries: int = 0
     losses: int = 0
     doubles: int = 0
+    moves: int = 0
 
 
 class State(Struct, frozen=True):
@@ -89,14 +104,20 @@ class State(Struct, frozen=True):
     spent: Spent
 
 
-def log_of(host: Host) -> tuple[Batch, ...]:
-    """The batches of the partition on this broker's disk."""
+@cache
+def tp_of(index: int) -> TopicPartition:
+    """A partition of the explored topic."""
+    return topic_partition(TOPIC, index)
+
+
+def log_of(host: Host, tp: TopicPartition) -> tuple[Batch, ...]:
+    """The batches of a partition on this broker's disk."""
     for image in host.logs:
-        if image.tp == TP:
+        if image.tp == tp:
             return image.batches
     return ()
 
 
-def values_of(host: Host) -> tuple[str, ...]:
-    """The records of the partition on this broker's disk, by offset."""
-    return tuple(value for batch in log_of(host) for value in in_the_clear(batch.values))
+def values_of(host: Host, tp: TopicPartition) -> tuple[str, ...]:
+    """The records of a partition on this broker's disk, by offset."""
+    return tuple(value for batch in log_of(host, tp) for value in in_the_clear(batch.values))

@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.explore.machines import Machines, View, Waiting
+from highwater.explore.machines import Machines, Replica, View, Waiting
 from highwater.explore.parts import Numbers, Parts
 from highwater.explore.state import CLIENT, Flight, Host, values_of
 from reference.effects import (
@@ -37,6 +37,7 @@ from reference.errors import ErrorCode
 from reference.events import AnyEvent, DirImage, Flushed, LogImage, Received, TimerFired
 from reference.log.log import end_of
 from reference.messages import (
+    IsrChange,
     LeaderAndIsrReply,
     LogInfoReply,
     ProduceReply,
@@ -44,7 +45,7 @@ from reference.messages import (
     UpdateMetadata,
     UpdateMetadataReply,
 )
-from reference.types import Address
+from reference.types import Address, TopicPartition
 
 Outlet = Literal["send", "tell", "see", "ask", "connect", "halt", "fail"]
 
@@ -72,7 +73,7 @@ class Step(Struct, frozen=True):
 
 
 class Sighting(Struct, frozen=True):
-    """What the search learns of promised records: the broker's log on disk when it reported something."""
+    """What the search learns of promised records: the partition's log on the broker's disk when it reported something."""
 
     index: int
     values: tuple[str, ...]
@@ -85,12 +86,14 @@ class HostFacts(Struct, frozen=True):
     up: bool
     timers: tuple[str, ...]
     session: int
-    view: View
-    parked: tuple[int, ...]  # positions of the brokers whose fetches are parked
+    replicas: tuple[Replica, ...]  # one for each partition
+    parked: tuple[tuple[int, TopicPartition], ...]  # positions of the brokers whose fetches are parked
+    proposals: tuple[IsrChange, ...]  # ISR changes that its controller has not answered
     holds: tuple[int, ...]  # positions of the brokers whose requests it has not answered
     waiting: Waiting
     resting: int
-    values: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]  # the records on its disk, for each partition
+    held: tuple[bool, ...]  # whether it has a log of the partition
     hears: bool  # an event from ZooKeeper is in flight
     asks: bool  # a request to ZooKeeper is in flight
 
@@ -117,17 +120,20 @@ class Brokers:
 
     def facts_of(self, host: Host) -> HostFacts:
         """Decode what the search needs to know about a host."""
-        view = self._machines.view(host.core) if host.up else View()
+        partitions = self._machines.partitions
+        view = self._machines.view(host.core) if host.up else View((Replica(),) * len(partitions))
         return HostFacts(
             up=host.up,
             timers=host.timers if host.up else (),
             session=host.session,
-            view=view,
-            parked=tuple(int(source[1:]) - 1 for source, _ in view.parked),
+            replicas=view.replicas,
+            parked=tuple((int(source[1:]) - 1, tp) for source, tp in view.parked),
+            proposals=tuple(asked for _, asked in view.proposals),
             holds=tuple(int(source[1:]) - 1 for source, _ in (*view.parked, *view.proposals)),
             waiting=view.waiting,
             resting=self._resting.of(replace(host, timers=())),
-            values=values_of(host),
+            values=tuple(values_of(host, tp) for tp in partitions),
+            held=tuple(any(image.tp == tp for image in host.logs) for tp in partitions),
             hears=bool(host.inbox),
             asks=bool(host.outbox),
         )
@@ -177,8 +183,8 @@ class Brokers:
         match effect:
             case Send():
                 return self._sent(index, host, at, effect)
-            case Note(kind="hw", detail="leader") | Note(kind="became-leader"):
-                return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host), effect)))
+            case Note(kind="hw", detail="leader", tp=str(tp)) | Note(kind="became-leader", tp=str(tp)):
+                return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host, tp), effect)))
             case Flush(dir=dir_, id=flush):
                 return Op("tell", at, to=index, number=self.events.of(Flushed(dir_, flush)))
             case ZkConnect():
@@ -199,7 +205,7 @@ class Brokers:
         if effect.to == CLIENT:
             if not isinstance(message, ProduceReply):
                 return None
-            return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host), message)))
+            return Op("see", at, number=self.sightings.of(Sighting(index, values_of(host, message.tp), message)))
         to = int(effect.to[1:]) - 1
         match message:
             case UpdateMetadata(correlation=correlation):
@@ -273,7 +279,7 @@ def address(index: int) -> Address:
 
 
 def _stopped(host: Host) -> Host:
-    return replace(host, up=False, core=b"", timers=(), inbox=())
+    return replace(host, up=False, core=(), timers=(), inbox=())
 
 
 def _changed(host: Host, effect: AnyEffect) -> Host:

@@ -48,6 +48,9 @@ class _Listener:
             if isinstance(commit, NodeCreated | NodeWritten):
                 self._say(_recorded(commit))
 
+    def administered(self, commits: tuple[AnyCommit, ...]) -> None:
+        """Add nothing: the sentence of the action "move" says it."""
+
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
         if paths.CONTROLLER in gone:
             self._say("nobody is controller")

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from highwater.explore import ghost as promises
 from highwater.explore.canonical import Canonical
-from highwater.explore.machines import ANY_VERSION, Machines
+from highwater.explore.machines import ANY_VERSIONS, Machines
 from highwater.explore.parts import Parts
-from highwater.explore.state import CLIENT, TP, Flight, Ghost, Host, Spent
+from highwater.explore.state import CLIENT, Flight, Ghost, Host, Spent, tp_of
 from highwater.explore.steps import Brokers, Op, Step
 from highwater.explore.zookeeper import ZooKeepers, standing
 from highwater.rig.commits import AnyCommit, SessionEnded, commits_of
@@ -53,6 +53,9 @@ class Witness(Protocol):
 
     def committed(self, index: int, life: int, commits: tuple[AnyCommit, ...]) -> None:
         """Called when ZooKeeper performed a request of this broker, which changed these znodes."""
+
+    def administered(self, commits: tuple[AnyCommit, ...]) -> None:
+        """Called when ZooKeeper performed a request of an administrator."""
 
     def session_over(self, ended: SessionEnded, gone: tuple[str, ...]) -> None:
         """Called when ZooKeeper ended a session and deleted its ephemerals, whose paths are `gone`."""
@@ -129,12 +132,12 @@ class Transitions:
         self.zk_async = zk_async
         self.hosts = Facts(self.parts, Host, self.brokers.facts_of)
         self.flights = Facts(self.parts, Flight, self._canonical.facts_of)
-        self.standings = Facts(self.parts, bytes, standing)
+        self.standings = Facts(self.parts, bytes, lambda tree: standing(tree, len(machines.partitions)))
         self.ghosts = Facts(self.parts, Ghost, lambda ghost: ghost)
         self.spent = Facts(self.parts, Spent, lambda spent: spent)
         self._outcomes: dict[tuple[int | tuple[int, int], ...], Outcome] = {}
         self._seen: dict[tuple[int, int], int] = {}  # (ghost, sighting) -> ghost
-        self._produced: dict[int, tuple[int, int]] = {}  # ghost -> (ghost, event)
+        self._produced: dict[tuple[int, int], tuple[int, int]] = {}  # (ghost, partition) -> (ghost, event)
         self._counted: dict[tuple[int, str], int] = {}  # (spent, fault) -> spent
 
     def draft(self, key: Key, witness: Witness | None = None) -> Draft:
@@ -144,13 +147,25 @@ class Transitions:
     def done(self, draft: Draft) -> Key:
         """Let the brokers handle all events of the action; the state after it, in canonical form."""
         outcome = self._remembered(draft) if draft.witness is None else self._outcome(draft)
-        flights = draft.flights
+        return self._after(outcome, tuple(draft.flights), draft.spent)
+
+    def delivered(self, key: Key, position: int) -> Key:
+        """The state after a message in flight arrives. Most actions are arrivals whose outcome is known: they need no draft."""
+        rest = self._size + 3
+        arrival = self.flights[key[rest + position]].arrival
+        outcome = self._outcomes.get((*key[: rest - 1], arrival))
+        if outcome is None:
+            draft = self.draft(key)
+            self.deliver(draft, position)
+            return self.done(draft)
+        return self._after(outcome, key[rest : rest + position] + key[rest + position + 1 :], key[rest - 1])
+
+    def _after(self, outcome: Outcome, flights: Key, spent: int) -> Key:
         if outcome.ended:
-            flights = [flight for flight in flights if self.flights[flight].to not in outcome.ended]
-        if outcome.sent:
-            flights = [*flights, *outcome.sent]
-        network = self._canonical.network(tuple(flights), self.flights, outcome.renaming) if flights else ()
-        return (*outcome.hosts, outcome.zk, outcome.ghost, draft.spent, *network)
+            flights = tuple([flight for flight in flights if self.flights[flight].to not in outcome.ended])
+        flights += outcome.sent
+        network = self._canonical.network(flights, self.flights, outcome.renaming) if flights else ()
+        return (*outcome.hosts, outcome.zk, outcome.ghost, spent, *network)
 
     def _remembered(self, draft: Draft) -> Outcome:
         key: tuple[int | tuple[int, int], ...] = (*draft.hosts, draft.zk, draft.ghost, *draft.todo)
@@ -162,24 +177,26 @@ class Transitions:
         return found
 
     def _outcome(self, draft: Draft) -> Outcome:
-        work = Draft((*draft.hosts, draft.zk, draft.ghost, draft.spent), self._size, draft.witness)
-        work.todo = draft.todo
-        self.settle(work)
-        zk = work.zk
-        version = ANY_VERSION if self._keep_versions else self.standings[zk].version
-        if version not in (ANY_VERSION, 1):
-            zk = self._zookeepers.renumbered(zk)
-        facts = [self.hosts[host] for host in work.hosts]
-        hosts = self._canonical.hosts(work.hosts, facts, version)
-        renaming = self._canonical.renaming(facts, version)
-        return Outcome(hosts, zk, work.ghost, tuple(work.flights), work.ended, renaming)
+        earlier, draft.flights, draft.ended = draft.flights, [], ()
+        self.settle(draft)
+        sent, draft.flights = tuple(draft.flights), earlier
+        zk, versions = draft.zk, ANY_VERSIONS
+        if not self._keep_versions:
+            held = self.standings[zk]
+            versions = held.versions
+            if not held.renumbered:
+                zk = self._zookeepers.renumbered(zk)
+        facts = [self.hosts[host] for host in draft.hosts]
+        hosts = self._canonical.hosts(draft.hosts, facts, versions)
+        renaming = self._canonical.renaming(facts, versions)
+        return Outcome(hosts, zk, draft.ghost, sent, draft.ended, renaming)
 
     # --- actions --------------------------------------------------------------------------------------------------------------
 
     def deliver(self, draft: Draft, position: int) -> None:
         """A message in flight arrives."""
         facts = self.flights[draft.flights.pop(position)]
-        draft.todo.append((facts.to, facts.event))
+        draft.todo.append(facts.arrival)
 
     def lose(self, draft: Draft, position: int) -> None:
         """A message in flight is lost."""
@@ -191,15 +208,15 @@ class Transitions:
         draft.flights.append(draft.flights[position])
         draft.spent = self._count(draft.spent, "doubles")
 
-    def produce(self, draft: Draft, index: int) -> None:
-        """A client sends the next record to a broker."""
-        found = self._produced.get(draft.ghost)
+    def produce(self, draft: Draft, index: int, to: int) -> None:
+        """A client sends the next record of a partition to a broker."""
+        found = self._produced.get((draft.ghost, to))
         if found is None:
             ghost = self.ghosts[draft.ghost]
             number = ghost.produced + 1
-            event = Received(Address(CLIENT), Produce(number, TP, -1, (f"v{number}",), _PATIENCE_MS))
+            event = Received(Address(CLIENT), Produce(number, tp_of(to), -1, (f"v{number}",), _PATIENCE_MS))
             after = self.parts.of(replace(ghost, produced=number))
-            found = self._produced[draft.ghost] = (after, self.brokers.events.of(event))
+            found = self._produced[draft.ghost, to] = (after, self.brokers.events.of(event))
         draft.ghost, event_number = found
         draft.todo.append((index, event_number))
 
@@ -249,15 +266,21 @@ class Transitions:
         draft.hosts[index] = self.brokers.heard(draft.hosts[index])
         draft.todo.append((index, event))
 
-    def create_topic(self, draft: Draft, op: Create) -> None:
-        """Create a topic as an administrator, in a session of its own."""
+    def administer(self, draft: Draft, ops: tuple[Create, ...]) -> None:
+        """Create znodes as an administrator, in a session of its own; only the last must be new."""
         draft.zk, session = self._zookeepers.connect(draft.zk)
-        change = self._zookeepers.submit(draft.zk, session, self.brokers.requests.of(ZkRequest(0, (op,))))
-        assert isinstance(change.answers[0], Created)
+        change = self._zookeepers.submit(draft.zk, session, self.brokers.requests.of(ZkRequest(0, ops)))
+        assert isinstance(change.answers[-1], Created)
         draft.zk = change.tree
+        if draft.witness is not None:
+            draft.witness.administered(commits_of(self._zookeepers.decoded(draft.zk), session, ops, change.answers))
         self._tell_watchers(draft, change.fired)
         draft.zk = self._zookeepers.expire(draft.zk, session).tree
-        self.settle(draft)
+
+    def move(self, draft: Draft, ops: tuple[Create, ...]) -> None:
+        """An administrator asks the controller to move a partition."""
+        draft.spent = self._count(draft.spent, "moves")
+        self.administer(draft, ops)
 
     # --- steps of the brokers -------------------------------------------------------------------------------------------------
 

@@ -1,34 +1,53 @@
 """ZooKeeper as a remembered function on numbers: (tree, request) -> (tree, reply, fired watches).
 
 Canonical form: zxids become 0, except the czxids of registrations, which are broker incarnations and are numbered from 1 in the
-order of registration. `renumbered` changes the version of the state znode, because brokers hold it too.
+order of registration. `renumbered` changes the versions of the state znodes, because brokers hold it too.
 """
+
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from highwater.explore.machines import Versions
 from highwater.explore.parts import Numbers, Parts
-from highwater.explore.state import TOPIC, TP
+from highwater.explore.state import TOPIC, tp_of
 from reference.coordination import paths
+from reference.coordination.admin_paths import (
+    PARTITIONS_REASSIGNED,
+    REASSIGN,
+    Reassignment,
+    partition_reassigned_path,
+    reassignments_payload,
+)
 from reference.coordination.api import AnyAnswer, Create, Data
-from reference.coordination.memory import Fired, MemoryZooKeeper
+from reference.coordination.memory import Fired, MemoryZooKeeper, Znode
 from reference.effects import ZkRequest
 from reference.events import AnyEvent, ZkReplied, ZkWatch
-from reference.types import BrokerId
+from reference.types import BrokerId, TopicPartition
 
+_ADMIN = "/admin"
 _REGISTRATIONS = f"{paths.BROKER_IDS}/"
-_STATE = paths.state_path(TP)
-_PRESENT = 1  # the canonical version of the state znode
+_PRESENT = 1  # the canonical version of a state znode
+
+
+class Stated(Struct, frozen=True):
+    """What ZooKeeper holds of one partition. `leader_epoch` is -1 without a state znode."""
+
+    leader_epoch: int = -1
+    leader: BrokerId | None = None
+    isr: tuple[BrokerId, ...] = ()
+    assigned: tuple[BrokerId, ...] = ()  # AR in the topic znode
 
 
 class Standing(Struct, frozen=True):
-    """What ZooKeeper holds of the partition. `version` and `leader_epoch` are -1 without a state znode."""
+    """What the search needs to know about a tree; `moving`: it holds a request to move partitions."""
 
-    version: int
-    leader_epoch: int
-    isr: tuple[BrokerId, ...]
     sessions: tuple[int, ...]
-    leader: BrokerId | None = None
+    versions: Versions
+    partitions: tuple[Stated, ...]
+    moving: bool
+    renumbered: bool  # whether the versions are in canonical form
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -103,12 +122,13 @@ class ZooKeepers:
         return found
 
     def renumbered(self, tree: int) -> int:
-        """The tree with the version of the state znode in canonical form."""
+        """The tree with the versions of the state znodes in canonical form."""
         found = self._renumbered.get(tree)
         if found is None:
             zk = self.decoded(tree)
-            if _STATE in zk.nodes:
-                zk.nodes[_STATE].version = _PRESENT
+            for path, node in zk.nodes.items():
+                if paths.tp_of_state_path(path) is not None:
+                    node.version = _PRESENT
             found = self._renumbered[tree] = self._parts.of(_encode(zk))
         return found
 
@@ -121,9 +141,18 @@ def empty() -> bytes:
     return _canonical(MemoryZooKeeper.boot(), 0)
 
 
-def new_topic(replicas: tuple[BrokerId, ...]) -> Create:
-    """The request that creates the explored topic with its one partition."""
-    return Create(paths.topic_path(TOPIC), paths.topic_payload((replicas,)))
+def new_topic(replicas: tuple[BrokerId, ...], partitions: int) -> Create:
+    """The request that creates the explored topic."""
+    return Create(paths.topic_path(TOPIC), paths.topic_payload((replicas,) * partitions))
+
+
+def new_move(tp: TopicPartition, replicas: tuple[BrokerId, ...], path: Literal["json", "v3"]) -> tuple[Create, ...]:
+    """The requests that ask the controller to move a partition (switch `reassign_path`); above the znode some may exist."""
+    if path == "json":
+        return Create(_ADMIN, b""), Create(REASSIGN, reassignments_payload({tp: Reassignment(replicas)}))
+    asked = partition_reassigned_path(tp)
+    above = (_ADMIN, PARTITIONS_REASSIGNED, asked.rpartition("/")[0])
+    return (*(Create(path, b"") for path in above), Create(asked, paths.replicas_payload(replicas)))
 
 
 def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
@@ -140,12 +169,25 @@ def _canonical(zk: MemoryZooKeeper, before: int) -> bytes:
     return _encode(zk)
 
 
-def standing(tree: bytes) -> Standing:
-    """Decode what an encoded ZooKeeper tree holds of the partition."""
+def standing(tree: bytes, partitions: int) -> Standing:
+    """Decode what the search needs to know about an encoded ZooKeeper tree."""
     zk = _decode(tree)
-    sessions = tuple(sorted(int(name) for name in zk.sessions))
-    node = zk.nodes.get(_STATE)
+    topic = zk.nodes.get(paths.topic_path(TOPIC))
+    assigned = dict(paths.decode_topic(TOPIC, topic.data)) if topic is not None else {}
+    tps = tuple(tp_of(index) for index in range(partitions))
+    nodes = [zk.nodes.get(paths.state_path(tp)) for tp in tps]
+    versions = tuple(-1 if node is None else node.version for node in nodes)
+    return Standing(
+        sessions=tuple(sorted(int(name) for name in zk.sessions)),
+        versions=versions,
+        partitions=tuple(_stated(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
+        moving=any(path == REASSIGN or path.startswith(f"{PARTITIONS_REASSIGNED}/") for path in zk.nodes),
+        renumbered=all(version in (-1, _PRESENT) for version in versions),
+    )
+
+
+def _stated(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
     if node is None:
-        return Standing(-1, -1, (), sessions)
-    state = paths.decode_state(TP, (), Data(node.data, node.version, node.czxid))
-    return Standing(node.version, state.leader_epoch, tuple(member.broker for member in state.isr), sessions, state.leader)
+        return Stated(assigned=assigned)
+    state = paths.decode_state(tp, assigned, Data(node.data, node.version, node.czxid))
+    return Stated(state.leader_epoch, state.leader, tuple(member.broker for member in state.isr), assigned)

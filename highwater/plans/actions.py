@@ -40,10 +40,11 @@ class Double(Action, frozen=True, kw_only=True, tag="double"):
     nth: int = 0
 
 
-class Produce(Action, frozen=True, kw_only=True, tag="produce"):
-    """Explorer's action: a client sends the next record with acks=all to a broker that acts as leader."""
+class Produce(Action, frozen=True, kw_only=True, omit_defaults=True, tag="produce"):
+    """Explorer's action: a client sends the next record with acks=all to a broker that acts as leader of the partition."""
 
     node: str
+    partition: int = 0
 
 
 class Fire(Action, frozen=True, kw_only=True, tag="fire"):
@@ -89,7 +90,14 @@ class ZkHear(Action, frozen=True, kw_only=True, tag="zk-hear"):
     node: str
 
 
-AnyAction = Deliver | Lose | Double | Produce | Fire | Crash | Restart | Expire | Notice | ZkPerform | ZkHear
+class Move(Action, frozen=True, kw_only=True, tag="move"):
+    """Explorer's action: an administrator asks the controller to move a partition to these brokers."""
+
+    partition: int
+    replicas: tuple[int, ...]
+
+
+AnyAction = Deliver | Lose | Double | Produce | Fire | Crash | Restart | Expire | Notice | ZkPerform | ZkHear | Move
 Path = tuple[AnyAction, ...]
 
 
@@ -102,8 +110,10 @@ def words(action: AnyAction) -> str:
             return f"{message} from {source} to {to} is lost"
         case Double(message=message, source=source, to=to):
             return f"{message} from {source} to {to} is doubled"
-        case Produce(node=node):
+        case Produce(node=node, partition=0):
             return f"a client produces to {node}"
+        case Produce(node=node, partition=partition):
+            return f"a client produces to partition {partition} of {node}"
         case Fire(node=node, timer=timer):
             return f"the timer {timer} of {node} runs out"
         case Crash(node=node):
@@ -118,5 +128,7 @@ def words(action: AnyAction) -> str:
             return f"ZooKeeper performs a request of {node}"
         case ZkHear(node=node):
             return f"{node} hears from ZooKeeper"
+        case Move(partition=partition, replicas=replicas):
+            return f"an administrator moves partition {partition} to {','.join(f'b{broker}' for broker in replicas)}"
         case _:
             assert_never(action)

@@ -52,7 +52,7 @@ def test_explored_fetch_at_the_log_end_waits_for_records() -> None:
     )
 
     assert model.state(state).network == ()
-    assert model.ghost(state).committed == (("v1", 0),)
+    assert model.ghost(state).partitions[0].committed == (("v1", 0),)
 
 
 def test_explored_crash_drops_messages_to_the_broker() -> None:
@@ -77,7 +77,7 @@ def test_doubled_message_arrives_twice() -> None:
     assert len(model.state(doubled).network) == 2
     assert model.spent(doubled).doubles == 1
     assert not [action for action, _ in model.successors(doubled) if isinstance(action, Double)]
-    assert model.hosts(arrived)[1].values == ("v1",)
+    assert model.hosts(arrived)[1].values == (("v1",),)
 
 
 def test_restarted_broker_waits_for_its_old_session() -> None:
@@ -96,8 +96,8 @@ def test_async_zk_writes_and_answers_are_separate_actions() -> None:
     performed = model.after(asked, ZkPerform(node="b1"))
     heard = model.after(performed, ZkHear(node="b1"))
 
-    assert [model.standing(s).isr for s in (asked, performed, heard)] == [(1, 2), (1,), (1,)]
-    assert [model.hosts(s)[0].view.isr for s in (asked, performed, heard)] == [(1, 2), (1, 2), (1,)]
+    assert [model.standing(s).partitions[0].isr for s in (asked, performed, heard)] == [(1, 2), (1,), (1,)]
+    assert [model.hosts(s)[0].replicas[0].isr for s in (asked, performed, heard)] == [(1, 2), (1, 2), (1,)]
 
 
 def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
@@ -107,7 +107,7 @@ def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
     silent = take(model, initial, Fire(node="b1", timer="silent:2"))
     beat = take(model, silent, Fire(node="b2", timer="heartbeat"))
 
-    assert [model.standing(state).isr for state in (initial, silent)] == [(1, 2), (1,)]
+    assert [model.standing(state).partitions[0].isr for state in (initial, silent)] == [(1, 2), (1,)]
     assert "MetadataHeartbeat" in [type(flight.message).__name__ for flight in model.state(beat).network]
     assert Fire(node="b2", timer="heartbeat") not in [action for action, _ in model.successors(beat)]
 
@@ -136,7 +136,7 @@ def test_expired_broker_reconnects_with_a_new_session() -> None:
 
     back = model.after(expired, Notice(node="b2"))
 
-    assert model.standing(expired).isr == (1,)
+    assert model.standing(expired).partitions[0].isr == (1,)
     session = model.hosts(back)[1].session
     assert session in model.standing(back).sessions
     assert session != model.hosts(initial)[1].session
