@@ -62,20 +62,20 @@ def validate(history: History, rules: Rules) -> Trace:
 
 
 class _Unrecorded(tuple[str, int]):
-    """A record that no row shows, because a crash fell between the append and its row; it equals every record."""
+    """A record that no row shows, because a crash fell between the append and its row.
+
+    It equals every record of its epoch; if the epoch is -1, it is not known, and it equals every record.
+    """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple)
+        return isinstance(other, tuple) and self[1] in (-1, other[1])
 
     def __ne__(self, other: object) -> bool:
-        return not isinstance(other, tuple)
+        return not self == other
 
     __hash__ = tuple.__hash__
-
-
-_UNRECORDED = _Unrecorded(("", -1))
 
 
 class _Partition:
@@ -91,6 +91,7 @@ class _Partition:
         self._isrs: dict[tuple[int, int], frozenset[int]] = {}  # by epoch and version of the state
         self._asked: dict[tuple[int, int, int], set[frozenset[int]]] = {}  # by leader, epoch and version of the state
         self._led: dict[tuple[int, int], int] = {}  # by leader and epoch: its HW
+        self._stopped: dict[int, ReplicaPicture] = {}  # replicas of brokers as they were when they stopped
 
     def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         """The pictures before and after this row; several pairs if it stands for several steps."""
@@ -118,8 +119,10 @@ class _Partition:
 
     def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
         # The replica with the records that it appended before a crash and that no row shows. That was no step of its own.
-        was = self._picture.replicas[index]
-        self._put(index, replace(was, log=was.log + (_UNRECORDED,) * (leo - len(was.log))))
+        was, stopped = self._picture.replicas[index], self._stopped.get(index, _OUTSIDE)
+        # A leader appends in its own epoch, so its record is none of a later leader at the same offset.
+        epoch = stopped.epoch if stopped.leader == index else -1
+        self._put(index, replace(was, log=was.log + (_Unrecorded(("", epoch)),) * (leo - len(was.log))))
         return self._picture.replicas[index]
 
     def _written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
@@ -159,6 +162,7 @@ class _Partition:
             yield was
         match event.kind:
             case K.NODE_STOPPED:
+                self._stopped[index] = was
                 yield replace(_OUTSIDE, up=False, log=was.log)
             case K.RECOVERED:
                 was = self._with_unrecorded(index, event.leo or 0)

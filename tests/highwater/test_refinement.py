@@ -108,6 +108,32 @@ def test_isr_of_a_stopped_leader_changes_as_it_asked(rows: tuple[str, ...], wron
     assert found.explained.get("ISR change in flight", 0) == (not wrong)
 
 
+UNSHOWN = (
+    "state-written node=b2 leader=b1 leader_epoch=0 isr=b1,b2",
+    "became-leader node=b1 leader_epoch=0 isr=b1,b2",
+    "became-follower node=b2 leader=b1 leader_epoch=0",
+    "append node=b1 leader_epoch=0 offset=0 value=x detail=leader",
+    "append node=b2 leader_epoch=0 offset=0 value=x detail=follower",
+    "node-stopped node=b1",
+    "state-written node=b2 leader=b2 leader_epoch=1 isr=b2",
+    "became-leader node=b2 leader_epoch=1 isr=b2",
+    "append node=b2 leader_epoch=1 offset=1 value=z detail=leader",
+    "node-started node=b1",
+    "recovered node=b1 leo=2 hw=0",
+    "became-follower node=b1 leader=b2 leader_epoch=1",
+)
+
+
+@pytest.mark.parametrize(("offset", "fits"), [(1, True), (0, False)])
+def test_record_appended_as_the_leader_crashed_is_truncated(offset: int, fits: bool) -> None:
+    """No row shows it. It is of epoch 0, so it is not what the next leader has at its offset (seed 98)."""
+    truncated = f"truncate node=b1 leader_epoch=1 offset={offset}"
+    fetched = f"append node=b1 leader_epoch=1 offset={offset} value=z detail=follower"
+    found = validate(history_of(*UNSHOWN, truncated, fetched), VARIANTS["kip320"])
+
+    assert (not found.unfit) is fits
+
+
 TOLD_LATE = (
     "state-written node=b3 leader=b1 leader_epoch=0 zk_version=0 isr=b1",
     "became-leader node=b1 leader_epoch=0 isr=b1",
