@@ -183,10 +183,7 @@ def record(runs: Iterable[Measured]) -> None:
 
 # --- the page -------------------------------------------------------------------------------------------------------------
 
-# The list in the docstring of the module that measures them, each hazard on a line of its own.
-HAZARDS = "\n".join(
-    "* **" + " ".join(text.split()).replace(":", "**:", 1).rstrip(";.") for text in str(hazards.__doc__).split("\n* ")[1:]
-)
+HAZARDS = "\n".join(f"* **{name}**: {words}" for name, words in hazards.WORDS.items())
 _INTRODUCTION = f"""# Bugs of history on real Kafka
 
 Each plan below makes one bug of Kafka's past possible. It runs on releases before and after the repair, and on the reference.

@@ -26,7 +26,8 @@ autodoc_typehints = "description"
 lexers["mermaid"] = TextLexer()  # drawing needs a script from elsewhere; GitHub draws the same blocks
 
 ROOT = Path(__file__).parents[1]
-# Pages whose text is another file of the repository; the file of the page has what follows it, such as the contents.
+# Pages whose text is another file of the repository; the file of the page has what follows it, such as the
+# contents, or nothing.
 PAGES = {
     "index": "README.md",
     "contributing": "CONTRIBUTING.md",

@@ -9,7 +9,7 @@ from reports.render import render_beside
 from tests.reports.test_beside import neighbour_page
 
 try:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, expect
 
     from tests.reports.test_browser import complaints
 except ImportError:
@@ -47,8 +47,8 @@ def test_page_of_two_runs_begins_with_where_they_part(page: Page) -> None:
 def test_mark_leads_to_its_line_in_the_diagram(page: Page) -> None:
     page.locator("#marks a").first.click()
     line = page.locator(".st-row.marked.chosen")
-    assert line.count() == 1
-    assert "truncates to offset 1" in page.inner_text("#fields")
+    expect(line).to_have_count(1)
+    expect(page.locator("#fields")).to_contain_text("truncates to offset 1")
     box, row = page.locator(".st-box").bounding_box(), line.bounding_box()
     assert box is not None
     assert row is not None
@@ -56,7 +56,7 @@ def test_mark_leads_to_its_line_in_the_diagram(page: Page) -> None:
 
 
 def test_row_of_both_runs_is_drawn_in_both(page: Page) -> None:
-    assert page.locator(".st-row.only-left circle").count() == 1
+    expect(page.locator(".st-row.only-left circle")).to_have_count(1)
     both = page.locator(".st-row:not(.only-left):not(.only-right):not(.only-moved)")
     assert page.locator(".st-row circle").count() == 2 * both.count() + 1
 
@@ -70,7 +70,7 @@ def test_diagram_of_two_runs_is_stepped_by_keyboard(page: Page) -> None:
     assert page.locator(".st-row.later").count() == page.locator(".st-row").count() - 1
     page.click("[data-do=next]")
     page.click("[data-do=end]")
-    assert page.locator(".later").count() == 0
+    expect(page.locator(".later")).to_have_count(0)
 
 
 def test_zoom_moves_the_pictures_of_both_runs(page: Page) -> None:
@@ -87,8 +87,8 @@ def test_zoom_moves_the_pictures_of_both_runs(page: Page) -> None:
 def test_filter_hides_a_broker_in_both_runs(page: Page) -> None:
     page.click(".filters summary")
     page.uncheck('input[data-hides="b2"]')
-    assert page.locator('.st-row[data-process="b2"]:visible').count() == 0
-    assert page.locator('#brokers g[data-process="b2"]:visible').count() == 0
+    expect(page.locator('.st-row[data-process="b2"]:visible')).to_have_count(0)
+    expect(page.locator('#brokers g[data-process="b2"]:visible')).to_have_count(0)
     page.click("[data-do=show]")
     assert page.locator('.st-row[data-process="b2"]:visible').count() > 0
 
