@@ -67,3 +67,10 @@ def test_isr_requests_are_equal_beside_tlc(variant: str) -> None:
 def test_tlc_that_cannot_read_its_constants_is_an_error() -> None:
     with pytest.raises(TlcError, match="constant"):
         run_tlc(REPLICATION, {})
+
+
+def test_tlc_shares_no_temporary_folder_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each TLC deletes the standard modules that it unpacked; in a shared folder another one may be reading them."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djava.io.tmpdir=/nowhere")
+
+    assert run_tlc(REPLICATION, replication_constants(VARIANTS["kip101"], THREE)).depth > 0
