@@ -27,9 +27,9 @@ check: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
-# Before a commit: everything that needs no process, no Java and no browser, and is not slow.
+# Before a commit, beside `make check`: everything that needs no process, no Java and no browser, and is not slow.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -q -n auto -m 'not (slow or spark or zookeeper or browser or docker or systems or systems_all)' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n auto -m 'not (slow or spark or zookeeper or browser or docker or systems or systems_all)' --ignore=tests/tidy $(PYTEST_ARGS)
 
 # Clusters of real processes wait more than they work: more of them than there are cores, and nothing beside them.
 test: $(READY)

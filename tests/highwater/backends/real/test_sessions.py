@@ -89,6 +89,7 @@ def test_transaction_that_aborts_fails_and_reads_again(cluster: str) -> None:
     assert "a" in str(again.told)
 
 
+@pytest.mark.slow
 def test_transaction_that_reaches_nobody_certainly_failed() -> None:
     client = sessions(f"127.0.0.1:{free_port()}")
     heard = client.perform(txn(send("a")))
@@ -116,6 +117,7 @@ def test_outcome_of_a_session_call(f: str, error: str | None, sent: bool, type: 
     assert completion_type(f, error, sent=sent) is type
 
 
+@pytest.mark.slow
 def test_member_is_assigned_reads_commits_and_leaves(cluster: str) -> None:
     writer, member = sessions(cluster), sessions(cluster, "c1")
     writer.perform(txn(send("a"), send("b")))
