@@ -98,8 +98,9 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
         before = [row for row in rows if row.at < period.begun.at]
         controller = next((row.node for row in reversed(before) if row.kind == K.CONTROLLER_ELECTED), None)
         told = next((row.detail for row in reversed(before) if row.kind == K.BROKER_STATE and row.broker == period.node), "")
-        if period.node == controller or told != "active":
-            continue  # a controller answers itself; a broker without heartbeats has no fence
+        elected = {row.node for row in rows if row.kind == K.CONTROLLER_ELECTED and period.begun.at < row.at < period.ended.at}
+        if period.node in {controller, *elected} or told != "active":
+            continue  # a controller answers its own heartbeats; a broker without heartbeats has no fence
         fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
         ends = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
         if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in (*fences, *ends)):

@@ -40,10 +40,20 @@ def test_controlled_shutdown_beside_a_fault_may_be_late() -> None:
         (ACTIVE, "gauge node=b1 gauge=0", True),
         (ACTIVE, "fenced node=b1 incarnation=1 time_ns=4000000000", False),
         (ACTIVE, "fenced node=b1 incarnation=1 time_ns=6000000000", True),
+        (ACTIVE, "controller-elected node=b1 controller_epoch=2 time_ns=4000000000", False),  # it answers itself (seed 1306)
+        (ACTIVE, "controller-elected node=b2 controller_epoch=2 time_ns=4000000000", True),
         ("controller-elected node=b1", "gauge node=b1 gauge=0", False),
         ("gauge node=b1 gauge=0", "gauge node=b1 gauge=0", False),
     ],
-    ids=["never", "in time", "late", "a controller answers itself", "without heartbeats"],
+    ids=[
+        "never",
+        "in time",
+        "late",
+        "it becomes controller",
+        "another one does",
+        "a controller answers itself",
+        "without heartbeats",
+    ],
 )
 def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: str, told: bool) -> None:
     """The promise of these histories is 5 s."""
