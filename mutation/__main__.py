@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 
 from mutation.gate import plans
-from mutation.measure import ORDER, Bench, Gate, in_order, serving
+from mutation.groups import measure_together
+from mutation.measure import ORDER, ROUNDS, Bench, Gate, in_order, serving
 from mutation.page import result_of, store_results, write_page
 from mutation.sample import MutationError, draw, load_sample, store_sample
 
@@ -54,6 +55,9 @@ def _measure(asked: argparse.Namespace) -> int:
                 return 0
             for row in gate.red:
                 _say(f"{row.run} is red without a mutation and is left out: {row.words}")
+            chosen = [m for m in serving(mutants, bench.folder) if not asked.ids or m.id in asked.ids]
+            bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids, rounds=ROUNDS[:1])
+            measure_together(bench, gate, chosen)
             bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids)
     store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows)
     write_page()

@@ -28,14 +28,14 @@ import msgspec
 from msgspec import Struct
 
 from highwater.plans.plan import Plan
-from mutation.sample import HERE, SIZE, Mutant, MutationError, lines_of
+from mutation.sample import HERE, SIZE, Mutant, MutationError, lines_of, texts_with
 from mutation.trees import ROOT, copy_of_the_tree, mutated
 from mutation.worker import SERVES, Order, Run, RunRow
 from pipeline.stamp import present_stamp
 
 LEDGER = ROOT / "store" / "mutation"
 ORDER = HERE / "order.txt"
-_ROUNDS = (5, 20, 60, 10_000)  # runs of a mutant: all mutants do the first few before any does more
+ROUNDS = (5, 20, 60, 10_000)  # runs of a mutant: all mutants do the first few before any does more
 _CHUNK = 25  # runs of the baseline that a worker performs at once
 
 BASELINE = "baseline.jsonl"
@@ -71,6 +71,11 @@ class Progress(Struct, frozen=True, kw_only=True):
         return sum(row.unknown for row in self.rows)
 
     @property
+    def shared(self) -> int:
+        """How many runs it performed with other mutants in the tree."""
+        return sum(row.shared > 0 for row in self.rows)
+
+    @property
     def performed(self) -> int:
         """How many runs of the gate it performed."""
         return sum(row.run != SERVES for row in self.rows)
@@ -101,8 +106,8 @@ class Bench:
         self.folder = ledger / self.stamp
         self._plans = plans
         self._deadline_s = deadline_s  # of a run that takes a second of CPU in the baseline; longer ones have more
-        self._jobs = jobs
-        self._say = say
+        self.jobs = jobs
+        self.say = say
         self._ends = monotonic() + within_s
         self._stop = Event()
         self._workers: set[subprocess.Popen[bytes]] = set()
@@ -112,7 +117,7 @@ class Bench:
     def open(self) -> Iterator["Bench"]:
         """Make the copies; remove them at the end."""
         with ExitStack() as stack:
-            for _ in range(self._jobs):
+            for _ in range(self.jobs):
                 tree = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutation-")))
                 copy_of_the_tree(tree)
                 self._trees.put(tree)
@@ -136,43 +141,57 @@ class Bench:
                 runs = tuple(Run(name=name, plan=self._plans[name]) for name in chunk)
                 for row in self.runs(tree, Order(runs=runs, reach=True), {}):
                     _append(path, row)
-            self._say(f"baseline: {len(_read(path))} runs")
+            self.say(f"baseline: {len(_read(path))} runs")
 
-        self._each(perform, chunks)
+        self.each(perform, chunks)
 
-    def measure(self, gate: "Gate", mutants: Sequence[Mutant], *, take: Callable[[Mutant], bool]) -> None:
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may begin."""
+        return monotonic() >= self._ends or self._stop.is_set()
+
+    def measure(
+        self,
+        gate: "Gate",
+        mutants: Sequence[Mutant],
+        *,
+        take: Callable[[Mutant], bool],
+        rounds: Sequence[int] = ROUNDS,
+    ) -> None:
         """Perform the mutants that `take` chooses, a few runs of each before more of any, until all are decided or time is up."""
-        for limit in _ROUNDS:
+        for limit in rounds:
             known: set[str] = set()
             while fresh := [m for m in serving(mutants, self.folder) if take(m) and m.id not in known]:
                 known |= {m.id for m in fresh}
-                self._each(partial(self._go_on, gate, limit), fresh)
+                self.each(partial(self._go_on, gate, limit), fresh)
 
     def _go_on(self, gate: "Gate", limit: int, mutant: Mutant) -> None:
         found = gate.progress(mutant)
         names = [name for name in found.left if name in gate.baseline][: max(0, limit - found.performed)]
         if found.outcome != "undecided" or not names:
             return
-        for row in self.performed(mutant, names if found.rows else [SERVES, *names], gate):
-            _append(self.folder / f"{mutant.id}.jsonl", row)
-        self._say(words(gate.progress(mutant)))
+        for row in self.performed([mutant], names if found.rows else [SERVES, *names], gate):
+            appended(self.folder, mutant, row)
+        self.say(words(gate.progress(mutant)))
 
-    def performed(self, mutant: Mutant, names: Sequence[str], gate: "Gate") -> Iterator[RunRow]:
-        """Perform these runs of a mutant until one kills it."""
-        runs = (Run(name=name, plan=self._plans[name], digest=gate.baseline[name].digest) for name in names)
-        with self._tree() as tree:
-            text = mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8"))
-            with mutated(tree / mutant.file, text):
-                yield from self.runs(tree, Order(runs=tuple(runs)), gate.baseline)
+    def performed(
+        self, mutants: Sequence[Mutant], names: Sequence[str], gate: "Gate", until: Literal["killed", "differs"] = "killed"
+    ) -> Iterator[RunRow]:
+        """Perform these runs with these mutants in one tree, until one is red, or until one differs from the unmutated code."""
+        runs = tuple(Run(name=name, plan=self._plans[name], digest=gate.baseline[name].digest) for name in names)
+        with self._tree() as tree, ExitStack() as stack:
+            for file, text in texts_with(mutants).items():
+                stack.enter_context(mutated(tree / file, text))
+            yield from self.runs(tree, Order(runs=runs, until=until), gate.baseline)
 
-    def _each(self, function: Callable[[T], None], arguments: Sequence[T]) -> None:
+    def each(self, function: Callable[[T], None], arguments: Sequence[T]) -> None:
         """Call a function for each argument, as many at once as there are copies; none is begun when the time is up."""
 
         def unless_late(argument: T) -> None:
-            if monotonic() < self._ends and not self._stop.is_set():
+            if not self.is_over:
                 function(argument)
 
-        with ThreadPoolExecutor(self._jobs) as pool:
+        with ThreadPoolExecutor(self.jobs) as pool:
             try:
                 for _ in pool.map(unless_late, arguments):
                     pass
@@ -216,7 +235,7 @@ class Bench:
                             last = (errors.read().decode(errors="replace").strip().splitlines() or ["no answer"])[-1]
                             row = RunRow(run=name, differs=True, killed_by="crash", words=last[:300])
                         yield row
-                        if row.killed_by and not order.reach:
+                        if order.is_last(row):
                             return
                 finally:
                     _end(worker)
@@ -316,6 +335,11 @@ def words(found: Progress) -> str:
         return f"{where}: killed by {found.rows[-1].killed_by} in {found.rows[-1].run}, run {found.performed}"
     seen = f"{found.differed} differ, {found.unknown} are UNKNOWN"
     return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {seen}"
+
+
+def appended(folder: Path, mutant: Mutant, row: RunRow) -> None:
+    """Add a run to the ledger of a mutant."""
+    _append(folder / f"{mutant.id}.jsonl", row)
 
 
 def _append(path: Path, row: RunRow) -> None:

@@ -33,6 +33,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reached: int = 0  # runs of the gate that execute the edited statement
     differed: int = 0  # performed runs whose history is not that of the unmutated code
     unknown: int = 0  # performed runs whose verdict is UNKNOWN
+    shared: int = 0  # performed runs in which other mutants were in the tree too (mutation/groups.py)
 
 
 class Review(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +62,7 @@ def result_of(found: Progress, stamp: str) -> Result:
         reached=found.reached,
         differed=found.differed,
         unknown=found.unknown,
+        shared=found.shared,
     )
 
 
@@ -108,6 +110,7 @@ the corpus, the stored plans and seeds, all on `safe`.
 - **Reach:** how many of the gate's runs execute the edited statement at all. The others are not performed: they cannot differ.
 - **Differ:** in how many of the performed runs the history is not that of the unmutated code.
   If none differs, a workload or fault is missing; if some differ, no judge saw it.
+  Runs that change nothing are performed by many mutants at once (mutation/groups.py).
 - **UNKNOWN:** in how many of the performed runs no judge could decide, for example because nothing was elected or acknowledged.
   `make test-chaos` fails on an UNKNOWN in its first two phases, but UNKNOWN does not say what is wrong, so it is no kill here.
 
@@ -188,6 +191,7 @@ def _killers(rows: Sequence[Result]) -> str:
 def _survivor(mutant: Mutant, row: Result, review: Review | None) -> str:
     said = f"**{review.made}:** {review.why}" if review else "**not reviewed yet**"
     differ = f"{row.differed} of {row.performed} performed runs differ, {row.unknown} are UNKNOWN; {row.reached} runs reach it."
+    differ += f" {row.shared} were performed with other mutants in the tree." if row.shared else ""
     old, new = changed(mutant)
     edit = "".join(f"-{line}\n" for line in old) + "".join(f"+{line}\n" for line in new)
     return f"### {mutant.id} {mutant.operator}, {mutant.file}:{mutant.line}\n\n```diff\n{edit}```\n\n{differ}\n{said}\n\n"

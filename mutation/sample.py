@@ -6,7 +6,7 @@ not serve at all (`gate.SERVES`).
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -53,6 +53,15 @@ class Mutant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if text.count(self.old) != 1:
             raise MutationError(f"{self.id}: the text that it replaces is in {self.file} {text.count(self.old)} times, not once")
         return text.replace(self.old, self.new)
+
+
+def texts_with(mutants: Iterable[Mutant]) -> dict[str, str]:
+    """The text of each edited file with the edits of all mutants. Raises MutationError where one edit hides another."""
+    found: dict[str, str] = {}
+    for mutant in mutants:
+        text = found[mutant.file] if mutant.file in found else (ROOT / mutant.file).read_text(encoding="utf-8")
+        found[mutant.file] = mutant.applied_to(text)
+    return found
 
 
 @cache

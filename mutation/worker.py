@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import process_time
+from typing import Literal
 
 import msgspec
 from coverage import Coverage
@@ -35,10 +36,15 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What a worker performs: runs, until one kills. `reach`: all runs, and which lines of `reference` each executes."""
+    """What a worker performs: runs, until one kills, or until one differs. `reach`: all runs, and the lines each executes."""
 
     runs: tuple[Run, ...]
     reach: bool = False
+    until: Literal["killed", "differs"] = "killed"
+
+    def is_last(self, row: "RunRow") -> bool:
+        """Whether the runs after this one are not wanted."""
+        return not self.reach and (bool(row.killed_by) or (self.until == "differs" and row.differs))
 
 
 class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,15 +58,16 @@ class RunRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     words: str = ""  # the anomaly, the exception, or why the verdict is UNKNOWN
     events: int = 0  # handled by the simulator
     cpu_seconds: float = 0.0
+    shared: int = 0  # mutants that were in the tree at once; 0: this one alone
     lines: Mapping[str, Sequence[int]] = {}
 
 
 def rows(order: Order) -> Iterator[RunRow]:
-    """Perform the runs of an order; the first that kills the mutant is the last."""
+    """Perform the runs of an order, to the one after which no more are wanted."""
     for run in order.runs:
         row = _measured(run) if order.reach else _row(run)
         yield row
-        if row.killed_by and not order.reach:
+        if order.is_last(row):
             return
 
 

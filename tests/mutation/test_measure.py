@@ -7,7 +7,8 @@ import pytest
 
 from highwater.plans.plan import Plan
 from mutation.gate import FIRST, SEEDS, plans
-from mutation.measure import Bench, Gate, Progress, serving
+from mutation.groups import measure_together
+from mutation.measure import Bench, Gate, Progress, appended, serving
 from mutation.sample import Mutant, MutationError, load_sample
 from mutation.trees import ROOT
 from mutation.worker import SERVES, Order, Run, RunRow
@@ -73,6 +74,50 @@ def test_measurement_goes_on_where_its_ledger_ends(tmp_path: Path, gate_plans: M
 
 
 @pytest.mark.slow
+def test_silent_mutants_share_runs_and_others_leave_them(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
+    """Two edits that change nothing share the run; the one that changes it is found, and killed by it."""
+    chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
+    election = "reference/controller/controller_election.py"
+    first, second = (
+        mutant("M-5", election, "CancelTimer(name_of(Timer.REASSIGN)), ", "CancelTimer(name_of(Timer.REASSIGN)),  "),
+        mutant("M-6", LEADER, "    base = partition.log.leo\n", "    base = 0 + partition.log.leo\n"),
+    )
+    group = [first, KILLED, second]
+    bench = Bench(1, chosen, say=lambda words: None, ledger=tmp_path)
+    with bench.open():
+        bench.baseline(list(chosen))
+        gate = Gate(list(chosen), bench.folder)
+        for one in group:
+            appended(bench.folder, one, RunRow(run=SERVES))
+        measure_together(bench, gate, group)
+
+    found = {one.id: gate.progress(one) for one in group}
+    assert {id_: (row.outcome, row.performed, row.rows[-1].shared) for id_, row in found.items()} == {
+        "M-5": ("survived", 1, 0),
+        "M-1": ("killed", 1, 0),
+        "M-6": ("survived", 1, 0),
+    }
+
+
+@pytest.mark.slow
+def test_group_without_a_change_is_performed_once(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
+    chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
+    group = [
+        mutant("M-7", LEADER, "    base = partition.log.leo\n", "    base = 0 + partition.log.leo\n"),
+        mutant("M-8", "reference/replica/isr.py", "    if slow:\n", "    if slow and True:\n"),
+    ]
+    bench = Bench(1, chosen, say=lambda words: None, ledger=tmp_path)
+    with bench.open():
+        bench.baseline(list(chosen))
+        gate = Gate(list(chosen), bench.folder)
+        for one in group:
+            appended(bench.folder, one, RunRow(run=SERVES))
+        measure_together(bench, gate, group)
+
+    assert [(gate.progress(one).outcome, gate.progress(one).shared) for one in group] == [("survived", 1)] * 2
+
+
+@pytest.mark.slow
 def test_mutant_gives_the_same_digests_where_it_is_not_reached(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
     """Runs that never execute the edited statement are skipped; that is sound only if they cannot differ."""
     chosen = {name: gate_plans[name] for name in (SERVES, FAST, "corpus/kip112-leader", "plans/mutants/kip-343-copy")}
@@ -81,7 +126,7 @@ def test_mutant_gives_the_same_digests_where_it_is_not_reached(tmp_path: Path, g
         bench.baseline(list(chosen))
         gate = Gate(list(chosen), bench.folder)
         skipped = {m: sorted(set(chosen) - {SERVES} - set(gate.progress(m).left)) for m in load_sample()[::20]}
-        rows = [row for m, names in skipped.items() if names for row in bench.performed(m, names, gate)]
+        rows = [row for m, names in skipped.items() if names for row in bench.performed([m], names, gate)]
 
     assert len(rows) == sum(map(len, skipped.values())) > 5
     assert [row for row in rows if row.differs] == []
