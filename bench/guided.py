@@ -29,7 +29,7 @@ from highwater.cli.output import say
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan
-from highwater.runs.provenance import Build
+from highwater.runs.provenance import Build, present_build
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, perform
 
@@ -56,19 +56,31 @@ class Row(Struct, frozen=True, kw_only=True):
     by: str  # the worst anomaly, or why the run is not live
     plan: str  # that caught it
     cpu_s: float
+    commit: str = ""  # of the measured code: seven digits of its name in git
 
 
 def measure(variant: str, mode: Mode, first: int, budget: int) -> Row:
     """Perform runs until one catches the variant or the budget is used."""
-    runs, cpu_s = 0, 0.0
+    runs, cpu_s, commit = 0, 0.0, present_build().commit[:7]
     for plan, summary in _runs(Request(protocol=variant), mode, first, budget):
         runs, cpu_s = runs + 1, cpu_s + summary.cpu_seconds
         by = caught_by(summary)
         if by is not None and _spares_safe(plan):
-            return Row(
-                variant=variant, mode=mode, first=first, caught=True, runs=runs, by=by, plan=plan.name, cpu_s=round(cpu_s, 1)
-            )
-    return Row(variant=variant, mode=mode, first=first, caught=False, runs=runs, by="", plan="", cpu_s=round(cpu_s, 1))
+            caught, found = True, plan.name
+            break
+    else:
+        caught, by, found = False, "", ""
+    return Row(
+        variant=variant,
+        mode=mode,
+        first=first,
+        caught=caught,
+        runs=runs,
+        by=by or "",
+        plan=found,
+        cpu_s=round(cpu_s, 1),
+        commit=commit,
+    )
 
 
 def _spares_safe(plan: Plan) -> bool:
@@ -181,6 +193,7 @@ def page(rows: Sequence[Row], budget: int) -> str:
         firsts=", ".join(map(str, FIRSTS)),
         rare=RARE_ABOVE,
         generation=GENERATION,
+        commits=", ".join(sorted({row.commit for row in rows if row.commit})) or "not recorded",
         summary=summary,
         table="\n".join(lines),
         frequent="; ".join(frequent) or "none",
@@ -201,6 +214,7 @@ The numbers are the median and, in brackets, the least and the greatest over the
 The median of the distribution lies between them with probability 94 % where all five were measured, 75 % with three.
 `> {budget}` means not caught within {budget} runs.
 These first seeds were not used while the search was written and tuned.
+The measured code: {commits}.
 
 A variant is rarely caught if plain seeds need more than {rare} runs in the median.
 
