@@ -1,6 +1,5 @@
 """The page of two runs in a browser: every control, keyboard, both widths, no error, nothing fetched."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,20 +22,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("page") / "beside.html"
     found.write_text(render_beside(neighbour_page()), encoding="utf-8")
     return found
-
-
-@pytest.fixture
-def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """The page of two runs; a console message, an error or a request fails the test."""
-    heard: list[str] = []
-    opened = browser.new_page(viewport={"width": 1400, "height": 1000})
-    opened.on("console", lambda message: heard.append(message.text))
-    opened.on("pageerror", lambda error: heard.append(str(error)))
-    opened.on("request", lambda request: heard.append(request.url) if request.url != file.as_uri() else None)
-    opened.goto(file.as_uri())
-    yield opened
-    opened.close()
-    assert heard == []
 
 
 def test_page_of_two_runs_begins_with_where_they_part(page: Page) -> None:

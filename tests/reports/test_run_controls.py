@@ -1,6 +1,5 @@
 """Every control of a run's page works in a browser: zoom, filters, selection, steps, the link that carries them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,19 +28,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("page") / "page.html"
     found.write_text(run_html(history, verdict, plan="", repeat=""), encoding="utf-8")
     return found
-
-
-@pytest.fixture
-def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """The page of a loss, opened from its file; an error in its console fails the test."""
-    heard: list[str] = []
-    opened = browser.new_page(viewport={"width": 1400, "height": 1000})
-    opened.on("console", lambda message: heard.append(message.text))
-    opened.on("pageerror", lambda error: heard.append(str(error)))
-    opened.goto(file.as_uri())
-    yield opened
-    opened.close()
-    assert heard == []
 
 
 def cut(page: Page) -> str:

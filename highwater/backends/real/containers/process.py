@@ -86,16 +86,18 @@ class ContainerProcess:
         if self._container is not None and self.is_running():
             await asyncio.to_thread(self._engine.kill, self._container, name)
 
-    async def freeze(self) -> None:
+    async def freeze(self) -> Probe:
         """Freeze the container's cgroup. Does nothing if no process runs or it is frozen already."""
         if self._container is not None and self.is_running() and not self._frozen:
             self._frozen = await self._done_to_it(self._engine.pause, self._container)
+        return self.stands_still
 
-    async def thaw(self) -> None:
+    async def thaw(self) -> Probe:
         """Thaw the container, so that its frozen process continues."""
         if self._container is not None and self._frozen:
             await self._done_to_it(self._engine.unpause, self._container)
             self._frozen = False
+        return self.runs
 
     async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
         # Call the engine; False if that failed because the process ended by itself meanwhile.

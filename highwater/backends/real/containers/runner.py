@@ -88,10 +88,8 @@ class ContainerRunner:
 
     async def pause(self) -> Probe:
         """Freeze the cgroup of the container."""
-        await self.process.freeze()
-        return self.process.stands_still
+        return await self.process.freeze()
 
     async def resume(self) -> Probe:
         """Thaw the cgroup of the container."""
-        await self.process.thaw()
-        return self.process.runs
+        return await self.process.thaw()

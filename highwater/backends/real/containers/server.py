@@ -67,13 +67,11 @@ class ServerContainer:
 
     async def pause(self) -> Probe:
         """Freeze the ZooKeeper server: the cgroup of its container."""
-        await self.process.freeze()
-        return self.process.stands_still
+        return await self.process.freeze()
 
     async def resume(self) -> Probe:
         """Thaw the ZooKeeper server: the cgroup of its container."""
-        await self.process.thaw()
-        return self.process.runs
+        return await self.process.thaw()
 
     async def is_running(self) -> bool:
         """Whether the ZooKeeper server's process exists, frozen or not."""
