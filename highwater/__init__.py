@@ -1,6 +1,7 @@
 """The harness: the only package that imports both the system under test and the checkers.
 
     exit_codes errors   exit codes of the commands and the exceptions behind them
+    run_folder          temporary folders that `highwater clean` finds when their process was killed
     plans/              everything a run needs, as data and as YAML
     rig/                what all backends share
     backends/           the simulator and real nodes, each performs a plan

@@ -11,7 +11,6 @@ import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +19,7 @@ from checkers.severity import SEVERITY, severity
 from highwater.campaigns.chaos import Phase, RunLine
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
+from highwater.run_folder import temporary_folder
 
 COMPARED: tuple[Phase, ...] = ("corpus", "plans", "seeds")
 ROOT = Path(__file__).parents[2]
@@ -76,8 +76,8 @@ def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase])
     """
     commit = commit_of(revision)
     arguments = (*arguments, "--parts", ",".join(phases), "--keep-going")
-    with TemporaryDirectory(prefix="highwater-against-") as folder:
-        _unpack(_git("archive", "--format=tar", commit, "reference", what=revision), Path(folder))
+    with temporary_folder("against") as folder:
+        _unpack(_git("archive", "--format=tar", commit, "reference", what=revision), folder)
         _python(folder, "-c", _PROBE, revision=revision)
         runs = Path(folder, "runs.jsonl")
         files = ("--store", f"{folder}/store", "--runs", str(runs))
@@ -144,11 +144,11 @@ def _unpack(archive: bytes, folder: Path) -> None:
         files.extractall(folder, filter="data")
 
 
-def _python(folder: str, *arguments: str, revision: str) -> None:
+def _python(folder: Path, *arguments: str, revision: str) -> None:
     """Run Python with the `reference` of a folder and everything else of this checkout."""
     # -P keeps the working directory, which may be this checkout, from coming first.
     command = [sys.executable, "-P", *arguments]
-    path = os.pathsep.join([folder, str(ROOT)])
+    path = os.pathsep.join(map(str, (folder, ROOT)))
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     if done.returncode == ExitCode.USAGE or "Traceback" in done.stderr:
         said = done.stderr.strip().splitlines()[-1]

@@ -7,7 +7,6 @@ limit the finished runs are reported with the reason; a campaign with missing se
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, MIXED, PLAIN, derive
 from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, described_system, on_system
+from highwater.run_folder import temporary_folder
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName, of_failure
@@ -206,8 +206,8 @@ def run_campaign(
             seen(done[-1])
             yield done[-1]
 
-    with TemporaryDirectory(prefix="highwater-ledger-") as ledger:
-        job = Job(function=perform_encoded, ledger=ledger, deadline_s=deadline_s)
+    with temporary_folder("ledger") as ledger:
+        job = Job(function=perform_encoded, ledger=str(ledger), deadline_s=deadline_s)
         stopped = perform_until(items(), job, finished, Watch(limits), performer=partial(perform, jobs=jobs))
     return Campaign(
         wanted=wanted,

@@ -8,7 +8,6 @@ searched whole if this world has the same states as that of `safe`.
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, get_args, get_type_hints
 
 from msgspec import Struct
@@ -24,6 +23,7 @@ from highwater.explore.state import Bounds
 from highwater.explore.walks import Walks
 from highwater.plans.actions import AnyAction
 from highwater.plans.actions import Path as Actions
+from highwater.run_folder import temporary_folder
 from reference.config import SAFE, Variant
 
 DIRECTED_STATES_MAX = 250  # for each published counterexample; those that are realised take less than 200 (docs/model.md)
@@ -100,8 +100,8 @@ class Ablations:
 
     def _breadth_first(self, variant: Variant) -> Result[AnyAction]:
         searched = Searched(world=partial(Model, variant, self._bounds), properties=_PROPERTIES)
-        with TemporaryDirectory(prefix="highwater-ablate-") as folder:
-            return _whole(BreadthFirst(searched, Path(folder), self._clock).run(self._budget))
+        with temporary_folder("ablate") as folder:
+            return _whole(BreadthFirst(searched, folder, self._clock).run(self._budget))
 
     def _directed(self, variant: Variant, found: Ablation) -> Ablation:
         for name, published in PUBLISHED.items():

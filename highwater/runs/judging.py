@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import msgspec
@@ -31,6 +30,7 @@ from checkers.linearizability.judge import Judgement
 from checkers.verdict import Anomaly, Validity, Verdict
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode, of_verdict
+from highwater.run_folder import temporary_folder
 from highwater.runs import foreign, run
 from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, judge_file
 from highwater.runs.run import encode_verdict
@@ -268,12 +268,12 @@ def _at_hand(location: str) -> Iterator[Path]:
     if "://" not in location:
         yield Path(location)
         return
-    with TemporaryDirectory(prefix="highwater-") as folder:
+    with temporary_folder("history") as folder:
         storage = storage_at(location)
         for name in storage.names():
             if _is_evidence(name):
                 store.write_file(Path(folder, name), storage.read(name))
-        yield Path(folder)
+        yield folder
 
 
 def _judged(path: Path, asked: Asked) -> Ruling:

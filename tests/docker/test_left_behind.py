@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real.containers.engine import Engine, Left
-from highwater.backends.real.run_folder import RunFolder
+from highwater.run_folder import RunFolder
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

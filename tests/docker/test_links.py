@@ -14,9 +14,9 @@ from highwater.backends.real.containers.engine import Engine, Service
 from highwater.backends.real.containers.images import BASE
 from highwater.backends.real.containers.links import AgentClient, ContainerLinks
 from highwater.backends.real.containers.place import Grounds, Place, make_grounds, make_place
-from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, JOINED, LinkCondition, Pair
 from highwater.errors import HarnessError
+from highwater.run_folder import RunFolder
 from reference.types import Address
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("links")]

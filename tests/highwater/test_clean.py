@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real import clean as cleaning
-from highwater.backends.real.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
 from highwater.errors import HarnessError
+from highwater.run_folder import PREFIX, RunFolder, abandoned, is_abandoned
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +94,21 @@ def test_clean_reports_a_mount_that_is_in_use() -> None:
         assert list(cleaning.clean()) == [f"folder {place.parent}"]
     finally:
         subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
+
+
+def test_clean_removes_the_temporary_folder_of_a_killed_process(temporary: Path) -> None:
+    """A campaign that is killed leaves its ledger, `chaos --against` the other protocol."""
+    program = (
+        "import os, signal, tempfile\n"
+        f"tempfile.tempdir = {str(temporary)!r}\n"
+        "from highwater.run_folder import temporary_folder\n"
+        "with temporary_folder('ledger') as folder:\n"
+        "    (folder / 'row').write_text('x')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], check=False)
+    (left,) = temporary.iterdir()
+
+    assert killed.returncode == -9
+    assert list(cleaning.clean()) == [f"folder {left}"]
+    assert list(temporary.iterdir()) == []

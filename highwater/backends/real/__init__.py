@@ -9,5 +9,5 @@ systems/          what runs on the site: the reference, Apache Kafka; how each i
 node/             folder, log directories and faked clock of one broker
 clients/          librdkafka clients and the workers that perform the workload
 zookeeper/        servers, transaction logs, sessions
-run_folder, clean the folder that marks a run, and removal of what a killed harness left behind
+clean.py          removal of what a killed harness left behind
 """

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from highwater.backends.real.node.clocks import remove_all_faketime_memory
 from highwater.backends.real.os_process import state_of
-from highwater.backends.real.run_folder import abandoned, is_abandoned, remove
 from highwater.errors import HarnessError
+from highwater.run_folder import abandoned, is_abandoned, remove
 
 _END_S_MAX = 10.0
 

@@ -23,7 +23,6 @@ from highwater.backends.real.faults import Faults
 from highwater.backends.real.interrupts import held
 from highwater.backends.real.load import CpuTime
 from highwater.backends.real.merge import merged
-from highwater.backends.real.run_folder import tmpdir_too_long
 from highwater.backends.real.site import CLIENTS, Site
 from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.backends.real.systems.port import Client, Cluster, System, chronicle_of
@@ -34,6 +33,7 @@ from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
 from highwater.rig.end_state import record_logs
+from highwater.run_folder import tmpdir_too_long
 from highwater.rig.scene import assign, manifest, place_of, workload_processes
 from history.digest import digest
 from history.event import EventKind

@@ -12,12 +12,12 @@ from highwater.backends.real.containers.links import AgentClient
 from highwater.backends.real.containers.place import make_grounds, make_place
 from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
-from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.stage import perform, unplayable
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.registry import system_for
 from highwater.plans.plan import Plan, system_of, words_of
 from highwater.rig.backend import Provenance, Run
+from highwater.run_folder import RunFolder
 from nemesis.capability import refusals
 from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, Slow, ZooKeeperLinks
 from reference.types import Address

@@ -14,7 +14,7 @@ from msgspec import Struct
 import highwater.backends.real.containers.agent
 from highwater.backends.real.containers.engine import Engine, Labels, Network, Service
 from highwater.backends.real.containers.images import BASE
-from highwater.backends.real.run_folder import RunFolder
+from highwater.run_folder import RunFolder
 from reference.types import Address
 
 _AGENT_MEMORY_MB = 64

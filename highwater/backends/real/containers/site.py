@@ -15,13 +15,13 @@ from highwater.backends.real.containers.place import Grounds, Place, make_ground
 from highwater.backends.real.containers.runner import ContainerRunner
 from highwater.backends.real.containers.server import ANYWHERE, ZOOKEEPER_PORT, ServerContainer
 from highwater.backends.real.processes.conversation import between_brokers
-from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.systems.port import System, SystemNode, Wiring, chronicle_of
 from highwater.backends.real.zookeeper.servers import commits
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
+from highwater.run_folder import RunFolder
 from highwater.rig.scene import brokers_of
 from nemesis.faults import Clog
 from reference.types import Address, BrokerId, broker_address

@@ -14,13 +14,13 @@ from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, unprivile
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.processes.runner import ProcessRunner
-from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.site import CLIENTS, HostPort, end_all
 from highwater.backends.real.systems.port import System, SystemNode, Wiring, chronicle_of
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free_port
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
+from highwater.run_folder import RunFolder
 from highwater.rig.scene import brokers_of, places_of
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address

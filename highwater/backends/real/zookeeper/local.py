@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from highwater.backends.real.run_folder import ZOOKEEPER_PREFIX, RunFolder
 from highwater.errors import HarnessError
+from highwater.run_folder import ZOOKEEPER_PREFIX, RunFolder
 from reference.types import Address
 
 HOST = "127.0.0.1"

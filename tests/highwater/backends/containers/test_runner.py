@@ -12,8 +12,8 @@ from highwater.backends.real.containers.engine import Engine, Labels, Network, S
 from highwater.backends.real.containers.place import Grounds, Place
 from highwater.backends.real.containers.runner import ContainerRunner
 from highwater.backends.real.node.runner import Launch
-from highwater.backends.real.run_folder import RunFolder
 from highwater.backends.real.systems.port import Packing
+from highwater.run_folder import RunFolder
 from reference.types import Address
 from tests.systems.test_toy import PLAN
 from tests.systems.toy import Toy

@@ -1,7 +1,7 @@
-"""The folder of a run on real brokers. A lock file in it shows whether the run's harness is still alive.
+"""Temporary folders. A lock file in each shows whether the process that made it is still alive.
 
-Everything that a run creates on this machine is named after its folder. If the lock can be taken, the harness is gone and
-`highwater clean` may remove what it left behind.
+Everything that a run on real brokers creates on this machine is named after its folder. If the lock can be taken, the harness is
+gone and `highwater clean` may remove what it left behind.
 """
 
 import errno
@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PREFIX = "highwater-run-"
@@ -45,6 +47,18 @@ class RunFolder:
             os.close(lock)
 
 
+@contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """An empty folder for a while; `highwater clean` removes it if this process is killed."""
+    folder = RunFolder(f"highwater-{purpose}-")
+    try:
+        below = folder.path / purpose
+        below.mkdir()
+        yield below
+    finally:
+        folder.remove()
+
+
 def tmpdir_too_long() -> str | None:
     """Why a run's Unix sockets would have too long a path below the temporary folder, in a sentence; None if they fit."""
     temporary = tempfile.gettempdir()
@@ -74,9 +88,8 @@ def is_abandoned(folder: Path) -> bool:
 
 
 def abandoned() -> list[Path]:
-    """The folders of runs whose harness was killed, sorted."""
-    temporary = Path(tempfile.gettempdir())
-    found = sorted(path for prefix in (PREFIX, ZOOKEEPER_PREFIX) for path in temporary.glob(f"{prefix}*"))
+    """The temporary folders of killed processes of highwater, sorted."""
+    found = sorted(Path(tempfile.gettempdir()).glob("highwater-*"))
     return [path for path in found if path.is_dir() and is_abandoned(path)]
 
 

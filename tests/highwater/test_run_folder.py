@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.backends.real.run_folder import RunFolder, tmpdir_too_long
+from highwater.run_folder import RunFolder, tmpdir_too_long
 from tests.zookeeper.test_process_backend import plan
 
 REFUSED = (
