@@ -291,8 +291,12 @@ def in_office(controller: Controller) -> bool:
 
 
 def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:
-    """Make the controller forget a deleted partition; a request in flight ends with its answer. Returns its last state."""
+    """Make the controller forget a deleted partition; a request in flight ends with its answer. Returns its last state.
+
+    Its move ends too: the next partition of that name begins its own.
+    """
     controller.assignments.pop(tp, None)
+    controller.agent.moves.pop(tp, None)
     change = controller.changes.get(tp)
     if change is not None and change.step == "asking":  # for logs that the brokers have deleted
         del controller.changes[tp]

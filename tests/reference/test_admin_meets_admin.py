@@ -7,11 +7,11 @@ from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, NoNode, SetData, Unknown
 from reference.events import Received, ZkReplied
-from reference.messages import UpdateMetadata
+from reference.messages import Fetch, StopReplica, UpdateMetadata
 from reference.replica.partition import Follower
 from reference.types import Address, BrokerId, ControllerEpoch, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
-from tests.reference.moving import Mortal, cluster, data, holders, ids, write
+from tests.reference.moving import Mortal, cluster, data, holders, ids, stuck, write
 
 T1 = topic_partition("t", 1)
 DELETE = Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",)))
@@ -35,6 +35,17 @@ def at_once(lab: Lab, *ops: AnyOp) -> None:
     lab.tell(*lab.told.pop())
     lab.settle()
     lab.wait(10_000)
+
+
+def test_move_ends_when_the_deletion_of_its_topic_begins() -> None:
+    """V3 §F, §H: a controller that cannot read for a while would take the next topic of that name for the one it was moving."""
+    lab = stuck()
+    moves = lab.nodes[1].state.controller.agent.moves
+    assert list(moves) == [T0]
+    lab.held = lambda letter: isinstance(letter[2], StopReplica | Fetch)
+    write(lab, DELETE)
+
+    assert moves == {}
 
 
 def test_replica_assigned_during_topic_deletion_is_stopped() -> None:

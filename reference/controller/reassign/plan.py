@@ -37,7 +37,7 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
                 draft.entries.pop(tp, None)
                 draft.legacy.pop(tp, None)
         elif tp not in controller.assignments:
-            agent.moves.pop(tp, None)  # being deleted, or not seen yet
+            pass  # being deleted, or not seen yet
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
         elif uses_proposal_b(turn.config.variant) and entry != agent.entries.get(tp):
