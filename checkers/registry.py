@@ -31,6 +31,7 @@ from checkers import (
     polls,
     producers,
     progress,
+    promptness,
     replacement,
     single_leader,
     state_writes,
@@ -72,6 +73,7 @@ ALL: tuple[Checker, ...] = (
     progress.CHECKER,
     replacement.CHECKER,
     demotions.CHECKER,
+    promptness.CHECKER,
     brokers.CHECKER,
     convergence.CHECKER,
 )

@@ -53,11 +53,18 @@ class _States:
         self.before: EventRow | None = None
         self.assigned: tuple[str, ...] = ()
         self.named: dict[int, tuple[str, int]] = {}  # epoch -> its leader, and the row that named it first
+        self.wanted: dict[str, tuple[str, ...]] = {}  # leader -> the ISR that it asked for last
+        self.asks: dict[str, int] = {}  # leader -> the row in which the controller wrote what it had asked for
         self.anomalies: list[Anomaly] = []
 
     def see(self, row: EventRow) -> None:
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas
+        elif row.kind == K.ISR_CHANGE_SENT:
+            self.wanted[row.node] = row.isr
+        elif row.kind == K.NODE_STARTED:
+            self.wanted.pop(row.node, None)
+            self.asks.pop(row.node, None)
         elif row.kind == K.STATE_WRITTEN:
             self._shape(row)
             self._epoch(row)
@@ -86,11 +93,18 @@ class _States:
             self._accuse("two-elected", (at, row.at), words)
 
     def _writer(self, row: EventRow, before: EventRow) -> None:
+        same = (row.leader, row.leader_epoch) == (before.leader, before.leader_epoch)
+        if same and row.leader is not None and row.node != row.leader and self.wanted.get(row.leader) == row.isr:
+            self.asks[row.leader] = row.at
         controllers, ever = self.controllers.at(row.time_ns)
         if not ever or row.node in controllers:
             return
-        same = (row.leader, row.leader_epoch) == (before.leader, before.leader_epoch)
         if row.node == before.leader and same:
+            if row.node in self.asks:
+                words = (
+                    f"{row.node} wrote another ISR itself, though it asks the controller for it since row {self.asks[row.node]}"
+                )
+                self._accuse("unentitled-write", (self.asks[row.node], row.at), words)
             return
         what = "another ISR" if same else f"{row.leader or 'no broker'} as leader of epoch {row.leader_epoch}"
         if row.node in ever:
@@ -149,7 +163,7 @@ CHECKER = Checker(
         "deposed-controller",
     ),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.ASSIGNED, K.CONTROLLER_ELECTED),
+    events=(K.STATE_WRITTEN, K.ASSIGNED, K.CONTROLLER_ELECTED, K.ISR_CHANGE_SENT, K.NODE_STARTED),
     needs=(K.STATE_WRITTEN,),
     check=check,
 )

@@ -135,7 +135,22 @@ def state_writes(operations: Operations, events: Events) -> set[str]:
         if elected and row.node != elected[-1] and not (row.node == last.leader and leaves_it):
             ever = {one.node for one in elections}
             found.add("deposed-controller" if row.node in ever else "unentitled-write")
+        if elected and row.node == last.leader != elected[-1] and leaves_it and _asked_before(events, row):
+            found.add("unentitled-write")
     return found
+
+
+def _asked_before(events: Events, own: ClusterEvent) -> bool:
+    """Whether another broker wrote an ISR that the leader had asked for, since the leader's process started."""
+    starts = [one.index for one in events if one.kind is K.NODE_STARTED and one.node == own.node and one.index < own.index]
+    mine = [one for one in events if max(starts, default=-1) < one.index < own.index]
+    for row in (one for one in mine if one.kind is K.STATE_WRITTEN):
+        asked = [one for one in mine if one.kind is K.ISR_CHANGE_SENT and one.node == own.node and one.index < row.index]
+        before = [one for one in events if one.kind is K.STATE_WRITTEN and one.index < row.index]
+        kept = before and (row.leader, row.leader_epoch) == (before[-1].leader, before[-1].leader_epoch)
+        if kept and row.leader == own.node != row.node and row.node is not None and asked and asked[-1].isr == row.isr:
+            return True
+    return False
 
 
 def fencing(case: Case) -> set[str]:

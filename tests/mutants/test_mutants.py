@@ -37,6 +37,7 @@ ELSEWHERE = (
     "incarnations",
     "polls",
     "progress",
+    "promptness",
 )
 
 

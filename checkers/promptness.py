@@ -1,0 +1,336 @@
+"""Checker of promptness: a step that nothing hinders does not wait for a timer (docs/promise.md LIVE-12).
+
+Such a step takes a few messages. One that takes longer has lost its way, and a timer found it: the next time nothing may find it.
+Judged are the steps of which the history shows both ends:
+
+* a leader that sends an ISR change learns the result (KIP-497, V3 §G);
+* a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
+  can lead (V3 §A, KIP-343);
+* a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later;
+* a new partition gets a state (V3 §B);
+* a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236).
+
+Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` no fault has hit a broker
+that takes part, and the controller has been in office for `TERM_MS`. Only simulated runs are judged: on a busy machine
+everything may be late.
+
+    >>> from checkers.sketches import sketch
+    >>> known = "registered node=b2 incarnation=2", "controller-elected node=b9", "state-written node=b9 isr=b1,b2 leader=b1"
+    >>> asked, late = "isr-change-sent node=b1 isr=b1,b2,b3", "final-reads time_ns=2000000000"
+    >>> sketch("promptness", *known, asked, late)[0]
+    'b1 does not know the result of its ISR change of t-0 500 ms after row 3'
+    >>> sketch("promptness", "controller-elected node=b9", asked, "isr-change-ended node=b1 isr=b1,b2,b3", late)
+    []
+"""
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
+from checkers.ranges import gathered
+from checkers.rows import rows_as
+from checkers.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "promptness"
+DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
+CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
+TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
+_ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
+_WAITING = ("inactive", "stopping")
+Partition = tuple[str, int]
+Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
+
+
+class _Row(NamedTuple):
+    """One event. Columns that the kind does not fill are None, whatever their type says."""
+
+    at: int  # index of the row
+    time_ns: int
+    kind: str
+    node: str
+    broker: str
+    incarnation: int
+    topic: str
+    partition: int | None
+    leader: str | None
+    leader_epoch: int
+    isr: tuple[str, ...]
+    stamps: list[int] | None
+    elr: list[str] | None
+    replicas: tuple[str, ...]
+    fault: str
+    detail: str
+
+
+class _Debt:
+    """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
+
+    __slots__ = ("brokers", "incarnation", "since_ns", "until_ns", "words")
+
+    def __init__(self, row: _Row, brokers: Iterable[str], words: str) -> None:
+        self.since_ns, self.until_ns = row.time_ns, row.time_ns + DUE_MS * MS
+        self.brokers, self.words = frozenset(brokers), words
+        self.incarnation = row.incarnation
+
+
+class _State:
+    """One partition: its state in ZooKeeper, its assignment, and the move under way."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.written: _Row | None = None
+        self.stamps: dict[str, int | None] = {}  # member of the ISR -> its registration
+        self.assigned: tuple[str, ...] = ()
+        self.way = ""  # of the move: forward, back or down; empty: none
+        self.target: tuple[str, ...] = ()
+
+    @property
+    def leader(self) -> str | None:
+        """The leader that ZooKeeper names."""
+        return None if self.written is None else self.written.leader
+
+
+class _Debts:
+    """The steps that must follow, and what hinders them: faults, and a controller that is missing or new."""
+
+    def __init__(self) -> None:
+        self.controller: str | None = None
+        self.in_office_ns = 0  # since when
+        self.in_force: dict[tuple[str, str], str] = {}  # (fault, broker) -> its kind
+        self.ended_ns: dict[str, int] = {}  # broker, or ZooKeeper -> when its last fault ended
+        self.open: dict[Key, _Debt] = {}
+        self.late: list[str] = []
+
+    def owe(self, key: Key, row: _Row, brokers: Iterable[str], words: str) -> None:
+        """Expect a step, in place of the same step expected earlier."""
+        self.open[key] = _Debt(row, brokers, f"{words} {DUE_MS} ms after row {row.at}")
+
+    def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
+        """Expect these steps no longer; None stands for any."""
+        wanted = (step, broker, partition)
+        for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
+            del self.open[key]
+
+    def see_fault(self, row: _Row) -> None:
+        """A fault begins or ends at a broker."""
+        if row.kind == K.FAULT_BEGUN:
+            self.in_force[row.fault, row.node] = row.detail
+        elif (kind := self.in_force.pop((row.fault, row.node), None)) is not None:
+            self.ended_ns[_ZOOKEEPER if kind.startswith("zookeeper") else row.node] = row.time_ns
+
+    def look(self, now: int) -> None:
+        """Tell which steps are late. A step that was hindered has more time."""
+        for key in [key for key, debt in self.open.items() if debt.until_ns < now]:
+            debt = self.open[key]
+            start = self._unhindered(debt)
+            debt.until_ns = now if start is None else start + DUE_MS * MS
+            if debt.until_ns < now:
+                del self.open[key]
+                self.late.append(debt.words)
+
+    def _unhindered(self, debt: _Debt) -> int | None:
+        """The time from which on nothing has hindered a step; None if something still does."""
+        if self.controller is None:
+            return None
+        needed = {*debt.brokers, self.controller, _ZOOKEEPER}
+        if any(node in needed or kind.startswith("zookeeper") for (_, node), kind in self.in_force.items()):
+            return None
+        calm = [ended + CALM_MS * MS for node, ended in self.ended_ns.items() if node in needed]
+        return max(debt.since_ns, self.in_office_ns + TERM_MS * MS, *calm)
+
+
+class _Cluster:
+    """The brokers and partitions after the rows applied so far, and the steps that must follow."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.debts = _Debts()
+        self.registered: dict[str, int] = {}
+        self.waiting: set[str] = set()  # brokers that the controller holds for inactive or stopping
+        self.broken: set[str] = set()  # brokers with a failed directory
+        self.partitions: dict[Partition, _State] = {}
+
+    def see(self, row: _Row) -> None:
+        """Apply one row."""
+        debts = self.debts
+        debts.look(row.time_ns)
+        match row.kind:
+            case K.FAULT_BEGUN | K.FAULT_ENDED:
+                if row.partition is None and row.node not in self.facts.client_places:
+                    debts.see_fault(row)
+            case K.CONTROLLER_ELECTED:
+                debts.controller, debts.in_office_ns, self.waiting = row.node, row.time_ns, set()
+            case K.CONTROLLER_RESIGNED:
+                debts.controller = None if row.node == debts.controller else debts.controller
+            case K.BROKER_STATE if row.node == debts.controller:
+                self._held(row)
+            case K.REGISTERED:
+                self.registered[row.node] = row.incarnation
+                self.waiting.discard(row.node)
+                for tp, state in self.partitions.items():
+                    self._tell(tp, state, row, (row.node,))
+            case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
+                del self.registered[row.node]
+                debts.controller = None if row.node == debts.controller else debts.controller
+                debts.settle("told", row.node)
+                self._lost(row, row.node, "its registration ended")
+            case K.NODE_STARTED | K.NODE_STOPPED | K.DIR_FAILED:
+                (self.broken.add if row.kind == K.DIR_FAILED else self.broken.discard)(row.node)
+                debts.settle("isr", row.node)
+                debts.settle("told", row.node)
+            case _ if row.partition is not None:
+                self._about((row.topic, row.partition), row)
+            case _:
+                pass
+
+    def _held(self, row: _Row) -> None:
+        if row.detail not in _WAITING:
+            self.waiting.discard(row.broker)
+            self.debts.settle("out", row.broker)
+            return
+        self.waiting.add(row.broker)
+        if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
+            self._lost(row, row.broker, f"{row.node} holds it for inactive")
+        for tp, state in self.partitions.items():
+            self._move(tp, state, row)  # nobody waits for its answers any more
+
+    def _lost(self, row: _Row, broker: str, why: str) -> None:
+        """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
+        for tp, state in self.partitions.items():
+            others = [node for node in state.stamps if node != broker]
+            if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._serving(state, others):
+                electors = (*others, *((state.written and state.written.elr) or ()))
+                said = f"{broker} is still in the ISR of {state.name}, though {why},"
+                self.debts.owe(("out", broker, tp), row, electors, said)
+
+    def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
+        """Those of the nodes that are in the ISR under their present registration and in service."""
+        present = [node for node in nodes if node in state.stamps and self.registered.get(node) == state.stamps[node]]
+        return [node for node in present if node not in self.waiting and node not in self.broken]
+
+    def _about(self, tp: Partition, row: _Row) -> None:
+        state = self.partitions.setdefault(tp, _State(f"{row.topic}-{row.partition}"))
+        match row.kind:
+            case K.ISR_CHANGE_SENT:
+                said = f"{row.node} does not know the result of its ISR change of {state.name}"
+                self.debts.owe(("isr", row.node, tp), row, (row.node,), said)
+            case K.ISR_CHANGE_ENDED:
+                self.debts.settle("isr", row.node, tp)
+            case K.BECAME_LEADER | K.BECAME_FOLLOWER | K.RESIGNED:
+                self.debts.settle("isr", row.node, tp)
+                if row.kind == K.RESIGNED or state.written is None or row.leader_epoch >= state.written.leader_epoch:
+                    self.debts.settle("told", row.node, tp)  # one that resigned was told to stop
+            case K.STATE_WRITTEN:
+                self._written(tp, state, row)
+            case K.ASSIGNED:
+                self._assigned(tp, state, row)
+            case K.TOPIC_DELETED:
+                self.debts.settle(partition=tp)
+                del self.partitions[tp]
+            case K.REASSIGNMENT_BEGUN:
+                state.way, _, target = (row.detail or "").partition(" to ")
+                state.target = tuple(f"b{number}" for number in target.split(","))
+                self._move(tp, state, row)
+            case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
+                state.way = ""
+                self.debts.settle("move", partition=tp)
+            case _:
+                self._move(tp, state, row)
+
+    def _written(self, tp: Partition, state: _State, row: _Row) -> None:
+        before, state.written = state.written, row
+        state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
+        self.debts.settle("made", partition=tp)
+        for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
+            if row.leader is None or state.stamps.get(key[1], -1) != self.debts.open[key].incarnation:
+                del self.debts.open[key]
+        if row.leader is None:
+            self.debts.settle("told", partition=tp)
+        elif before is None or row.leader_epoch > before.leader_epoch:
+            self._tell(tp, state, row, state.assigned)
+        self._move(tp, state, row)
+
+    def _tell(self, tp: Partition, state: _State, row: _Row, brokers: Iterable[str]) -> None:
+        """These brokers, where they have a replica and are live, must learn the leader."""
+        if state.written is None or state.leader is None:
+            return
+        for broker in brokers:
+            if broker in state.assigned and broker in self.registered and broker not in self.broken:
+                said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
+                self.debts.owe(("told", broker, tp), row, (broker,), said)
+
+    def _assigned(self, tp: Partition, state: _State, row: _Row) -> None:
+        state.assigned = row.replicas
+        for broker in {key[1] for key in self.debts.open if key[0] == "told" and key[2] == tp} - {*row.replicas}:
+            self.debts.settle("told", broker, tp)
+        live = [node for node in row.replicas if node in self.registered and node not in self.waiting]
+        if state.written is None and live:
+            self.debts.owe(("made", "", tp), row, live, f"{state.name} has no state")
+        self._move(tp, state, row)
+
+    def _move(self, tp: Partition, state: _State, row: _Row) -> None:
+        """A move whose target replicas are in the ISR must go on: the next row about the partition follows soon."""
+        self.debts.settle("move", partition=tp)
+        if not state.way or state.leader is None:
+            return
+        promise = promised(self.facts, tp[0])
+        least = 1 if promise is None else max(promise.min_insync_replicas, 1)
+        wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
+        if len(self._serving(state, state.target)) >= wanted:
+            asked = [node for node in self.registered if node not in self.waiting]  # any may hold a replica to be deleted
+            said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
+            self.debts.owe(("move", "", tp), row, asked, said)
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Find the steps that were late. Ignores `cuts` (excused losses)."""
+    if not facts.simulated:
+        return Findings()
+    cluster = _Cluster(facts)
+    for row in rows_as(_Row, events):
+        cluster.see(row)
+    cluster.debts.look(facts.end_ns)
+    late = tuple(cluster.debts.late)
+    return Findings(not_live=late, live_judged=bool(late))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A step of the protocol that nothing hinders is done at once: ISR changes, elections, commands, new partitions, moves.",
+    assumes="The harness records when each fault begins and ends, and at which brokers; ZooKeeper's writes are complete.",
+    blind=f"Steps of brokers that a fault hit in the last {CALM_MS} ms; the first {TERM_MS} ms of a controller; runs of real "
+    "brokers.",
+    kinds=(),
+    group_by=WHOLE_RUN,
+    events=(
+        K.REGISTERED,
+        K.SESSION_ENDED,
+        K.NODE_STARTED,
+        K.NODE_STOPPED,
+        K.DIR_FAILED,
+        K.FAULT_BEGUN,
+        K.FAULT_ENDED,
+        K.BROKER_STATE,
+        K.CONTROLLER_ELECTED,
+        K.CONTROLLER_RESIGNED,
+        K.STATE_WRITTEN,
+        K.ASSIGNED,
+        K.TOPIC_DELETED,
+        K.ISR_CHANGE_SENT,
+        K.ISR_CHANGE_ENDED,
+        K.BECAME_LEADER,
+        K.BECAME_FOLLOWER,
+        K.RESIGNED,
+        K.REPLICA_DELETED,
+        K.REASSIGNMENT_BEGUN,
+        K.REASSIGNMENT_ENDED,
+        K.REASSIGNMENT_REFUSED,
+    ),
+    complexity="n in the rows",
+    check=check,
+    split=gathered(check),
+)

@@ -1,0 +1,173 @@
+"""A step of the protocol that nothing hinders waits for no timer (docs/promise.md LIVE-12)."""
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.promptness import CALM_MS, CHECKER, DUE_MS, TERM_MS
+from checkers.single import judge
+from checkers.sketches import history_of, sketch
+from history.history import History
+
+FIRST = (
+    "registered node=b1 incarnation=1",
+    "registered node=b2 incarnation=2",
+    "registered node=b3 incarnation=3",
+    "controller-elected node=b9",
+    "assigned replicas=b1,b2,b3",
+    "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,2",
+    *(f"became-follower node={node} leader=b1" for node in ("b1", "b2", "b3")),
+)
+LAST = len(FIRST) - 1
+ASKED = "isr-change-sent node=b1 isr=b1"
+ENDED = "isr-change-ended node=b1 isr=b1"
+LOST = f"b1 does not know the result of its ISR change of t-0 {DUE_MS} ms after row {LAST + 1}"
+
+
+def at(row: str, ms: int) -> str:
+    return f"{row} time_ns={ms}000000"
+
+
+def found(*rows: str) -> list[str]:
+    """What the checker says 20 s later."""
+    return sketch("promptness", *FIRST, *rows, at("final-reads", 20_000))
+
+
+def test_step_that_was_done_at_once_is_not_told() -> None:
+    assert found() == []
+    assert found(ASKED, ENDED) == []
+
+
+@pytest.mark.parametrize(("ms", "said"), [(TERM_MS + DUE_MS, []), (TERM_MS + DUE_MS + 10, [LOST])])
+def test_isr_change_has_a_bound_from_the_controllers_first_second_on(ms: int, said: list[str]) -> None:
+    """KIP-497: a request that came too early is repeated after retry.backoff.ms."""
+    assert found(ASKED, at(ENDED, ms)) == said
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        "became-follower node=b1 leader=b2 leader_epoch=2",
+        "resigned node=b1",
+        "node-stopped node=b1 detail=crash",
+        "topic-deleted",
+    ],
+)
+def test_isr_change_of_a_leader_that_is_none_any_more_is_not_due(over: str) -> None:
+    assert found(ASKED, over) == []
+
+
+@pytest.mark.parametrize(("node", "said"), [("b1", []), ("b9", []), ("b3", [LOST])], ids=["leader", "controller", "another"])
+def test_fault_excuses_the_steps_of_the_broker_that_it_hits(node: str, said: list[str]) -> None:
+    fault = f"fault-begun fault=f node={node} detail=slow"
+
+    assert found(ASKED, fault) == said
+
+
+def test_fault_of_zookeeper_excuses_every_step() -> None:
+    assert found(ASKED, "fault-begun fault=f node=b7 detail=zookeeper-lag") == []
+
+
+@pytest.mark.parametrize(("ms", "said"), [(CALM_MS + DUE_MS, []), (CALM_MS + DUE_MS + 600, [LOST])])
+def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, said: list[str]) -> None:
+    fault = "fault-begun fault=f node=b1 detail=slow", "fault-ended fault=f node=b1 detail=slow time_ns=500000000"
+
+    assert found(ASKED, *fault, at(ENDED, ms + 500)) == said
+
+
+def test_nothing_is_due_while_there_is_no_controller() -> None:
+    assert found(ASKED, "controller-resigned node=b9") == []
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        ("session-ended node=b2 incarnation=2", "its registration ended"),
+        ("broker-state node=b9 broker=b2 incarnation=2 detail=inactive", "b9 holds it for inactive"),
+    ],
+)
+def test_broker_that_is_gone_leaves_the_isr_at_once(gone: str, why: str) -> None:
+    """V3 §A step 3.2, KIP-343: the controller removes dead and inactive members."""
+    without = "state-written node=b9 leader=b1 isr=b1 stamps=1"
+
+    assert found(gone) == [f"b2 is still in the ISR of t-0, though {why}, {DUE_MS} ms after row {LAST + 1}"]
+    assert found(gone, without) == []
+    assert found(gone, "state-written node=b9 isr=b1,b2 stamps=1,2") == []
+
+
+def test_last_member_that_can_lead_stays_in_the_isr() -> None:
+    assert found("session-ended node=b2 incarnation=2", without := "state-written node=b9 leader=b1 isr=b1 stamps=1") == []
+    assert found(without, "session-ended node=b1 incarnation=1") == []
+
+
+def test_member_under_a_later_registration_is_another_one() -> None:
+    again = "registered node=b2 incarnation=7", "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,7"
+
+    assert found("session-ended node=b2 incarnation=2", *again, "became-follower node=b2 leader=b1") == []
+
+
+def test_replica_learns_a_new_epoch_at_once() -> None:
+    """V3 §A step 4: the controller sends LeaderAndIsr to each replica."""
+    elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
+    told = [f"became-follower node={node} leader=b2 leader_epoch=2" for node in ("b1", "b2", "b3")]
+
+    assert found(elected, *told) == []
+    assert found(elected, *told[:2]) == [f"b3 does not know epoch 2 of t-0 {DUE_MS} ms after row {LAST + 1}"]
+    assert found(elected, *told[:2], "session-ended node=b3 incarnation=3") == []
+    assert found(elected, *told[:2], "dir-failed node=b3 dir=0") == []
+    assert found(elected, *told[:2], "assigned replicas=b1,b2") == []
+
+
+def test_replica_that_registers_learns_the_leader_at_once() -> None:
+    assert found("registered node=b3 incarnation=9") == [f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 1}"]
+    assert found("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
+
+
+def test_new_partition_gets_a_state_at_once() -> None:
+    made = "assigned topic=u replicas=b1,b2"
+    state = "state-written topic=u node=b9 leader=b1 isr=b1,b2 stamps=1,2"
+    told = [f"became-follower topic=u node={node} leader=b1" for node in ("b1", "b2")]
+
+    assert found(made) == [f"u-0 has no state {DUE_MS} ms after row {LAST + 1}"]
+    assert found(made, state, *told) == []
+    assert found(made, "topic-deleted topic=u") == []
+    assert found("assigned topic=u replicas=b7,b8") == []
+
+
+def moved(*rows: str) -> list[str]:
+    """What the checker says of a move; "_" stands for a space, which these lines cannot hold."""
+    told = history_of(*FIRST, *rows, at("final-reads", 20_000))
+    events = [replace(row, detail=row.detail and row.detail.replace("_", " ")) for row in told.events]
+    return list(judge(History(told.manifest, operations=[], events=events), (CHECKER,)).not_live)
+
+
+ENDED_MOVE = "reassignment-ended node=b9 detail="
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [("forward_to_1,2", True), ("forward_to_1,3", False), ("back_to_1,3", False), ("back_to_2,1", True)],
+    ids=["target in the ISR", "target not in the ISR", "too few of the target", "rollback"],
+)
+def test_move_goes_on_once_its_target_is_in_the_isr(way: str, told: bool) -> None:
+    """V3 §F, KIP-236; a rollback needs min.insync.replicas of the target replicas (R-244), here two."""
+    words = way.replace("_", " ").replace("1", "b1").replace("2", "b2").replace("3", "b3").replace(",", ", ")
+    stands = [f"the move of t-0 {words} took no step {DUE_MS} ms after row {LAST + 1}"]
+
+    assert moved(f"reassignment-begun node=b9 detail={way}") == (stands if told else [])
+    assert moved(f"reassignment-begun node=b9 detail={way}", f"{ENDED_MOVE}{way}") == []
+
+
+def test_move_that_ended_a_step_owes_the_next_one() -> None:
+    rows = "reassignment-begun node=b9 detail=forward_to_1,2", "assigned replicas=b1,b2"
+
+    assert moved(*rows) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 2}"]
+
+
+def test_move_does_not_wait_for_a_broker_that_is_held_for_inactive() -> None:
+    """R-183, R-244: the move goes on without the answer of an inactive broker, whatever fault it has."""
+    fault = "fault-begun fault=f node=b3 detail=cut-peers-long"
+    begun = "reassignment-begun node=b9 detail=forward_to_1,2"
+    inactive = "broker-state node=b9 broker=b3 incarnation=3 detail=inactive"
+
+    assert moved(fault, begun) == []
+    assert moved(fault, begun, inactive) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 3}"]
