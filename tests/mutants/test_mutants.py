@@ -28,6 +28,7 @@ ELSEWHERE = (
     "assumptions",
     "availability-cluster",
     "brokers",
+    "clients",
     "demotions",
     "committed-offsets",
     "convergence",
