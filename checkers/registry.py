@@ -26,6 +26,7 @@ from checkers import (
     isr_agreement,
     judges,
     log_matching,
+    metadata,
     monotonic_hw,
     offset_agreement,
     order,
@@ -76,6 +77,7 @@ ALL: tuple[Checker, ...] = (
     demotions.CHECKER,
     brokers.CHECKER,
     convergence.CHECKER,
+    metadata.CHECKER,
 )
 
 # In place of the ledger, where brokers note nothing (`checkers.observing`).

@@ -52,6 +52,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("did not fence itself", "brokers", "a broker that reaches no other does not fence itself"),
     ("logs in its directories", "brokers", "the logs of a broker lie in one directory"),
     ("OfflineReplicaCount", "brokers", "OfflineReplicaCount is wrong"),
+    (" tells that ", "metadata", "a broker tells clients what is not true"),
     ("gave up its produce", "clients", "a client gives up a produce that it could retry"),
     (", its timeout, for its", "clients", "a call ends after the client's timeout"),
     ("though no fault hit it or", "clients", "a call hangs"),

@@ -36,6 +36,7 @@ ELSEWHERE = (
     "fencing",
     "flushes",
     "incarnations",
+    "metadata",
     "polls",
     "progress",
 )
