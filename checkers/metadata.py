@@ -1,8 +1,8 @@
 """Checker: what brokers tell clients is true once nothing has changed for a while (docs/promise.md LIVE-12; R-183, R-304, R-311).
 
-`checkers.convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while brokers
-are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and the replicas
-that are offline. A client that is told of a dead broker as if it served loses its time there.
+`checkers.convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while
+brokers are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and the
+replicas that are offline. A client that is told of a dead broker as if it served loses its time there.
 
 The controller pushes each change. So an answer must be right once for `lag_ms` neither what it is about has changed, nor the
 controller, nor the broker that answers, and no fault hit those two or a link among others. Faults of single other brokers are no
@@ -91,7 +91,10 @@ class _Partition:
 
 
 class Standing:
-    """What is true of the cluster after the rows seen so far, and since when; `lag_ms` is the time in which brokers must learn it."""
+    """What is true of the cluster after the rows seen so far, and since when.
+
+    `lag_ms` is the time in which brokers must learn it.
+    """
 
     def __init__(self, promise: Promise) -> None:
         self.lag_ms = promise.session_timeout_ms + 2 * promise.request_timeout_ms
@@ -267,8 +270,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Brokers tell clients the truth about brokers, controller, leaders, ISRs, replicas and offline replicas, once it stands "
-    "for a session timeout and two request timeouts, also while other brokers are down.",
+    claim="Brokers tell clients the truth about brokers, controller, leaders, ISRs, replicas and offline replicas, once it "
+    "stands for a session timeout and two request timeouts, also while other brokers are down.",
     assumes="The harness records each answer that is wrong by this rule.",
     blind="Answers soon after a change, or after a fault of the controller, of the broker that answers, or of links; ISRs that a "
     "leader wrote itself; real backends.",

@@ -89,9 +89,9 @@ class EventKind(StrEnum):
     )
     METADATA_TOLD = (
         "metadata-told",
-        "node, topic_id, partition, leader, leader_epoch, isr, replicas, detail: its offline replicas; or, without a partition, the "
-        "brokers that serve as replicas, and the controller as leader. What the broker tells clients, recorded only where it is "
-        "wrong (simulator)",
+        "node, topic_id, partition, leader, leader_epoch, isr, replicas, detail: its offline replicas; or, without a partition, "
+        "the brokers that serve as replicas, and the controller as leader. What the broker tells clients, recorded only where "
+        "it is wrong (simulator)",
     )
     LOG_ON_DISK = (
         "log-on-disk",

@@ -107,8 +107,9 @@ def _of_partition(node: str, state: PartitionState) -> Row:
 
 
 def _said(node: str, **columns: object) -> Row:
-    return Row(**{**dict.fromkeys(Row._fields), "at": -1, "time_ns": 0, "kind": "", "node": node, "topic": "", **columns})  # type: ignore[arg-type]
+    given = {"at": -1, "time_ns": 0, "kind": str(EventKind.METADATA_TOLD), "node": node, "topic": "", **columns}
+    return Row._make(given.get(name) for name in Row._fields)
 
 
 def _row(event: ClusterEvent) -> Row:
-    return Row(*(event.index if name == "at" else getattr(event, name) for name in Row._fields))
+    return Row._make(event.index if name == "at" else getattr(event, name) for name in Row._fields)
