@@ -6,6 +6,8 @@
 * A broker counts its replicas in failed directories (R-312).
 * A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark.
   The log end and high watermark with which it began to lead are known; later ones are greater (R-048, R-158).
+* A broker creates a log in the directory with the fewest logs (KIP-112, R-293). So two of its directories differ by one log at
+  most, and by one more for each log that it deleted. Brokers whose directories failed or lost bytes are left out.
 
     >>> from checkers.sketches import sketch
     >>> asked = "fault-begun fault=f node=b1 detail=shutdown", "fault-ended fault=f node=b1 detail=shutdown time_ns=20000000000"
@@ -13,6 +15,7 @@
     ['b1 was told to shut down at row 0 and was still running 17000 ms later']
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -144,6 +147,22 @@ def _forgotten(rows: list[_Row]) -> Iterator[str]:
             had[key] = (row.leo, row.hw)
 
 
+def _unbalanced(rows: list[_Row], facts: Facts) -> Iterator[str]:
+    """Brokers whose logs lie in one directory at the end, though others had room for them (LIVE-11)."""
+    failed = {row.node for row in rows if row.kind in (K.WOUND, K.DIR_FAILED)}
+    failed |= {row.node for row in rows if row.kind == K.FAULT_BEGUN and _is_of_disks(row.detail)}
+    deleted = Counter(row.node for row in rows if row.kind == K.REPLICA_DELETED)
+    held: dict[str, Counter[int]] = {}
+    for row in rows:
+        if row.kind == K.LOG_ON_DISK:
+            held.setdefault(row.node, Counter(dict.fromkeys(range(facts.log_dirs or 0), 0)))[row.dir] += 1
+    for node, logs in held.items():
+        most, least = max(logs.values()), min(logs.values())
+        if node not in failed and most - least > 1 + deleted[node]:
+            counts = ", ".join(str(logs[dir_]) for dir_ in sorted(logs))
+            yield f"{node} holds {counts} logs in its directories after {deleted[node]} deletions, none of which ever failed"
+
+
 def _is_of_disks(detail: str) -> bool:
     return detail.startswith(("dir", "disk", "power", "point"))
 
@@ -153,13 +172,14 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     rows = rows_as(_Row, events)
     periods = list(_alone(rows))
     why = [*_still_up(rows, periods), *_unfenced(rows, periods, facts), *_uncounted(rows, periods, facts), *_forgotten(rows)]
+    why += _unbalanced(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 
 CHECKER = Checker(
     name=NAME,
     claim="A broker ends when it is asked to, fences itself when it alone reaches no other, counts replicas out of service, "
-    "and starts with what it had.",
+    "starts with what it had, and spreads its logs over its directories.",
     assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
     blind="Periods with more than one fault, and short ones; brokers without heartbeats; a controller that is cut off.",
     kinds=(),
@@ -179,6 +199,7 @@ CHECKER = Checker(
         K.REPLICA_DELETED,
         K.WOUND,
         K.DIR_FAILED,
+        K.LOG_ON_DISK,
     ),
     complexity="n in the rows, times the number of faults",
     check=check,

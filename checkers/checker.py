@@ -40,6 +40,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     faults: tuple[FaultCount, ...]
     min_acked: int
     simulated: bool  # the times are simulated: no machine was late
+    log_dirs: int | None = None  # of each broker; None: not known
+    client_timeout_ms: int | None = None  # None: not known
+    client_retries: tuple[int, ...] = ()  # by number of the client
     client_places: tuple[str, ...] = ()  # by number of the client
     recorded: bool = False  # by another program: nobody knows which faults there were
     observes: tuple[Source, ...] = SOURCES  # which rows the system under test gives completely
@@ -59,6 +62,9 @@ def facts_of(manifest: RunManifest) -> Facts:
         faults=manifest.faults,
         min_acked=manifest.min_acked,
         simulated=manifest.backend == "sim",
+        log_dirs=manifest.log_dirs,
+        client_timeout_ms=manifest.client_timeout_ms,
+        client_retries=manifest.client_retries,
         client_places=manifest.client_places,
         recorded=manifest.backend == RECORDED,
         observes=SOURCES if manifest.system is None else manifest.system.observes,
@@ -66,6 +72,7 @@ def facts_of(manifest: RunManifest) -> Facts:
 
 
 MS = 1_000_000  # ns
+CLIENT_PAUSE_MS = 100  # retry.backoff.ms of a client: a produce that has no more time left is not sent again
 PROMPT_MS = 1000  # LIVE-8: twice what the slowest request took in 150 seeds of every fault
 
 

@@ -36,6 +36,7 @@ _HARNESS = (
     K.HEALED,
     K.FINAL_READS,
     K.METADATA_VIEW,
+    K.METADATA_TOLD,
 )
 # Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
 IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER, transactions.CHECKER, group_delivery.CHECKER)

@@ -12,6 +12,7 @@ from checkers import (
     assumptions,
     availability,
     brokers,
+    clients,
     committed_offsets,
     convergence,
     deletion,
@@ -25,6 +26,7 @@ from checkers import (
     isr_agreement,
     judges,
     log_matching,
+    metadata,
     monotonic_hw,
     offset_agreement,
     order,
@@ -50,6 +52,7 @@ ALL: tuple[Checker, ...] = (
     duplicates.CHECKER,
     answers.CHECKER,
     producers.CHECKER,
+    clients.CHECKER,
     polls.CHECKER,
     committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
@@ -76,6 +79,7 @@ ALL: tuple[Checker, ...] = (
     promptness.CHECKER,
     brokers.CHECKER,
     convergence.CHECKER,
+    metadata.CHECKER,
 )
 
 # In place of the ledger, where brokers note nothing (`checkers.observing`).

@@ -138,6 +138,15 @@ def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     return Screened(suspect=columns.named(turns.part[turns.produce & turns.faulted]), counts=_none(columns, "misuses"))
 
 
+def clients(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
+    """Suspect partitions with a call that failed, or that took long."""
+    turns = columns.turns
+    ended = np.flatnonzero(~turns.asks & (turns.other != NONE))
+    patience = min(PROMPT_MS, facts.client_timeout_ms or 0) * MS
+    slow = turns.time_ns[ended] - turns.time_ns[turns.other[ended]] > patience
+    return Screened(suspect=columns.named(turns.part[ended[slow | ~turns.ok[ended]]]))
+
+
 def replacement(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect all partitions if there was a fault of a whole broker, and else none."""
     faults = bool((shared["kind"] == str(EventKind.FAULT_BEGUN)).any())

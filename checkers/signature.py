@@ -50,7 +50,12 @@ _CHECKERS = (
 _LACKS: tuple[tuple[str, str, str], ...] = (
     ("was still running", "brokers", "a broker does not shut down"),
     ("did not fence itself", "brokers", "a broker that reaches no other does not fence itself"),
+    ("logs in its directories", "brokers", "the logs of a broker lie in one directory"),
     ("OfflineReplicaCount", "brokers", "OfflineReplicaCount is wrong"),
+    (" tells that ", "metadata", "a broker tells clients what is not true"),
+    ("gave up its produce", "clients", "a client gives up a produce that it could retry"),
+    (", its timeout, for its", "clients", "a call ends after the client's timeout"),
+    ("though no fault hit it or", "clients", "a call hangs"),
     ("restarts with LEO", "brokers", "a broker restarts with a shorter log"),
     ("restarts with HW", "brokers", "a broker restarts with a lower high watermark"),
     ("as inactive at row", "demotions", "a controller treats a broker as inactive that it could hear"),

@@ -103,6 +103,7 @@ def _manifest(healed_at_ns: int | None) -> RunManifest:
     )  # fmt: skip
     end_ns = 3_600_000 * _MS
     return RunManifest(
+        log_dirs=2, client_timeout_ms=500, client_retries=(3,),
         healed_at_ns=healed_at_ns, final_reads_at_ns=None if healed_at_ns is None else end_ns - _MS, end_ns=end_ns,
         run_id="sketch", seed=None, draws=0, plan_digest="", protocol="", backend="sim", commit="", dirty=False, versions={},
         outcome="completed", promise=promise, brokers=("b1", "b2", "b3"),

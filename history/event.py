@@ -87,6 +87,12 @@ class EventKind(StrEnum):
         "metadata-view",
         "node, topic_id, partition, leader, leader_epoch, isr, replicas: metadata that the broker serves at the end of the run",
     )
+    METADATA_TOLD = (
+        "metadata-told",
+        "node, topic_id, partition, leader, leader_epoch, isr, replicas, detail: its offline replicas; or, without a partition, "
+        "the brokers that serve as replicas, and the controller as leader. What the broker tells clients, recorded only where "
+        "it is wrong (simulator)",
+    )
     LOG_ON_DISK = (
         "log-on-disk",
         "node, dir, topic_id, partition, leo, digest: a log in a directory at the end of the run; hw: of its checkpoint",

@@ -80,6 +80,9 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     client_places: tuple[str, ...] = ()  # "p1", … by number of the client, which a process number modulo their count gives
     required_marks: tuple[str, ...] = ()  # event kinds or "fault:<kind>" that must occur, else the run is vacuous
     min_acked: int = 1  # fewer acknowledged produces make the run vacuous
+    log_dirs: int | None = None  # of each broker; None: not known
+    client_timeout_ms: int | None = None  # of each request; None: not known
+    client_retries: tuple[int, ...] = ()  # of a produce (message.send.max.retries), by number of the client
     healed_at_ns: int | None = None
     final_reads_at_ns: int | None = None
     end_ns: int = 0

@@ -55,6 +55,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.ASSERTION: "assertion",
     EventKind.ZK_STATE: "milestone",
     EventKind.METADATA_VIEW: "milestone",
+    EventKind.METADATA_TOLD: "assertion",
     EventKind.LOG_ON_DISK: "milestone",
     EventKind.RECORD_ON_DISK: "milestone",
 }
@@ -316,6 +317,8 @@ def _harness_words(row: ClusterEvent) -> str:
             return f"final state in ZooKeeper: {_led(row)}, version {known(row.zk_version)}"
         case EventKind.METADATA_VIEW:
             return f"final metadata: {_led(row)}"
+        case EventKind.METADATA_TOLD:
+            return f"wrong metadata: {_led(row)}, of {', '.join(row.replicas or ()) or 'no broker'}, {known(row.detail)}"
         case EventKind.LOG_ON_DISK:
             hw = "" if row.hw is None else f", HW {row.hw} in its checkpoint"
             return f"final log in directory {known(row.dir)}: LEO {known(row.leo)}{hw}"

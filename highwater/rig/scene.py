@@ -12,6 +12,7 @@ from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process
 from workloads.generate import generate
 from workloads.parameters import Parameters, PartitionName, TopicShape
+from workloads.produce_consume import Producer
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
@@ -130,5 +131,8 @@ def manifest(
         client_places=tuple(place_of(plan, client) for client, _ in enumerate(workload_processes(plan))),
         required_marks=plan.required_marks,
         min_acked=plan.min_acked,
+        log_dirs=plan.cluster.log_dirs,
+        client_timeout_ms=plan.workload.request_timeout_ms,
+        client_retries=tuple(plan.workload.retries * isinstance(one, Producer) for one in workload_processes(plan)),
         faults=faults,
     )

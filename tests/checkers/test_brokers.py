@@ -107,3 +107,26 @@ def test_high_watermark_survives_a_controlled_shutdown(how: str, told: bool) -> 
     words = "b1 restarts with HW 0 of orders-0 after a controlled shutdown, it had HW 7 or more"
 
     assert (words in judge(story.history()).not_live) is told
+
+
+def _logs(*dirs: int, node: str = "b1") -> list[str]:
+    return [f"log-on-disk node={node} partition={number} dir={dir_}" for number, dir_ in enumerate(dirs)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (_logs(0, 1, 0), False),
+        (_logs(0, 0), True),
+        (["replica-deleted node=b1", *_logs(0, 0)], False),
+        (["replica-deleted node=b2", *_logs(0, 0)], True),
+        (["fault-begun fault=f node=b1 detail=dir-failure", *_logs(0, 0)], False),
+        (["wound node=b1 offset=0 dir=0", *_logs(0, 0)], False),
+    ],
+    ids=["spread", "in one", "one was deleted", "one was deleted elsewhere", "a directory failed", "bytes were lost"],
+)
+def test_broker_spreads_logs_over_its_directories(rows: list[str], told: bool) -> None:
+    """KIP-112: a log is created in the directory with the fewest; these brokers have two."""
+    said = "b1 holds 2, 0 logs in its directories after 0 deletions, none of which ever failed"
+
+    assert sketch("brokers", *rows) == ([said] if told else [])

@@ -22,6 +22,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from highwater.backends.sim import zk_rules
 from highwater.backends.sim.quorum import FIRST, Begin, Change, Close, Entry, Forward, Member, Open, Result, Resume, Write
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
@@ -207,7 +208,7 @@ class EnsembleServer(Member):
                     self._due_ns[session] = self._now_ns + timeout_ms * MS
                 return session, []
             case Write(session=session, ops=ops, atomic=atomic):
-                return self.tree.submit(session, ops, atomic=atomic)
+                return zk_rules.submit(self._sim.recorder, self.tree, session, ops, atomic=atomic)
             case Close(session=session):
                 if self.role == "leading":
                     self._due_ns.pop(session, None)
@@ -326,7 +327,7 @@ class EnsembleServer(Member):
                 answer = Answer(request.id, tuple(work.answers), self.tree.zxid)
                 self._sim.network.send(talk.line.connection.back, answer)
             elif isinstance(request.ops[done], _READS):
-                answers, _ = self.tree.submit(talk.line.session, (request.ops[done],))
+                answers, _ = zk_rules.submit(self._sim.recorder, self.tree, talk.line.session, (request.ops[done],))
                 work.answers += answers
             else:
                 talk.busy = True

@@ -9,6 +9,7 @@ A run is a function of its plan: the same plan gives the same rows.
 from highwater.backends.sim.clients import ClientHost
 from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.faults import Faults
+from highwater.backends.sim.inquirer import Inquirer
 from highwater.backends.sim.node import Boot, NodeHost
 from highwater.backends.sim.observer import Observer
 from highwater.backends.sim.scheduler import MS
@@ -61,6 +62,7 @@ class World:
             self.sim.transport.join(node)
         for client in self.clients:
             self.sim.transport.join(client)
+        self._inquirer = Inquirer(self.sim, self.nodes.values())
         self.observer = Observer(self.sim)
         self.sim.transport.join(self.observer)
         geography = Geography(
@@ -182,3 +184,4 @@ class World:
             if self.sim.handled > self.sim.plan.limit_events:
                 raise TooManyEvents(f"more than {self.sim.plan.limit_events} events by {scheduler.now // MS} ms")
             scheduler.run_until(min(end_ns, scheduler.now + SLICE_MS * MS))
+            self._inquirer.look()

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from highwater.backends.sim import zk_rules
 from highwater.backends.sim.network import Connection
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
@@ -166,7 +167,7 @@ class ZkServer:
         if line.connection.broken and not atomic:
             # The operations of a batch are sent one by one; a drawn number of them arrived.
             ops = ops[: self._sim.draws.below(f"late {line.node}", len(ops) + 1)]
-        answers, fired = self.tree.submit(line.session, ops, atomic=atomic)
+        answers, fired = zk_rules.submit(self._sim.recorder, self.tree, line.session, ops, atomic=atomic)
         self._witness.committed(commits_of(self.tree, line.session, ops, answers), writer=line.node, life=line.life)
         self._tell(fired)
         self._network.send(line.connection.back, Answer(request, answers, self.tree.zxid))
@@ -174,7 +175,7 @@ class ZkServer:
     def administer(self, ops: tuple[AnyOp, ...]) -> None:
         """Perform ZooKeeper operations in a session of their own, for an administrator who is not part of the workload."""
         session = self.tree.connect(timeout_ms=1)
-        answers, fired = self.tree.submit(session, ops)
+        answers, fired = zk_rules.submit(self._sim.recorder, self.tree, session, ops)
         self._witness.committed(commits_of(self.tree, session, ops, answers), writer=ADMINISTRATOR, life=0)
         self.tree.expire(session)
         self._tell(fired)

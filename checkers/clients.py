@@ -1,0 +1,175 @@
+"""Checker of what each single call is owed (docs/promise.md LIVE-8, LIVE-9): it ends in time, and is not given up early.
+
+R-130, KIP-91 and Kafka's producer: after a retriable error a produce is sent again while it has retries and time left. A client
+that gives up sooner tells its application of a failure that a second attempt would have spared it. The error of the last attempt
+stands in the row, and so does the number of attempts.
+
+A client without a retry left, without time for its pause, or whose topic was deleted meanwhile (UNKNOWN_TOPIC_ID: sent again, the
+records might be in two topics, DUR-8) may give up. A produce that breaks a rule on purpose is left out.
+
+A read needs the leader alone. It never hangs at a leader that no fault hits, which answered the client's last call, and whose
+partition has its state, whatever happens to other brokers.
+
+From the bound B after the last fault of a broker ended, no call hangs: none takes longer than PROMPT_MS, times out, or loses its
+connection. A fault of the clients at one place excuses them alone, until B after it: a leader that drops the parked requests of
+others when one client disconnects fails this. A call is excused too while its partition has no leader or its state changes.
+
+Only simulated runs are judged: there no machine is late, and the client counts its attempts.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("clients", "fail produce value=a error=NOT_LEADER_OR_FOLLOWER attempts=1 process=0")
+    ['process 0 gave up its produce to t-0 at row 1 after 1 attempt and 1 ms with NOT_LEADER_OR_FOLLOWER']
+    >>> sketch("clients", "fail produce value=a error=NOT_LEADER_OR_FOLLOWER attempts=4 process=0")
+    []
+"""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from checkers import screens
+from checkers.calms import calms, excuses, place_of
+from checkers.checker import CLIENT_PAUSE_MS, MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of
+from checkers.rows import Call, calls, operation_rows
+from checkers.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "clients"
+# Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
+_HANGS = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
+_READS = ("poll", "latest")
+# Faults of one broker that leave the links among the others, and the others themselves, as they are.
+_LOCAL = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "session", "dir-", "disk-", "isolate-", "cut-")
+_RESTS_MS = 2000  # after its last fault a leader has caught up with what waited for it
+_RETRIABLE = frozenset(
+    {
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_OR_FOLLOWER",
+        "REQUEST_TIMED_OUT",
+        "NETWORK_EXCEPTION",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "KAFKA_STORAGE_ERROR",
+    }
+)
+
+
+def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None:
+    """Say that a produce was not sent again, though it had a retry and time left."""
+    row, asked = call.rows[0], call.asked[0]
+    waited_ms = (row.time_ns - call.invoked_ns) // MS
+    left = row.attempts is not None and 0 < row.attempts <= retries and waited_ms + CLIENT_PAUSE_MS < timeout_ms
+    if not left or call.type == "ok" or row.error not in _RETRIABLE or asked.error is not None:
+        return None
+    attempts = f"{row.attempts} attempt{'s' if row.attempts != 1 else ''}"
+    what = f"process {call.process} gave up its produce to {name} at row {call.ended}"
+    return f"{what} after {attempts} and {waited_ms} ms with {row.error}"
+
+
+def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+    """Describe the calls that hung although no fault was in force that could excuse it."""
+    periods, deadline = calms(events, facts), deadline_ns(facts)
+    periods += [] if deadline is None else [(deadline, facts.end_ns)]
+    suspects = [call for call in done if (_took_ns(call) > PROMPT_MS * MS and call.type == "ok") or call.rows[0].error in _HANGS]
+    suspects = [call for call in suspects if any(a <= call.invoked_ns and call.rows[0].time_ns < b for a, b in periods)]
+    if not suspects:
+        return []
+    hit = excuses(events, facts)
+    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    written = list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+    why = []
+    for call in suspects:
+        ended_ns, patience_ns = call.rows[0].time_ns, (facts.client_timeout_ms or 0) * MS
+        excused = any(a <= ended_ns and call.invoked_ns < b for a, b in hit.get(place_of(facts, call.process), ()))
+        moved = any(call.invoked_ns - patience_ns <= time_ns <= ended_ns for time_ns, _ in written)
+        leader = next((leader for time_ns, leader in reversed(written) if time_ns <= ended_ns), None)
+        if not excused and not moved and leader is not None:
+            what = f"{_took_ns(call) // MS} ms for its {call.f} of {name} at row {call.ended}"
+            said = "" if call.type == "ok" else f" and got {call.rows[0].error}"
+            why.append(f"process {call.process} waited {what}{said}, though no fault hit it or a broker")
+    return why
+
+
+def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+    """Describe the reads that hung at a leader that no fault hit: a read needs no other broker."""
+    suspects = [at for at, call in enumerate(done) if call.f in _READS and call.rows[0].error in _HANGS and call.rows[0].node]
+    if not suspects:
+        return []
+    faults = list(_faults(events, facts))
+    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))["time_ns"].to_list()
+    why = []
+    for at in suspects:
+        call = done[at]
+        before = next((one for one in reversed(done[:at]) if one.process == call.process), None)
+        node, ended_ns = call.rows[0].node, call.rows[0].time_ns
+        if before is None or before.type != "ok" or before.rows[0].node != node:
+            continue  # the client may have lost its time in looking for the leader
+        since_ns = min(before.invoked_ns, call.invoked_ns - _RESTS_MS * MS)
+        mine = place_of(facts, call.process)
+        hit = any(
+            begun <= ended_ns and since_ns <= ended and (place in (node, mine) or not (place in facts.client_places or local))
+            for begun, ended, place, local in faults
+        )
+        if not hit and not any(since_ns <= time_ns <= ended_ns for time_ns in written):
+            what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
+            why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
+    return why
+
+
+def _faults(events: pl.DataFrame, facts: Facts) -> Iterator[tuple[int, int, str, bool]]:
+    """Begin and end of each fault, the node or client place that it hit, and whether it leaves links of others alone."""
+    rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]))
+    begun: dict[tuple[str, str], tuple[int, str]] = {}
+    columns = (rows[name].to_list() for name in ("time_ns", "kind", "fault", "node", "detail"))
+    for time_ns, kind, fault, node, detail in zip(*columns, strict=True):
+        if kind == K.FAULT_BEGUN:
+            begun.setdefault((fault, node), (time_ns, detail or ""))
+        elif (fault, node) in begun:
+            since, said = begun.pop((fault, node))
+            yield since, time_ns, node, said.startswith(_LOCAL)
+    for (_, node), (since, said) in begun.items():
+        yield since, facts.end_ns, node, said.startswith(_LOCAL)
+
+
+def _took_ns(call: Call) -> int:
+    return call.rows[0].time_ns - call.invoked_ns
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Find calls to one partition that ended after the client's timeout, and produces that were given up early."""
+    timeout_ms, retries = facts.client_timeout_ms, facts.client_retries
+    if timeout_ms is None or not facts.simulated:
+        return Findings()
+    topic, number = partition_of(operations, events)
+    name = f"{topic}-{number}"
+    done = [call for call in calls(operation_rows(operations)) if call.rows]
+    why = [
+        f"process {call.process} waited longer than {timeout_ms} ms, its timeout, for its {call.f} of {name} at row {call.ended}"
+        for call in done
+        if _took_ns(call) > (timeout_ms + 1) * MS
+    ]
+    why += _hung(done, events, facts, name)
+    why += _unread(done, events, facts, name)
+    if retries:
+        produces = [call for call in done if call.f == "produce"]
+        given_up = (_gave_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
+        why += [words for words in given_up if words is not None]
+    return Findings(not_live=tuple(why), live_judged=bool(why))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A client's call ends within its timeout, at once where no fault hits the client or a broker; a produce is sent again "
+    "after a retriable error while it has retries and time left.",
+    assumes="The manifest tells timeout and retries of the clients; a completion tells the number of attempts.",
+    blind="Real clients, which do not tell their attempts; retries that come too soon; errors of attempts before the last; "
+    "other calls than reads that hang under a fault of a broker, or within B of one.",
+    kinds=(),
+    group_by=PARTITION,
+    operations=("produce", "poll", "latest"),
+    events=(K.FAULT_BEGUN, K.FAULT_ENDED, K.STATE_WRITTEN),
+    of_the_living=True,
+    check=check,
+    screen=screens.clients,
+)

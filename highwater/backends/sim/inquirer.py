@@ -1,0 +1,115 @@
+"""Asks every broker again and again what it tells clients, without a message: looking changes nothing in the run.
+
+An answer is made by the broker's own code, from its state at that moment. Only answers that `checkers.metadata` refuses are
+recorded, the first few of each run: all of them would be more rows than all others together.
+"""
+
+from collections.abc import Iterable
+
+from checkers.metadata import ABSENT, NONE, OF_CLUSTER, Row, Standing, is_read
+from highwater.backends.sim.node import NodeHost
+from highwater.backends.sim.simulation import Simulation
+from highwater.rig.evidence import names
+from history.event import ClusterEvent, EventKind
+from reference.broker import heartbeats
+from reference.broker.metadata import on_metadata
+from reference.effects import Send
+from reference.machine import Ids, Turn
+from reference.messages import Metadata, MetadataReply, PartitionState
+from reference.node import Node
+from reference.types import NO_TOPIC_ID, Address, broker_address, index_of, topic_of
+
+EVERY_SLICES = 3  # of `World`: looks are 300 ms apart
+RECORDED_MAX = 6
+
+
+class Inquirer:
+    """Compares what brokers would tell clients with what the rows of the run say."""
+
+    def __init__(self, sim: Simulation, nodes: Iterable[NodeHost]) -> None:
+        self._sim = sim
+        self._nodes = tuple(nodes)
+        self._standing = Standing(sim.plan.promise)
+        self._read = 0  # rows of the recorder
+        self._slices = 0
+        self._recorded = 0
+
+    def look(self) -> None:
+        """Ask every broker in service, on every third call."""
+        self._slices += 1
+        if self._slices % EVERY_SLICES or self._recorded >= RECORDED_MAX:
+            return
+        events = self._sim.recorder.events
+        for event in events[self._read :]:
+            if is_read(event.kind):
+                self._standing.see(_row(event))
+        self._read = len(events)
+        for host in self._nodes:
+            reply = None if host.paused else _answer_of(host)
+            for row in () if reply is None else _rows(host.address, reply, self._existing()):
+                if self._recorded < RECORDED_MAX and self._standing.wrong(self._sim.scheduler.now, row) is not None:
+                    self._record(row)
+
+    def _existing(self) -> list[tuple[str, int]]:
+        return self._standing.partitions()
+
+    def _record(self, row: Row) -> None:
+        self._recorded += 1
+        self._sim.recorder.event(
+            EventKind.METADATA_TOLD,
+            node=row.node,
+            topic=row.topic or None,
+            topic_id=row.topic_id,
+            partition=row.partition,
+            leader=row.leader,
+            leader_epoch=row.leader_epoch,
+            isr=row.isr,
+            replicas=row.replicas,
+            detail=row.detail,
+        )
+
+
+def _answer_of(host: NodeHost) -> MetadataReply | None:
+    """What the broker would answer a client now; None if it is down or fenced."""
+    if not isinstance(host.machine, Node) or heartbeats.is_fenced(host.machine.state.broker):
+        return None
+    broker = host.machine.state.broker
+    turn = Turn(host.clock.now(), Ids(), host.config, broker.incarnation)
+    on_metadata(turn, broker, Address("c-laboratory"), Metadata(0))
+    sent = [effect.message for effect in turn.effects if isinstance(effect, Send)]
+    return next((message for message in sent if isinstance(message, MetadataReply)), None)
+
+
+def _rows(node: str, reply: MetadataReply, existing: list[tuple[str, int]]) -> Iterable[Row]:
+    controller = None if reply.controller is None else broker_address(reply.controller)
+    yield _said(node, leader=controller, replicas=names(reply.brokers), detail=OF_CLUSTER)
+    told = {(topic_of(state.tp), index_of(state.tp)): state for state in reply.states}
+    for topic, partition in existing:
+        state = told.get((topic, partition))
+        if state is None:
+            yield _said(node, topic=topic, partition=partition, detail=ABSENT)
+        else:
+            yield _of_partition(node, state)
+
+
+def _of_partition(node: str, state: PartitionState) -> Row:
+    return _said(
+        node,
+        topic=topic_of(state.tp),
+        partition=index_of(state.tp),
+        topic_id=None if state.topic_id == NO_TOPIC_ID else str(state.topic_id),
+        leader=None if state.leader is None else broker_address(state.leader),
+        leader_epoch=state.leader_epoch,
+        isr=names(tuple(member.broker for member in state.isr)),
+        replicas=names(state.replicas),
+        detail=",".join(names(state.offline)) or NONE,
+    )
+
+
+def _said(node: str, **columns: object) -> Row:
+    given = {"at": -1, "time_ns": 0, "kind": str(EventKind.METADATA_TOLD), "node": node, "topic": "", **columns}
+    return Row._make(given.get(name) for name in Row._fields)
+
+
+def _row(event: ClusterEvent) -> Row:
+    return Row._make(event.index if name == "at" else getattr(event, name) for name in Row._fields)

@@ -1,0 +1,106 @@
+"""What each single call of a client is owed: an end in time, another attempt, no hanging (LIVE-8, LIVE-9; R-130)."""
+
+import pytest
+from msgspec.structs import replace
+
+from checkers.single import judge
+from checkers.sketches import history_of, sketch
+from history.history import History
+
+SENT = "invoke produce value=a process=0"
+LED = "state-written leader=b1 isr=b1,b2"
+CUT = ("fault-begun fault=f node=p1 detail=place-reset time_ns=1000000000", "fault-ended fault=f node=p1 time_ns=50000000000")
+HEALED = "healed time_ns=60000000000"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("error=NOT_LEADER_OR_FOLLOWER attempts=1", True),
+        ("error=NETWORK_EXCEPTION attempts=3", True),
+        ("error=NETWORK_EXCEPTION attempts=4", False),
+        ("error=NETWORK_EXCEPTION attempts=0", False),
+        ("error=NETWORK_EXCEPTION attempts=1 time_ns=450000000", False),
+        ("error=UNKNOWN_TOPIC_ID attempts=1", False),
+        ("error=OUT_OF_ORDER_SEQUENCE_NUMBER attempts=1", False),
+    ],
+    ids=["at once", "before its last retry", "after it", "never sent", "no time left", "topic deleted", "not retriable"],
+)
+def test_produce_is_given_up_only_without_retries_or_time(answer: str, told: bool) -> None:
+    """These clients have 3 retries, 500 ms for a call, and pause 100 ms between two attempts."""
+    found = sketch("clients", SENT, f"info produce value=a process=0 {answer}")
+
+    assert [words for words in found if "gave up" in words] == found
+    assert bool(found) is told
+
+
+def test_wrong_produce_may_be_given_up() -> None:
+    asked = "invoke produce value=a process=0 acks=2 error=INVALID_REQUIRED_ACKS"
+
+    assert sketch("clients", asked, "fail produce value=a process=0 error=NETWORK_EXCEPTION attempts=1") == []
+
+
+@pytest.mark.parametrize(("ended_ms", "told"), [(501, False), (502, True)])
+def test_call_ends_within_the_timeout_of_its_client(ended_ms: int, told: bool) -> None:
+    late = f"fail poll error=REQUEST_TIMED_OUT process=0 time_ns={ended_ms}000000"
+
+    assert bool(sketch("clients", "invoke poll offset=0 process=0 time_ns=0", late)) is told
+
+
+def _of_places(*lines: str) -> list[str]:
+    history = history_of(*lines)
+    manifest = replace(history.manifest, client_places=("p1", "p2"))
+    verdicts = [
+        judge(History(manifest, operations=history.operations, events=history.events), screened_min=least)
+        for least in (0, 1 << 60)
+    ]
+    assert verdicts[0] == verdicts[1]
+    return [words for words in verdicts[0].not_live if "though no fault hit it or" in words]
+
+
+def _poll(process: int, at_s: int, outcome: str = "error=REQUEST_TIMED_OUT") -> tuple[str, str]:
+    begun = f"invoke poll offset=0 process={process} time_ns={at_s}000000000"
+    return begun, f"fail poll process={process} {outcome} time_ns={at_s}400000000"
+
+
+@pytest.mark.parametrize(("process", "told"), [(0, False), (1, True)], ids=["at the place that is hit", "elsewhere"])
+def test_call_hangs_only_at_a_client_place_that_is_hit(process: int, told: bool) -> None:
+    found = _of_places(LED, CUT[0], *_poll(process, 30), CUT[1], HEALED)
+
+    assert bool(found) is told
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["state-written leader=b2 isr=b2 time_ns=29900000000", "state-written isr=b1 time_ns=29000000000"],
+    ids=["leader changed just before", "no leader"],
+)
+def test_call_may_hang_while_its_partition_cannot_serve(between: str) -> None:
+    assert _of_places(LED, CUT[0], between, *_poll(1, 30), CUT[1], HEALED) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("node=b2 detail=crash-random", True),
+        ("node=b1 detail=crash-random", False),
+        ("node=b2 detail=partition-ring", False),
+        ("node=p1 detail=place-reset", False),
+    ],
+    ids=["of another broker", "of the leader", "of links", "of the client"],
+)
+def test_read_needs_no_other_broker_than_its_leader(fault: str, told: bool) -> None:
+    before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b1 time_ns=5100000000"
+    hangs = _poll(0, 6, "error=REQUEST_TIMED_OUT node=b1")
+    begun = f"fault-begun fault=g {fault} time_ns=4000000000"
+
+    found = _of_places(LED, begun, *before, *hangs, "fault-ended fault=g node=b9 time_ns=9000000000", HEALED)
+
+    assert bool(found) is told
+
+
+def test_read_may_hang_where_its_client_had_to_look_for_the_leader() -> None:
+    before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b3 time_ns=5100000000"
+    begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"
+
+    assert _of_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []

@@ -1,0 +1,107 @@
+"""What brokers tell clients while the run goes on (docs/promise.md LIVE-12). The bound of these histories is 2 s."""
+
+import pytest
+
+from checkers.metadata import OF_CLUSTER
+from checkers.sketches import sketch
+
+LIVES = (
+    "registered node=b1 incarnation=1",
+    "registered node=b2 incarnation=2",
+    "controller-elected node=b1",
+    "broker-state node=b1 broker=b2 incarnation=2 detail=active",
+    "state-written node=b1 leader=b2 isr=b1,b2",
+    "assigned replicas=b1,b2",
+)
+GONE = "session-ended node=b2 incarnation=2"
+LATER = "time_ns=60000000000"
+RIGHT = f"leader=b2 leader_epoch=1 isr=b1,b2 replicas=b1,b2 {LATER}"
+
+
+def told(*before: str, answer: str = RIGHT, node: str = "b1", offline: str = "-") -> list[str]:
+    return sketch("metadata", *LIVES, *before, f"metadata-told node={node} detail={offline} {answer}")
+
+
+def test_answer_that_agrees_with_zookeeper_is_right() -> None:
+    assert told() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (RIGHT.replace("leader=b2", "leader=b1"), "b1 leads t-0 in epoch 1 at row 6, though b2 does in epoch 1"),
+        (RIGHT.replace("epoch=1", "epoch=0"), "b2 leads t-0 in epoch 0 at row 6, though b2 does in epoch 1"),
+        (RIGHT.replace("replicas=b1,b2", "replicas=b1"), "t-0 is on b1 at row 6, though it is on b1, b2"),
+    ],
+    ids=["another leader", "an old epoch", "other replicas"],
+)
+def test_answer_names_leader_epoch_and_replicas_of_zookeeper(answer: str, words: str) -> None:
+    assert told(answer=answer) == [f"b1 tells that {words}"]
+
+
+@pytest.mark.parametrize(("writer", "wrong"), [("b1", True), ("b2", False)], ids=["controller", "leader"])
+def test_isr_that_the_leader_wrote_itself_is_not_judged(writer: str, wrong: bool) -> None:
+    found = told(f"state-written node={writer} leader=b2 isr=b2")
+
+    assert bool(found) is wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "offline", "wrong"),
+    [
+        ((), "-", False),
+        ((), "b2", True),
+        ((GONE,), "-", True),
+        ((GONE,), "b2", False),
+        (("broker-state node=b1 broker=b2 incarnation=2 detail=inactive",), "-", True),
+        (("broker-state node=b1 broker=b2 incarnation=1 detail=inactive",), "-", False),
+        (("dir-failed node=b2 dir=0",), "-", False),
+        (("dir-failed node=b2 dir=0", "fault-begun fault=f node=b2 topic=t partition=0 detail=dir-failure"), "-", True),
+    ],
+    ids=["serves", "called offline", "gone", "known to be gone", "inactive", "inactive before", "some dir", "its dir"],
+)
+def test_replicas_that_do_not_serve_are_told_as_offline(before: tuple[str, ...], offline: str, wrong: bool) -> None:
+    """R-304: a replica is offline if its broker is, or its directory."""
+    assert bool(told(*before, offline=offline)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ("leader=b1 replicas=b1,b2", False),
+        ("leader=b2 replicas=b1,b2", True),
+        ("leader=b1 replicas=b1", True),
+        ("leader=b1 replicas=b1,b2,b3", True),
+    ],
+    ids=["right", "another controller", "a broker is missing", "a broker that nobody knows"],
+)
+def test_controller_and_brokers_are_told(answer: str, wrong: bool) -> None:
+    found = sketch("metadata", *LIVES, f"metadata-told node=b1 {answer} {LATER} detail={OF_CLUSTER}")
+
+    assert bool(found) is wrong
+
+
+def test_partition_with_a_leader_is_listed() -> None:
+    assert told(answer=LATER, offline="absent") == ["b1 tells that t-0 does not exist at row 6, though b2 leads it"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "state-written node=b1 leader=b1 isr=b1,b2 time_ns=58500000000",
+        "controller-elected node=b2 time_ns=58500000000",
+        "unfenced node=b1 incarnation=1 time_ns=58500000000",
+        "fault-begun fault=f node=b1 detail=pause-long",
+        "fault-begun fault=f node=b3 detail=partition-ring",
+        "session-ended node=b1 incarnation=1",
+    ],
+    ids=["state is new", "controller is new", "just unfenced", "broker is hit", "links are hit", "not registered"],
+)
+def test_answer_may_be_old_for_a_reason(before: str) -> None:
+    assert told(before, answer=RIGHT.replace("epoch=1", "epoch=0")) == []
+
+
+def test_fault_of_another_broker_excuses_no_answer() -> None:
+    crash = "fault-begun fault=f node=b3 detail=crash-random"
+
+    assert told(crash, answer=RIGHT.replace("epoch=1", "epoch=0")) != []
