@@ -7,6 +7,7 @@ import sys
 
 from checkers import (
     acked_loss,
+    advance,
     answers,
     assertions,
     assumptions,
@@ -34,6 +35,7 @@ from checkers import (
     replacement,
     single_leader,
     state_writes,
+    succession,
     topic_identity,
     vacuity,
 )
@@ -60,6 +62,7 @@ ALL: tuple[Checker, ...] = (
     electorate.CHECKER,
     flushes.CHECKER,
     state_writes.CHECKER,
+    succession.CHECKER,
     fencing.CHECKER,
     incarnations.CHECKER,
     deletion.CHECKER,
@@ -70,6 +73,7 @@ ALL: tuple[Checker, ...] = (
     availability.PARTITIONS,
     availability.CLUSTER,
     progress.CHECKER,
+    advance.CHECKER,
     replacement.CHECKER,
     demotions.CHECKER,
     brokers.CHECKER,
