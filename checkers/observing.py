@@ -40,8 +40,9 @@ _HARNESS = (
 )
 # Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
 IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER, transactions.CHECKER, group_delivery.CHECKER)
-# A rule of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966).
-_OF_THE_REFERENCE = ("electorate",)
+# Rules of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966), and raise
+# epochs and choose leaders by other rules.
+_OF_THE_REFERENCE = ("electorate", "succession")
 # They judge what clients saw; events of brokers only add to that.
 _OF_CLIENTS = ("client-log", "offset-agreement", "assumptions", "vacuity")
 

@@ -7,6 +7,7 @@ import sys
 
 from checkers import (
     acked_loss,
+    advance,
     answers,
     assertions,
     assumptions,
@@ -37,6 +38,7 @@ from checkers import (
     replacement,
     single_leader,
     state_writes,
+    succession,
     topic_identity,
     vacuity,
 )
@@ -64,6 +66,7 @@ ALL: tuple[Checker, ...] = (
     electorate.CHECKER,
     flushes.CHECKER,
     state_writes.CHECKER,
+    succession.CHECKER,
     fencing.CHECKER,
     incarnations.CHECKER,
     deletion.CHECKER,
@@ -74,6 +77,7 @@ ALL: tuple[Checker, ...] = (
     availability.PARTITIONS,
     availability.CLUSTER,
     progress.CHECKER,
+    advance.CHECKER,
     replacement.CHECKER,
     demotions.CHECKER,
     promptness.CHECKER,

@@ -59,6 +59,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("restarts with LEO", "brokers", "a broker restarts with a shorter log"),
     ("restarts with HW", "brokers", "a broker restarts with a lower high watermark"),
     ("as inactive at row", "demotions", "a controller treats a broker as inactive that it could hear"),
+    ("though its ISR held", "advance", "a record that the whole ISR holds is committed late"),
     ("was removed from the ISR", "demotions", "a broker is removed from the ISR without a cause"),
     ("lost its leader", "demotions", "a partition loses its leader without a cause"),
     ("the result of its ISR change", "promptness", "a leader learns late what became of its ISR change"),

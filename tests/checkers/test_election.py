@@ -93,8 +93,8 @@ def test_one_order_allows_one_unclean_election_only() -> None:
     story.event(EventKind.UNCLEAN_ELECTION_ORDERED, leader="b1")
     assert kinds(judge(story.history())) == []
 
-    story.state("b1", 4, "b1 b3")
-    story.state("b2", 5, "b2")
+    story.state("b1", 3, "b1 b3")
+    story.state("b2", 4, "b2")
     assert kinds(judge(story.history())) == ["unclean-election"]
 
 

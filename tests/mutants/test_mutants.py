@@ -24,6 +24,7 @@ MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 # Checkers that no protocol switch sets off, because they judge machines, clients or histories. test_machines, test_usurpers,
 # tests/checkers and the corpus of histories show that they work.
 ELSEWHERE = (
+    "advance",
     "assertions",
     "assumptions",
     "availability-cluster",
@@ -40,6 +41,7 @@ ELSEWHERE = (
     "polls",
     "progress",
     "promptness",
+    "succession",
 )
 
 

@@ -1,0 +1,122 @@
+"""Checker: a record that the whole ISR holds is committed in time (docs/promise.md LIVE-8; V3 §G: leader.hw = min of leo in ISR).
+
+The leader raises the high watermark as soon as it knows that each member of the ISR has the record, and a member that does not
+fetch leaves the ISR. So while no fault is in force the high watermark stands still only where some member lacks the next record.
+
+Judged are the stretches, longer than the promised time, in which neither the high watermark nor the state in ZooKeeper changes,
+no fault begins or ends and no process ends: at their end every record is committed that the ISR held that long before.
+Faults of a client place are none of the brokers'.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "state-written leader=b1 isr=b1,b2", "became-leader node=b1 hw=0 leo=0", "became-follower node=b2"
+    >>> held = "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=a detail=follower"
+    >>> sketch("advance", *rows, *held, "hw node=b1 hw=1 leo=1 time_ns=9000000000")
+    ['b1 raised the HW of t-0 above 0 only at row 5, though its ISR held offset 0 for 2500 ms']
+"""
+
+from itertools import pairwise
+
+import polars as pl
+
+from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of, promised
+from checkers.replay import REPLAYED, Replicas
+from checkers.rows import EventRow, event_rows
+from checkers.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "advance"
+_ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED)
+_FAULTS = (K.FAULT_BEGUN, K.FAULT_ENDED)
+
+
+def _late_ns(facts: Facts) -> int:
+    return (facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms + PROMPT_MS) * MS
+
+
+def _still(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
+    """The long stretches in which nothing changes that the HW depends on, except logs: the indices of the rows around each."""
+    changes = events.filter(
+        ~pl.col("kind").is_in([str(kind) for kind in (*REPLAYED, K.BECAME_FOLLOWER)])
+        & ~(pl.col("kind").is_in([str(kind) for kind in _FAULTS]) & pl.col("node").is_in(list(facts.client_places)))
+        & ((pl.col("kind") != str(K.HW)) | (pl.col("detail") == "leader"))
+    ).select("index", "time_ns", "kind", "fault", "node")
+    in_force: set[tuple[str, str]] = set()
+    found: list[tuple[int, int]] = []
+    for (at, since, kind, fault, node), (then, until, *_) in pairwise(changes.iter_rows()):
+        if kind == K.FAULT_BEGUN:
+            in_force.add((fault, node))
+        elif kind == K.FAULT_ENDED:
+            in_force.discard((fault, node))
+        if until - since > _late_ns(facts) and not in_force:
+            found.append((at, then))
+    return found
+
+
+class _Partition:
+    """The leader, ISR, roles and logs of one partition after the rows applied so far."""
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._replicas = Replicas()
+        self._roles: dict[str, int] = {}  # node -> the leader epoch in which it leads or follows
+        self.leader: str | None = None
+        self._epoch = -1
+        self._isr: tuple[str, ...] = ()
+        self.hw = 0
+
+    def see(self, row: EventRow) -> None:
+        """Apply one row."""
+        if row.kind in REPLAYED:
+            self._replicas.replay(row)
+        elif row.kind == K.STATE_WRITTEN:
+            self.leader, self._epoch, self._isr = row.leader, row.leader_epoch, row.isr
+        elif row.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):
+            self._roles[row.node] = row.leader_epoch
+            self.hw = row.hw if row.kind == K.BECAME_LEADER else self.hw
+        elif row.kind in (K.RESIGNED, K.NODE_STOPPED):
+            self._roles.pop(row.node, None)
+        elif row.kind == K.HW and row.node == self.leader:
+            self.hw = row.hw
+
+    def held(self) -> int:
+        """The log end that the whole ISR has reached; 0 if it is short, or a member does not act in the present epoch."""
+        acting = all(self._roles.get(node) == self._epoch for node in self._isr)
+        if self.leader is None or not acting or len(self._isr) < self._least:
+            return 0
+        return min(len(self._replicas.log(node).values) for node in self._isr)
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Find records that were committed late or never, although the whole ISR held them. Ignores `cuts`: they excuse no delay."""
+    topic, number = partition_of(operations, events)
+    promise = promised(facts, topic)
+    stretches = _still(events, facts) if facts.simulated and promise is not None else []
+    if promise is None or not stretches:
+        return Findings()
+    rows = event_rows(events)
+    times = dict(events.select("index", "time_ns").iter_rows())
+    partition, place, why = _Partition(promise.min_insync_replicas), 0, []
+    for _, end in stretches:
+        due_ns = times[end] - _late_ns(facts)
+        while place < len(rows) and rows[place].at < end and rows[place].time_ns < due_ns:
+            partition.see(rows[place])
+            place += 1
+        held = partition.held()
+        if held > partition.hw:
+            what = f"{partition.leader} raised the HW of {topic}-{number} above {partition.hw} only at row {end}"
+            why.append(f"{what}, though its ISR held offset {held - 1} for {_late_ns(facts) // MS} ms")
+    return Findings(not_live=tuple(why), live_judged=bool(why))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="While no fault is in force, a record that every member of the ISR holds is below the high watermark in time.",
+    assumes="Brokers record each append, role and HW of a leader; the harness records when each fault begins and ends.",
+    blind="Runs of real brokers; partitions that are written all the time, where the high watermark never stands still for long.",
+    kinds=(),
+    group_by=PARTITION,
+    events=(*REPLAYED, *_ROLES, *_FAULTS, K.STATE_WRITTEN, K.HW, K.NODE_STOPPED),
+    needs=(K.STATE_WRITTEN,),
+    of_the_living=True,
+    check=check,
+)

@@ -1,0 +1,45 @@
+"""A record that the whole ISR holds is committed in time while no fault is in force (docs/promise.md LIVE-8; V3 §G)."""
+
+import pytest
+
+from checkers.sketches import sketch
+
+BEGUN = ("state-written leader=b1 isr=b1,b2", "became-leader node=b1 hw=0 leo=0", "became-follower node=b2 leader=b1")
+HELD = ("append node=b1 offset=0 value=a", "append node=b2 offset=0 value=a detail=follower")
+LATE = "hw node=b1 hw=1 leo=1 time_ns=9000000000"
+FAULT = "fault-begun fault=f node={} detail=clog"
+
+
+def found(*rows: str) -> list[str]:
+    return sketch("advance", *rows)
+
+
+def test_record_that_is_committed_late_is_told() -> None:
+    """The bound of these histories is 2.5 s."""
+    assert found(*BEGUN, *HELD, LATE) == [
+        "b1 raised the HW of t-0 above 0 only at row 5, though its ISR held offset 0 for 2500 ms"
+    ]
+    assert found(*BEGUN, *HELD, LATE.replace("9000", "2400")) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (*BEGUN, HELD[0], LATE),
+        (*BEGUN[:2], *HELD, LATE),
+        (BEGUN[0].replace("isr=b1,b2", "isr=b1"), *BEGUN[1:], *HELD, LATE),
+        (*BEGUN, *HELD, "node-stopped node=b2 detail=crash", LATE),
+        (FAULT.format("b3"), *BEGUN, *HELD, LATE),
+        (*BEGUN, *HELD, "resigned node=b2", LATE),
+        (*BEGUN, HELD[0], f"{HELD[1]} time_ns=8000000000", LATE),
+    ],
+    ids=["b2 lacks it", "b2 follows nobody", "a short ISR", "b2 died", "a fault is in force", "b2 resigned", "b2 got it lately"],
+)
+def test_record_may_wait_where_a_member_may_lack_it(rows: tuple[str, ...]) -> None:
+    assert found(*rows) == []
+
+
+def test_record_waits_for_no_fault_that_has_ended() -> None:
+    fault = (FAULT.format("b3"), "fault-ended fault=f node=b3 detail=clog")
+
+    assert found(*fault, *BEGUN, *HELD, LATE) != []

@@ -1,0 +1,112 @@
+"""Each state of a partition follows from the one before (V3 §A step 3.2, step 3.3, R-021, R-144; KIP-966; U-18)."""
+
+import pytest
+
+from checkers.sketches import sketch
+
+KNOWN = (
+    *(f"registered node=b{number} incarnation={number}" for number in (1, 2, 3)),
+    "assigned replicas=b1,b2,b3",
+    "state-written node=b9 leader=b1 isr=b1,b2,b3 stamps=1,2,3",
+)
+LED_BY_B2 = "state-written node=b9 leader=b2 leader_epoch=2"
+ENDED = "session-ended node=b1 incarnation=1"
+
+
+def found(*rows: str) -> list[str]:
+    return sketch("succession", *KNOWN, *rows)
+
+
+def silent(node: str, number: int) -> str:
+    return f"broker-state node=b9 broker={node} incarnation={number} detail=inactive"
+
+
+@pytest.mark.parametrize(
+    ("state", "kinds"),
+    [
+        (f"{LED_BY_B2} isr=b2,b3 stamps=2,3", []),
+        ("state-written node=b9 leader=b2 leader_epoch=3 isr=b2,b3 stamps=2,3", ["wrong-epoch"]),
+        ("state-written node=b9 leader_epoch=1 isr=b1,b2,b3 stamps=1,2,3", ["wrong-epoch"]),
+        ("state-written node=b9 leader=b1 leader_epoch=2 isr=b1,b2,b3 stamps=1,2,3", ["wrong-epoch"]),
+        ("state-written node=b1 leader=b1 isr=b1,b2 stamps=1,2", []),
+    ],
+    ids=["one higher", "two higher", "nobody in the same epoch", "nothing changes", "the leader shrinks its ISR"],
+)
+def test_epoch_rises_by_one_where_the_leader_changes(state: str, kinds: list[str]) -> None:
+    assert found(ENDED, state) == kinds
+
+
+@pytest.mark.parametrize(
+    ("state", "kinds"),
+    [
+        (f"{LED_BY_B2} isr=b2,b3 stamps=2,4", ["wrong-isr"]),
+        (f"{LED_BY_B2} isr=b2,b4 stamps=2,4", ["wrong-isr"]),
+        (f"{LED_BY_B2} isr=b2 stamps=5", []),
+        ("state-written node=b9 leader_epoch=2 isr=b1,b2 stamps=1,2", ["wrong-isr"]),
+        ("state-written node=b9 leader_epoch=2 isr=b1,b2,b3 stamps=1,2,3", []),
+    ],
+    ids=["another registration", "a stranger", "alone, registered anew", "nobody leads a shorter ISR", "nobody leads the ISR"],
+)
+def test_election_takes_nobody_into_the_isr(state: str, kinds: list[str]) -> None:
+    assert found(ENDED, state) == kinds
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        (("session-ended node=b3 incarnation=3", ENDED), ["wrong-isr"]),
+        ((ENDED, "session-ended node=b3 incarnation=3"), []),
+        ((silent("b3", 3), silent("b1", 1)), ["wrong-isr"]),
+        ((silent("b1", 1), silent("b3", 3)), []),
+        (("session-ended node=b3 incarnation=3", ENDED, "registered node=b1 incarnation=7"), []),
+        (("session-ended node=b3 incarnation=3", silent("b1", 1), ENDED), []),
+        (("session-ended node=b3 incarnation=3", "dir-failed node=b1 dir=0", ENDED), []),
+    ],
+    ids=[
+        "ended before",
+        "ended after",
+        "silent before",
+        "silent after",
+        "a heartbeat may have told",
+        "silence was the cause",
+        "a directory was the cause",
+    ],
+)
+def test_election_leaves_out_whom_the_controller_knew_gone(rows: tuple[str, ...], kinds: list[str]) -> None:
+    assert found(*rows, f"{LED_BY_B2} isr=b2,b3 stamps=2,3") == kinds
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        ((f"{LED_BY_B2} isr=b1,b2,b3 stamps=1,2,3",), ["wrong-leader"]),
+        ((ENDED, "state-written node=b9 leader=b3 leader_epoch=2 isr=b2,b3 stamps=2,3"), ["wrong-leader"]),
+        (("reassignment-begun node=b9 detail=forward", f"{LED_BY_B2} isr=b1,b2,b3 stamps=1,2,3"), []),
+    ],
+    ids=["the leader stays in the ISR", "not the first of the ISR", "a move"],
+)
+def test_leader_stays_or_the_first_of_the_isr_leads(rows: tuple[str, ...], kinds: list[str]) -> None:
+    assert found(*rows) == kinds
+
+
+def test_operator_may_order_the_preferred_leader() -> None:
+    led = (ENDED, f"{LED_BY_B2} isr=b2,b3 stamps=2,3", "state-written node=b2 leader=b2 leader_epoch=2 isr=b1,b2,b3 stamps=1,2,3")
+    preferred = "state-written node=b9 leader=b1 leader_epoch=3 isr=b1,b2,b3 stamps=1,2,3"
+
+    assert found(*led, preferred) == ["wrong-leader"]
+    assert found(*led, "ok elect-preferred value=t-0", preferred) == []
+
+
+@pytest.mark.parametrize(
+    ("states", "kinds"),
+    [
+        (("isr=b1,b2", "isr=b1 elr=b2", "isr=b1,b2"), []),
+        (("isr=b1,b2", "isr=b1 elr=b2", "isr=b1,b2 elr=b2"), ["wrong-elr"]),
+        (("isr=b1,b2", "isr=b1 elr=b3"), ["wrong-elr"]),
+        (("isr=b1", "isr=b1,b2", "isr=b1"), []),
+    ],
+    ids=["kept while short", "kept beside a full ISR", "another one", "no ELR in the run"],
+)
+def test_elr_is_what_left_a_short_isr(states: tuple[str, ...], kinds: list[str]) -> None:
+    """The promise of these histories has min.insync.replicas 2."""
+    assert sketch("succession", *(f"state-written node=b1 leader=b1 {state}" for state in states)) == kinds
