@@ -1,7 +1,8 @@
 """Checker: each state of a partition follows from the one before it (V3 §A step 3.2, step 3.3, R-021, R-144; KIP-966; U-18).
 
 * The leader epoch rises by one where the leader changes or nobody leads any more, and never by more. Outside of a move no write
-  raises it for nothing: with the same leader and the same ISR.
+  raises it for nothing: with the same leader and the same ISR. A move does so to begin (R-051) and to lead from the target
+  (R-235), but not a third time while no fault is in force and nothing else happens to the partition or a broker.
 * An election takes nobody into the ISR: it keeps members under the registrations that they had, or its leader is alone in it. A
   write that leaves nobody in the lead leaves the ISR as it was.
 * The new ISR is what is alive of the old one. So it has no member that the controller knew to be gone: if the controller left out
@@ -37,7 +38,8 @@ from history.event import EventKind as K
 NAME = "succession"
 _ORDERS = ("elect-preferred", "edit-znode")  # of an operator, after which the first replica may lead without another cause
 _OUT = ("inactive", "stopping")
-_OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED, K.BROKER_STATE)
+_IDLE_MAX = 2  # epochs in a row by which a move changes neither leader nor ISR
+_OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED, K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED)
 _Member = tuple[str, int | None]  # a broker, and the registration under which it is counted
 
 
@@ -58,6 +60,7 @@ class _Row(NamedTuple):
     stamps: list[int] | None
     elr: list[str] | None
     replicas: tuple[str, ...]
+    fault: str
     detail: str
 
 
@@ -69,10 +72,17 @@ class _Known:
         self.latest: dict[str, int] = {}  # broker -> its last registration
         self.noted: dict[tuple[str, str, int], tuple[str, int]] = {}  # (controller, broker, registration) -> state, since when
         self.broken: set[str] = set()  # brokers with a failed directory
+        self.in_force: set[tuple[str, str]] = set()  # faults, and where
+        self.changed_at = -1  # the last row about a broker or a fault
 
     def see(self, row: _Row) -> None:
-        """Apply a row about a broker."""
-        if row.kind == K.REGISTERED:
+        """Apply a row about a broker or a fault."""
+        self.changed_at = row.at
+        if row.kind == K.FAULT_BEGUN:
+            self.in_force.add((row.fault, row.node))
+        elif row.kind == K.FAULT_ENDED:
+            self.in_force.discard((row.fault, row.node))
+        elif row.kind == K.REGISTERED:
             self.latest[row.node] = row.incarnation
         elif row.kind == K.SESSION_ENDED:
             self.ended[row.node, row.incarnation] = row.at
@@ -119,9 +129,12 @@ class _States:
         self.moves = False  # from the first move on only the epoch and the ISR are judged
         self.ordered = False  # an unclean election was ordered
         self.preferred = False  # a preferred one may have been
+        self._idle = 0  # epochs in a row that changed nothing, as long as nothing happened meanwhile
 
     def see(self, row: _Row, known: _Known | None) -> list[Anomaly]:
         """Apply a row about the partition; say what is wrong with a state."""
+        if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
+            self._idle = 0
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas or self.assigned
         elif row.kind == K.REASSIGNMENT_BEGUN:
@@ -138,7 +151,7 @@ class _States:
         if before is None or before.topic_id != row.topic_id or before.isr is None:
             found += self._leader(row, None)
             return [self._anomaly(kind, words, row, row) for kind, words in found]
-        found += self._epoch(row, before)
+        found += self._epoch(row, before, known)
         if row.leader is None or row.leader_epoch != before.leader_epoch:
             found += self._isr(row, before)
             found += self._leader(row, before) + self._gone(row, before, known)
@@ -151,7 +164,7 @@ class _States:
         witness = tuple(sorted({before.at, row.at}))
         return Anomaly(kind=kind, checker=NAME, key=self.name, witness=witness, words=f"{self.name}: {words}")
 
-    def _epoch(self, row: _Row, before: _Row) -> list[tuple[str, str]]:
+    def _epoch(self, row: _Row, before: _Row, known: _Known | None) -> list[tuple[str, str]]:
         step = row.leader_epoch - before.leader_epoch
         if step < 0:
             return []  # state-writes reports it
@@ -159,7 +172,11 @@ class _States:
             change = f"{before.leader or 'nobody'} leads epoch {before.leader_epoch}, then {row.leader or 'nobody'} epoch"
             return [("wrong-epoch", f"{change} {row.leader_epoch}")]
         idle = step == 1 and row.leader == before.leader and _members(row, before) == _members(before, row)
-        if idle and not self.moves:
+        if not idle or known is None or known.in_force:
+            self._idle = 0
+        else:
+            self._idle = 1 if known.changed_at > before.at else self._idle + 1
+        if idle and (not self.moves or self._idle > _IDLE_MAX):
             return [("wrong-epoch", f"epoch {row.leader_epoch} has the leader and the ISR of epoch {before.leader_epoch}")]
         return []
 
@@ -252,7 +269,8 @@ CHECKER = Checker(
     claim="Each state of a partition follows from the one before: epochs rise by one, elections keep what lives of the ISR, the "
     "first of it leads, and the ELR is what left a short ISR.",
     assumes="ZooKeeper's writes, registrations and assignments, moves and orders are recorded completely and in their order.",
-    blind="Leader, ELR and idle epochs of partitions that were moved; brokers that a controller did not know to be gone.",
+    blind="Leader and ELR of partitions that were moved; idle epochs of moves while a fault is in force; brokers that a "
+    "controller did not know to be gone.",
     kinds=("wrong-epoch", "wrong-isr", "wrong-leader", "wrong-elr"),
     group_by=WHOLE_RUN,
     operations=_ORDERS,

@@ -59,6 +59,10 @@ INVARIANTS: dict[str, Invariant] = {
             "isr-outside-replicas",
             "leader-outside-isr",
             "unentitled-write",
+            "wrong-epoch",
+            "wrong-isr",
+            "wrong-leader",
+            "wrong-elr",
         ),
     ),
     "RES": Invariant(

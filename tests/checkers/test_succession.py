@@ -37,6 +37,23 @@ def test_epoch_rises_by_one_where_the_leader_changes(state: str, kinds: list[str
 
 
 @pytest.mark.parametrize(
+    ("between", "kinds"),
+    [
+        ("ok poll offset=0", ["wrong-epoch"]),
+        ("registered node=b9 incarnation=9", []),
+        ("assigned replicas=b1,b2,b3", []),
+        ("fault-begun fault=f node=b2 detail=clog", []),
+    ],
+    ids=["nothing happens", "a broker registers", "the assignment changes", "a fault is in force"],
+)
+def test_move_raises_the_epoch_twice_for_nothing(between: str, kinds: list[str]) -> None:
+    """R-051: the new replicas start in a new epoch. R-235: a leader in the target keeps the role in a new epoch."""
+    idle = [f"state-written node=b9 leader=b1 leader_epoch={epoch} isr=b1,b2,b3 stamps=1,2,3" for epoch in (2, 3, 4)]
+
+    assert found("reassignment-begun node=b9 detail=forward", *idle[:2], between, idle[2]) == kinds
+
+
+@pytest.mark.parametrize(
     ("state", "kinds"),
     [
         (f"{LED_BY_B2} isr=b2,b3 stamps=2,4", ["wrong-isr"]),
