@@ -1,8 +1,8 @@
-"""Checker: what brokers tell clients is true once nothing has changed for a while (docs/promise.md LIVE-12; R-183, R-304, R-311).
+"""Checker: what brokers tell clients is true once nothing has changed for a while (docs/promise.md LIVE-12, R-304, R-311).
 
 `checkers.convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while
-brokers are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and the
-replicas that are offline. A client that is told of a dead broker as if it served loses its time there.
+brokers are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and
+offline replicas. A client that is told of a dead broker as if it served loses its time there.
 
 The controller pushes each change. So an answer must be right once for `lag_ms` neither what it is about has changed, nor the
 controller, nor the broker that answers, and no fault hit those two or a link among others. Faults of single other brokers are no

@@ -189,6 +189,7 @@ class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
 
     protocol: Literal["legacy", "kip343"] | UnsetType = UNSET
 
+
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
     """kill -9; each file loses a drawn part of what was not flushed, and its last batch may be torn (flush=none: data loss)."""
 
