@@ -199,6 +199,6 @@ _REFUSED = "fail delete-topic process=0 error=REASSIGNMENT_IN_PROGRESS time_ns=9
     ids=["alone", "another is open", "another may stand", "another is done", "another kind", "by hand", "first", "new", "made"],
 )
 def test_request_is_refused_only_because_of_another(before: tuple[str, ...], refused: tuple[str, ...], told: bool) -> None:
-    found = sketch("availability-cluster", *before, *refused, "healed time_ns=10000000")
+    found = sketch("availability-cluster", "registered node=b1 incarnation=1", *before, *refused, "healed time_ns=10000000")
 
     assert any("though no other such request" in words for words in found) is told
