@@ -10,6 +10,10 @@ from checkers.rows import Call, EventRow
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
 
+_TAKEN = ("TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS")  # the znode of a request is there already
+_SHARED = ("delete-topic", "elect-preferred", "elect-unclean", "reassign", "reassign-extra")  # one znode for all topics
+_UNTIL_GONE = ("delete-topic", "elect-preferred", "elect-unclean", "add-partition", "remove-partition")  # ok: its znode is gone
+
 
 def unserved(done: list[Call], deadline_ns: int) -> list[str]:
     """Describe each admin request after the deadline that was not answered with success."""
@@ -19,6 +23,36 @@ def unserved(done: list[Call], deadline_ns: int) -> list[str]:
             error = (call.rows[0].error if call.rows else None) or "no answer"
             why.append(f"{_words(call)} was requested after the bound and failed: {error}")
     return why
+
+
+def misrefused(done: list[Call], facts: Facts) -> list[str]:
+    """Describe each admin request that was refused because of another one, though there was none that could stand in its way.
+
+    The other one is of the same kind, and of the same topic or partition where requests of that kind do not share a znode. It may
+    have been made at any time before, unless it is known that it was carried out and its znode is gone. An operator who edits
+    znodes by hand may stand in the way of everybody.
+    """
+    if any(call.f == "edit-znode" for call in done):
+        return []
+    first = {assigned.topic for assigned in facts.assignments}
+    why = []
+    for call in done:
+        error = call.rows[0].error if call.rows and call.type == "fail" else None
+        if error not in _TAKEN or (call.f == "create-topic" and _subject(call) in first):
+            continue
+        others = [other for other in done if other is not call and _znode(other) == _znode(call) and other.invoked < call.ended]
+        gone = [o for o in others if o.f in _UNTIL_GONE and o.type == "ok" and o.ended < call.invoked]
+        if len(others) == len(gone):
+            why.append(f"{_words(call)} was refused with {error} at row {call.ended}, though no other such request was there")
+    return why
+
+
+def _znode(call: Call) -> tuple[str, str | None]:
+    return call.f, None if call.f in _SHARED else _subject(call)
+
+
+def _subject(call: Call) -> str | None:
+    return None if call.asked[0].value is None else call.asked[0].value.split(" ", 1)[0]
 
 
 def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:

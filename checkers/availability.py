@@ -23,7 +23,7 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
-from checkers.audits import slow, unpreferred, unserved
+from checkers.audits import misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import undone
@@ -98,6 +98,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend(undone(done, placed))
     why.extend(unserved(done, deadline))
+    why.extend(misrefused(done, facts))
     why.extend(unpreferred(done, placed, deadline))
     why.extend(slow(done, facts, deadline))
     return Findings(not_live=tuple(why), live_judged=True)
@@ -357,7 +358,7 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 CLUSTER = Checker(
     name="availability-cluster",
     claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are "
-    "done, and each that is requested after the bound succeeds.",
+    "done, each that is requested after the bound succeeds, and none is refused because of another that is not there.",
     assumes="ZooKeeper's registrations are complete.",
     blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
     "were cancelled, or requested while an extra request for the partition might be waiting.",

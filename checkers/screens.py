@@ -139,10 +139,12 @@ def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
 
 
 def clients(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
-    """Suspect partitions with a call that failed, or that took long."""
+    """Suspect partitions with a call that failed, or that took long; none where the clients' timeout is not known."""
+    if facts.client_timeout_ms is None:
+        return nothing(columns, shared, facts)
     turns = columns.turns
     ended = np.flatnonzero(~turns.asks & (turns.other != NONE))
-    patience = min(PROMPT_MS, facts.client_timeout_ms or 0) * MS
+    patience = min(PROMPT_MS, facts.client_timeout_ms) * MS
     slow = turns.time_ns[ended] - turns.time_ns[turns.other[ended]] > patience
     return Screened(suspect=columns.named(turns.part[ended[slow | ~turns.ok[ended]]]))
 

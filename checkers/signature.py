@@ -53,6 +53,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("logs in its directories", "brokers", "the logs of a broker lie in one directory"),
     ("OfflineReplicaCount", "brokers", "OfflineReplicaCount is wrong"),
     (" tells that ", "metadata", "a broker tells clients what is not true"),
+    ("though no other such request", "availability-cluster", "a request of an administrator is refused without a reason"),
     ("gave up its produce", "clients", "a client gives up a produce that it could retry"),
     (", its timeout, for its", "clients", "a call ends after the client's timeout"),
     ("though no fault hit it or", "clients", "a call hangs"),

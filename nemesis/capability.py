@@ -60,6 +60,7 @@ class Cannot(Struct, frozen=True):
 
 Ability = Can | Cannot
 
+_ONE_PROTOCOL = "a process keeps the settings that it was given at the start of the run"
 _OUTSIDE = "the effects of a machine cannot be seen from outside its process"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
@@ -121,6 +122,8 @@ def _simulated(fault: AnyFault) -> str:
             return "no event reaches the node; afterwards overdue timers and waiting messages come in drawn order"
         case Crash() | Restart():
             return "the machine is dropped between two effects; the disk keeps its page cache"
+        case Shutdown(protocol="legacy" | "kip343"):
+            return "the machine is told ShutDown, and at the end of the window a machine with the other protocol starts"
         case Shutdown():
             return "the machine is told ShutDown, and dropped where it still runs at the end of the window"
         case CrashAt():
@@ -160,6 +163,8 @@ def _of_processes(fault: AnyFault) -> Ability:
             return Can("SIGKILL, another client closes its session, then a new process on the same directories")
         case Crash() | Restart():
             return Can("SIGKILL, then a new process on the same directories")
+        case Shutdown(protocol="legacy" | "kip343"):
+            return Cannot(_ONE_PROTOCOL)
         case Shutdown():
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
@@ -224,6 +229,8 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can("libfaketime, an offset of the wall clock that grows; the monotonic clock stays right")
         case Pause():
             return Can("the container's cgroup is frozen")
+        case Shutdown(protocol="legacy" | "kip343"):
+            return Cannot(_ONE_PROTOCOL)
         case Shutdown():
             return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():

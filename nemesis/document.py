@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, get_args, get_origin
 
 import msgspec
-from msgspec import NODEFAULT, Struct
+from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 
 from nemesis.blows import Kind
 from nemesis.capability import BACKENDS, Backend, Cannot, ability
@@ -97,10 +97,15 @@ def _targets() -> Iterator[str]:
 def _parameters(fault: type[Struct]) -> Iterator[str]:
     rows = []
     for field in msgspec.structs.fields(fault):
-        default = "required" if field.default is NODEFAULT else f"`{json.dumps(field.default)}`"
-        rows.append((f"`{field.encode_name}`", _words(field.type), default))
+        rows.append((f"`{field.encode_name}`", _words(field.type), _default(field.default)))
     if rows:
         yield _table(("parameter", "type", "default"), rows)
+
+
+def _default(default: object) -> str:
+    if default is NODEFAULT:
+        return "required"
+    return "none" if default is UNSET else f"`{json.dumps(default)}`"
 
 
 def _words(annotation: object) -> str:
@@ -109,7 +114,9 @@ def _words(annotation: object) -> str:
         return ", ".join(str(value) for value in get_args(annotation))
     if get_origin(annotation) is tuple:
         return f"list of {_words(get_args(annotation)[0])}"
-    parts = [part for part in get_args(annotation) if part is not type(None)] or [annotation]
+    parts = [part for part in get_args(annotation) if part not in (type(None), UnsetType)] or [annotation]
+    if get_origin(parts[0]) is Literal:
+        return _words(parts[0])
     return " or ".join(part.__name__ if isinstance(part, type) else str(part) for part in parts)
 
 

@@ -9,7 +9,7 @@ wound destroys bytes that a topic counted on.
 from collections.abc import Iterator
 from typing import Literal, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from history.promise import Flush
 
@@ -183,8 +183,11 @@ class Restart(Fault, frozen=True, kw_only=True, tag="restart"):
 class Shutdown(Fault, frozen=True, kw_only=True, tag="shutdown"):
     """SIGTERM: the broker hands its leaderships over and exits. It is started again at the fault's end.
 
-    A broker that still runs at that time is killed first (KIP-343 stopping, controlled.shutdown.max.retries).
+    A broker that still runs at that time is killed first (KIP-343 stopping, controlled.shutdown.max.retries). With the parameter
+    `protocol` of Shutdown it starts with this inter-broker protocol: an upgrade to KIP-343, or its rollback (R-205).
     """
+
+    protocol: Literal["legacy", "kip343"] | UnsetType = UNSET
 
 
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):

@@ -3,6 +3,7 @@
 import pytest
 
 from checkers.single import judge
+from checkers.sketches import sketch
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.story import BOUND_NS, MS, Story
@@ -172,3 +173,32 @@ def test_partition_added_after_the_bound_need_not_exist_before() -> None:
         other.follows(node, 0, "b1")
 
     assert not_live(story, healed_at) == ()
+
+
+_ASKED = "invoke delete-topic value=a process=0 time_ns=5000000"
+_REFUSED = "fail delete-topic process=0 error=REASSIGNMENT_IN_PROGRESS time_ns=9000000"
+
+
+@pytest.mark.parametrize(
+    ("before", "refused", "told"),
+    [
+        ((), (_ASKED, _REFUSED), True),
+        (("invoke delete-topic value=b process=1",), (_ASKED, _REFUSED), False),
+        (("invoke delete-topic value=b process=1", "info delete-topic process=1"), (_ASKED, _REFUSED), False),
+        (("invoke delete-topic value=b process=1", "ok delete-topic process=1"), (_ASKED, _REFUSED), True),
+        (("invoke elect-preferred value=t-0 process=1",), (_ASKED, _REFUSED), True),
+        (("invoke edit-znode value=/admin/x process=1",), (_ASKED, _REFUSED), False),
+        ((), ("invoke create-topic value=t process=0", "fail create-topic process=0 error=TOPIC_ALREADY_EXISTS"), False),
+        ((), ("invoke create-topic value=u process=0", "fail create-topic process=0 error=TOPIC_ALREADY_EXISTS"), True),
+        (
+            ("invoke create-topic value=u process=1", "ok create-topic process=1"),
+            ("invoke create-topic value=u process=0", "fail create-topic process=0 error=TOPIC_ALREADY_EXISTS"),
+            False,
+        ),
+    ],
+    ids=["alone", "another is open", "another may stand", "another is done", "another kind", "by hand", "first", "new", "made"],
+)
+def test_request_is_refused_only_because_of_another(before: tuple[str, ...], refused: tuple[str, ...], told: bool) -> None:
+    found = sketch("availability-cluster", "registered node=b1 incarnation=1", *before, *refused, "healed time_ns=10000000")
+
+    assert any("though no other such request" in words for words in found) is told

@@ -99,7 +99,7 @@ def test_read_needs_no_other_broker_than_its_leader(fault: str, told: bool) -> N
     assert bool(found) is told
 
 
-def test_read_may_hang_where_its_client_had_to_look_for_the_leader() -> None:
+def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b3 time_ns=5100000000"
     begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"
 

@@ -1,4 +1,4 @@
-"""What brokers tell clients while the run goes on (docs/promise.md LIVE-12). The bound of these histories is 2 s."""
+"""What brokers tell clients while the run goes on (docs/promise.md LIVE-13). The bound of these histories is 2 s."""
 
 import pytest
 

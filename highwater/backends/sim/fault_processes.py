@@ -3,6 +3,9 @@
 from functools import partial
 from typing import assert_never
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from highwater.backends.sim.network import Acting
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.open_window import OpenWindow
@@ -56,7 +59,7 @@ class ProcessFaults:
                 self.holds(node).down += 1
                 acting.count += node.up
                 node.take("operator", ShutDown())
-                opened.undo.append(partial(self._end_shutdown, node, node.life))
+                opened.undo.append(partial(self._end_shutdown, node, node.life, fault))
             case PowerLoss():
                 self.kill(opened, node, acting, partial(self._lose_power, opened.id, fault, node))
             case ExpireSession():
@@ -100,10 +103,12 @@ class ProcessFaults:
         if self.holds(node).unpause():
             node.resume()
 
-    def _end_shutdown(self, node: NodeHost, life: int) -> None:
-        """Kill a broker process that was told to shut down and has not exited by itself."""
+    def _end_shutdown(self, node: NodeHost, life: int, fault: Shutdown) -> None:
+        """Kill a broker process that was told to shut down and has not exited by itself; it may start with another protocol."""
         if node.life == life:
             node.stop("crash")
+        if fault.protocol is not UNSET:
+            node.config = replace(node.config, inter_broker_protocol=fault.protocol)
         self.let_run(node)
 
     def _trapped(self, opened: OpenWindow, node: NodeHost, acting: Acting, _: AnyEffect) -> None:
