@@ -23,6 +23,7 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
+from checkers.additions import unmade
 from checkers.audits import misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
@@ -97,6 +98,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend(undone(done, placed))
+    why.extend(unmade(done, placed, events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()))
     why.extend(unserved(done, deadline))
     why.extend(misrefused(done, facts))
     why.extend(unpreferred(done, placed, deadline))
@@ -358,7 +360,7 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 CLUSTER = Checker(
     name="availability-cluster",
     claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are "
-    "done, each that is requested after the bound succeeds, and none is refused because of another that is not there.",
+    "done, as confirmed, each that is requested after the bound succeeds, and none is refused because of another that is not there.",
     assumes="ZooKeeper's registrations are complete.",
     blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
     "were cancelled, or requested while an extra request for the partition might be waiting.",
@@ -376,6 +378,7 @@ CLUSTER = Checker(
         K.TOPIC_DELETED,
         K.REASSIGNMENT_BEGUN,
         K.REASSIGNMENT_REFUSED,
+        K.REQUEST_REFUSED,
     ),
     needs=(K.REGISTERED,),
     check=check_cluster,

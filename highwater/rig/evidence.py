@@ -158,6 +158,9 @@ class CommitRows:
             state = paths.decode_state(tp, (), Data(commit.data, version, 0))
             yield from self._carry_out_order(state)
             yield self._state_row(state, writer)
+            if isinstance(commit, NodeCreated) and self._topics.is_ended(topic_of(tp)):
+                # The partition was added, or got its state, after the topic's deletion was requested: no promise begins.
+                yield EventKind.TOPIC_DELETED, self._partition(tp)
 
     def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
         """Rows for the partitions whose assigned replicas differ from those last recorded."""

@@ -39,6 +39,10 @@ class TopicIds:
         self._ended.update(topic_id for _, topic_id in fresh)
         return tuple((topic, str(topic_id)) for topic, topic_id in fresh)
 
+    def is_ended(self, topic: str) -> bool:
+        """True if the present topic of this name has no promises any more: its deletion was requested."""
+        return self._ids.get(topic) in self._ended
+
 
 def topic_of_path(path: str) -> str | None:
     """The topic to which this znode path belongs; None for other paths."""

@@ -1,0 +1,49 @@
+"""Partitions that were confirmed to be added and are not there (docs/promise.md LIVE-4)."""
+
+import pytest
+
+from checkers.single import judge
+from history.event import EventKind
+from history.op import OpType
+from tests.checkers.story import Story
+from tests.checkers.test_availability import healed, quiet_cluster
+
+
+def added(outcome: OpType, name: str = "orders-5") -> Story:
+    """An administrator's request to add a partition, with its outcome."""
+    story = quiet_cluster()
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    story.op(10, OpType.INVOKE, "add-partition", ({"value": f"{name} on 1,2,3"},))
+    story.op(10, outcome, "add-partition")
+    return story
+
+
+def missing(story: Story) -> int:
+    return sum("was never made" in why for why in judge(healed(story)).not_live)
+
+
+@pytest.mark.parametrize(("outcome", "wanted"), [(OpType.OK, 1), (OpType.INFO, 0), (OpType.FAIL, 0)])
+def test_confirmed_addition_makes_its_partition(outcome: OpType, wanted: int) -> None:
+    assert missing(added(outcome)) == wanted
+
+
+def test_addition_of_what_is_there_needs_nothing() -> None:
+    assert missing(added(OpType.OK, "orders-0")) == 0
+
+
+def test_addition_to_an_unknown_topic_is_not_judged() -> None:
+    assert missing(added(OpType.OK, "others-0")) == 0
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("5: no valid replicas", 0), ("6: no valid replicas", 1)])
+def test_refused_addition_makes_nothing(said: str, wanted: int) -> None:
+    story = added(OpType.OK)
+    story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b2", detail=f"/admin/partitions_add/orders/{said}")
+    assert missing(story) == wanted
+
+
+def test_addition_beside_a_deletion_is_not_judged() -> None:
+    story = added(OpType.OK)
+    story.op(11, OpType.INVOKE, "delete-topic", ({"value": "orders"},))
+    story.op(11, OpType.INFO, "delete-topic")
+    assert missing(story) == 0
