@@ -23,10 +23,10 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
-from checkers.audits import slow, unpreferred, unserved
+from checkers.audits import belied, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import undone
+from checkers.moves import undone, unheard
 from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
@@ -96,7 +96,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
-    why.extend(undone(done, placed))
+    why.extend((*undone(done, placed), *unheard(done, placed), *belied(done, placed)))
     why.extend(unserved(done, deadline))
     why.extend(unpreferred(done, placed, deadline))
     why.extend(slow(done, facts, deadline))

@@ -56,6 +56,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("as inactive at row", "demotions", "a controller treats a broker as inactive that it could hear"),
     ("was removed from the ISR", "demotions", "a broker is removed from the ISR without a cause"),
     ("lost its leader", "demotions", "a partition loses its leader without a cause"),
+    ("was still in the ISR", "laggards", "a follower lags and stays in the ISR"),
     ("is not registered", "availability-cluster", "a broker is not registered"),
     ("no broker is controller", "availability-cluster", "no broker is controller"),
     ("never had a leader", "availability-cluster", "a partition has no leader"),

@@ -35,6 +35,7 @@ ELSEWHERE = (
     "fencing",
     "flushes",
     "incarnations",
+    "laggards",
     "polls",
     "progress",
 )
