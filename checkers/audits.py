@@ -1,6 +1,8 @@
 """What a healed cluster still owes an administrator: each kind of request is carried out again (docs/promise.md LIVE-5).
 
-Only requests are judged that began after the bound B, when no fault is in force and no other administrator works.
+Only requests are judged that began after the bound B, when no fault is in force and no other administrator works. But at any time
+a request that was refused is not carried out: an administrator whose answer was lost must find its own request, and neither take it
+for that of another one nor send it again (R-147, R-149).
 """
 
 from collections.abc import Iterable
@@ -65,6 +67,46 @@ def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
         for call, ns in waited
         if ns > PROMPT_MS * MS
     ]
+
+
+_CREATE, _DELETE = ("create-topic", "add-partition"), ("delete-topic", "remove-partition")
+_MOVE = ("reassign", "reassign-extra", "reassign-request")
+_BY_HAND = "edit-znode"
+
+
+def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
+    """Describe each request that was certainly refused and whose effect came nevertheless, though nobody else had asked for it."""
+    effects = [(name, row) for name, row in rows if row.kind in (K.ASSIGNED, K.TOPIC_DELETED, K.REASSIGNMENT_BEGUN)]
+    why = []
+    for call in done:
+        family = next((kinds for kinds in (_CREATE, _DELETE, _MOVE) if call.f in kinds), None)
+        if family is None or call.type != "fail":
+            continue
+        others = (one for one in done if one is not call and one.type != "fail" and one.invoked < call.ended)
+        if any(one.f == _BY_HAND or (one.f in family and _named(one) == _named(call)) for one in others):
+            continue
+        if (row := next((row for name, row in effects if _is_effect(call, name, row, effects)), None)) is not None:
+            error = call.rows[0].error if call.rows else None
+            why.append(f"{_words(call)} was refused with {error} at row {call.ended}, though it was carried out at row {row.at}")
+    return why
+
+
+def _named(call: Call) -> str:
+    return (call.asked[0].value or "").partition(" on ")[0]
+
+
+def _is_effect(call: Call, name: str, row: EventRow, effects: list[tuple[str, EventRow]]) -> bool:
+    """Whether a row shows that a request was carried out before its refusal."""
+    asked, _, replicas = (call.asked[0].value or "").partition(" on ")
+    about = name if "partition" in call.f or call.f in _MOVE else name.rpartition("-")[0]
+    if about != asked or not call.invoked < row.at < call.ended:
+        return False
+    if call.f in _MOVE:
+        return row.kind == K.REASSIGNMENT_BEGUN and row.detail == f"forward to {replicas}"
+    if call.f in _CREATE:
+        before = [one.kind for other, one in effects if other == name and one.at < row.at]
+        return row.kind == K.ASSIGNED and before[-1:] != [K.ASSIGNED]
+    return row.kind == K.TOPIC_DELETED
 
 
 def unpreferred(done: list[Call], rows: Iterable[tuple[str, EventRow]], deadline_ns: int) -> list[str]:

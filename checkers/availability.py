@@ -24,10 +24,10 @@ import polars as pl
 
 from checkers import screens
 from checkers.additions import unmade
-from checkers.audits import misrefused, slow, unpreferred, unserved
+from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import undone
+from checkers.moves import undone, unheard
 from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
@@ -97,7 +97,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
-    why.extend(undone(done, placed))
+    why.extend((*undone(done, placed), *unheard(done, placed), *belied(done, placed)))
     why.extend(unmade(done, placed, events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()))
     why.extend(unserved(done, deadline))
     why.extend(misrefused(done, facts))
@@ -360,7 +360,7 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 CLUSTER = Checker(
     name="availability-cluster",
     claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are "
-    "done, as confirmed, each that is requested after the bound succeeds, and none is refused because of another that is not there.",
+    "done, as confirmed, each that is requested after the bound succeeds, and none is refused because of one that is not there.",
     assumes="ZooKeeper's registrations are complete.",
     blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
     "were cancelled, or requested while an extra request for the partition might be waiting.",

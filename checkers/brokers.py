@@ -1,7 +1,8 @@
 """Checker: what each broker owes by itself, whatever clients ask (docs/promise.md LIVE-11).
 
-* A broker that is asked to end does so in time while nothing else is wrong: it hands its leaderships over or gives that up,
-  flushes its logs, and ends.
+* A broker that is asked to end does so in time, whatever is wrong with others or with its directories: it hands its leaderships
+  over or gives that up (R-158), flushes the logs in its good directories, and ends. Only what stops or slows its own process,
+  links or disks excuses it.
 * A broker that alone reaches no other broker fences itself in time, so that no client reads old records from it for ever (R-185).
 * A broker counts its replicas in failed directories (R-312).
 * A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark.
@@ -33,6 +34,7 @@ GOOD_END = "halt:shut down"
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 _LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
+_SPARE_A_PROCESS = (*_DIRECTORIES, "disk-full")  # it goes on with its other directories, or ends
 
 
 class _Row(NamedTuple):
@@ -80,16 +82,25 @@ def _alone(rows: list[_Row]) -> Iterator[_Alone]:
         since = row
 
 
-def _still_up(rows: list[_Row], periods: list[_Alone]) -> Iterator[str]:
-    """Brokers that were asked to end, alone and undisturbed, and did not (LIVE-11)."""
-    for period in periods:
-        asked = period.detail == "shutdown" and period.begun.kind == K.FAULT_BEGUN
-        if not asked or period.ended.time_ns - period.begun.time_ns < END_MS * MS:
+def _still_up(rows: list[_Row]) -> Iterator[str]:
+    """Brokers that were asked to end, and did not, though only others or their own directories were out of order (LIVE-11)."""
+    faults = [row for row in rows if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED) and row.partition is None]
+    for asked in faults:
+        if asked.kind != K.FAULT_BEGUN or asked.detail != "shutdown":
             continue
-        ends = [row for row in rows if row.kind == K.NODE_STOPPED and row.node == period.node]
-        due_ns = period.begun.time_ns + END_MS * MS
-        if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in ends):
-            yield f"{period.node} was told to shut down at row {period.begun.at} and was still running {END_MS} ms later"
+        due_ns = asked.time_ns + END_MS * MS
+        own = [
+            row for row in faults if row.node == asked.node and row.fault != asked.fault and row.detail not in _SPARE_A_PROCESS
+        ]
+        ended = {row.fault: row.time_ns for row in faults if row.node == asked.node and row.kind == K.FAULT_ENDED}
+        hindered = any(row.time_ns <= due_ns and ended.get(row.fault, due_ns) >= asked.time_ns for row in own)
+        if hindered or ended.get(asked.fault, 0) < due_ns:
+            continue
+        lives = [row for row in rows if row.kind in (K.NODE_STARTED, K.NODE_STOPPED) and row.node == asked.node]
+        was = [row.kind for row in lives if row.at < asked.at][-1:]
+        ends = any(row.kind == K.NODE_STOPPED and asked.at < row.at and row.time_ns <= due_ns for row in lives)
+        if was != [K.NODE_STOPPED] and not ends:
+            yield f"{asked.node} was told to shut down at row {asked.at} and was still running {END_MS} ms later"
 
 
 def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
@@ -171,7 +182,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
     rows = rows_as(_Row, events)
     periods = list(_alone(rows))
-    why = [*_still_up(rows, periods), *_unfenced(rows, periods, facts), *_uncounted(rows, periods, facts), *_forgotten(rows)]
+    why = [*_still_up(rows), *_unfenced(rows, periods, facts), *_uncounted(rows, periods, facts), *_forgotten(rows)]
     why += _unbalanced(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
@@ -181,12 +192,13 @@ CHECKER = Checker(
     claim="A broker ends when it is asked to, fences itself when it alone reaches no other, counts replicas out of service, "
     "starts with what it had, and spreads its logs over its directories.",
     assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
-    blind="Periods with more than one fault, and short ones; brokers without heartbeats; a controller that is cut off.",
+    blind="Periods with more than one fault of the broker, and short ones; brokers without heartbeats; a controller that is cut off.",
     kinds=(),
     group_by=WHOLE_RUN,
     events=(
         K.FAULT_BEGUN,
         K.FAULT_ENDED,
+        K.NODE_STARTED,
         K.NODE_STOPPED,
         K.SESSION_ENDED,
         K.CONTROLLER_ELECTED,

@@ -13,9 +13,15 @@ An operator who edits the znodes of moves by hand may undo any move that was req
 judged.
 
 Requests for a partition that was removed since, or for a deleted topic, are not judged.
+
+Each valid entry of a request that an operator wrote by hand is begun or refused, whatever stands beside it (KAFKA-2234). Not judged
+are requests that another edit, or a cancellation, may have undone before the controller read them.
 """
 
+from ast import literal_eval
 from math import inf
+
+import msgspec
 
 from checkers.rows import Call, EventRow
 from history.event import EventKind as K
@@ -23,6 +29,7 @@ from history.event import EventKind as K
 REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")
 EDIT = "edit-znode"
 _REFUSED = "refused"
+_BY_HAND = {"/admin/reassign_partitions": "reassign", "/admin/reassign_partitions_extra": "reassign-extra"}
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
@@ -53,6 +60,72 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
         and max(refused.get(name, -1), ended.get(name, -1), edited) < since
         and assigned[name] != replicas
     ]
+
+
+def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
+    """Describe each valid entry of a request written by hand that was neither begun nor refused until the end of the run."""
+    asked = [call for call in done if (call.f in REQUESTS or (call.f == EDIT and _is_of_moves(call))) and call.type != "fail"]
+    return [
+        f"{name} was to be moved to {', '.join(replicas)} by the request at row {call.invoked}, which nobody heard"
+        for call in asked
+        if call.f == EDIT and call.type == "ok" and not _may_be_undone(call, asked)
+        for name, replicas in _entries(call).items()
+        if _is_owed(name, replicas, call.invoked, [row for about, row in rows if about == name])
+    ]
+
+
+def _path(call: Call) -> str:
+    return (call.asked[0].value or "").partition(" ")[0]
+
+
+def _entries(call: Call) -> dict[str, tuple[str, ...]]:
+    """The valid entries of a request that was created by hand: the replicas of each partition, by the last entry for it."""
+    path, _, text = (call.asked[0].value or "").partition(" created with ")
+    found: dict[str, tuple[str, ...]] = {}
+    if path not in _BY_HAND or not text:
+        return found
+    try:
+        rows = msgspec.json.decode(literal_eval(text))["partitions"]
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return found
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case {"topic": str(topic), "partition": int(partition), "replicas": [int(), *_] as replicas, **rest} if not rest:
+                valid = all(isinstance(b, int) and b >= 0 for b in replicas) and len(set(replicas)) == len(replicas)
+                found[f"{topic}-{partition}"] = tuple(f"b{number}" for number in replicas) if valid else ()
+    return {name: replicas for name, replicas in found.items() if replicas}
+
+
+def _may_be_undone(call: Call, asked: list[Call]) -> bool:
+    """Whether the request may have gone before the controller read it: a later one in its place shows that it was read."""
+    later = [one.ended for one in asked if one.invoked > call.invoked and one.type == "ok" and _makes(one, _path(call))]
+    until = min(later, default=inf)
+    cancelled = False
+    for one in asked:
+        undoes = _cancels(one) or one.f == "cancel-reassignments"
+        by_hand = one is not call and one.f == EDIT and not (_path(one) in _BY_HAND and _makes(one, _path(one)))
+        if one.f == "allow-reassignments" and one.type == "ok" and _ended(one) < call.invoked:
+            cancelled = False
+        elif undoes and one.invoked < until:
+            cancelled = True
+        elif by_hand and _ended(one) > call.invoked and one.invoked < until:
+            return True
+    return cancelled
+
+
+def _makes(call: Call, path: str) -> bool:
+    """Whether a call creates the request znode at this path, which fails where one is pending."""
+    created = call.f == EDIT and (call.asked[0].value or "").startswith(f"{path} created")
+    return created or call.f == _BY_HAND.get(path)
+
+
+def _is_owed(name: str, replicas: tuple[str, ...], since: int, rows: list[EventRow]) -> bool:
+    """Whether the controller owed an answer to the entry and did not give it."""
+    assigned = next((row.replicas for row in reversed(rows) if row.kind == K.ASSIGNED and row.at < since), None)
+    gone = any(row.kind == K.TOPIC_DELETED and row.at > since for row in rows)
+    led = [row.leader for row in rows if row.kind == K.STATE_WRITTEN]
+    heard = any(row.kind in (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_REFUSED) and row.at > since for row in rows)
+    return assigned not in (None, replicas) and not gone and bool(led) and None not in led and not heard
 
 
 def _is_of_moves(call: Call) -> bool:

@@ -68,6 +68,7 @@ _LACKS: tuple[tuple[str, str, str], ...] = (
     ("does not know epoch", "promptness", "a replica learns late who leads"),
     ("has no state", "promptness", "a new partition gets no state"),
     ("took no step", "promptness", "a move stands still"),
+    ("was still in the ISR", "laggards", "a follower lags and stays in the ISR"),
     ("is not registered", "availability-cluster", "a broker is not registered"),
     ("no broker is controller", "availability-cluster", "no broker is controller"),
     ("never had a leader", "availability-cluster", "a partition has no leader"),

@@ -57,8 +57,8 @@ Each of the two fails if judge and definition disagree on one history.
   The verdicts are compared; a history counts as undecided if the definition cannot decide it.
 - **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
   Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.
-  `advance`, `assertions`, `assumptions`, `brokers`, `clients`, `demotions`, `metadata`, `promptness`, `succession` and `vacuity`
-  read rows as they come: a definition would repeat them.
+  `advance`, `assertions`, `assumptions`, `brokers`, `clients`, `demotions`, `laggards`, `metadata`, `promptness`, `succession`
+  and `vacuity` read rows as they come: a definition would repeat them.
 
 """
 _TAIL = """Rows with fewer than 100,000 histories come from shorter runs: `--only` replaces some rows and keeps the others.

@@ -9,7 +9,7 @@ from checkers.signature import Signature
 from history.event import EventKind as K
 from history.history import History
 
-_NAMING_ROWS = ("advance", "brokers", "clients", "demotions", "metadata", "promptness")  # checkers whose words name the rows
+_NAMING_ROWS = ("advance", "brokers", "clients", "demotions", "laggards", "metadata", "promptness")  # their words name the rows
 
 
 def silence(history: History, found: Signature) -> Told:

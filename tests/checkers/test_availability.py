@@ -438,3 +438,67 @@ def test_end_offset_that_an_answer_leaves_out_is_told() -> None:
     at = story.op(7, OpType.OK, "latest", ({"leader_epoch": 1},))
 
     assert f"process 7 was told no end offset of orders-0 by the answer at row {at}" in judge(healed(story)).not_live
+
+
+ENTRIES = '{"topic":"orders","partition":0,"replicas":[1,2,3]},{"topic":"orders"},7'
+WRITTEN = "/admin/reassign_partitions created with '{\"partitions\":[%s]}'"
+
+
+@pytest.mark.parametrize(
+    ("entries", "then", "heard"),
+    [
+        (ENTRIES, None, False),
+        (ENTRIES, "refused", True),
+        (ENTRIES, "begun", True),
+        (ENTRIES, "/admin/reassign_partitions deleted", True),
+        (ENTRIES, "cancel-reassignments", True),
+        (ENTRIES, WRITTEN % "7", False),  # the znode of the first request was free, so somebody had read it
+        (ENTRIES.replace("[1,2,3]", "[1,1]"), None, True),
+        (ENTRIES.replace("[1,2,3]", "[3,2,1]"), None, True),
+        (ENTRIES.replace('"partition":0', '"partition":8'), None, True),
+    ],
+)
+def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | None, *, heard: bool) -> None:
+    """LIVE-4, KAFKA-2234."""
+    story = quiet_cluster()
+    story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
+    story.op(10, OpType.INVOKE, "edit-znode", ({"value": WRITTEN % entries},))
+    story.op(10, OpType.OK, "edit-znode")
+    if then == "begun":
+        story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail="forward to 1,2,3")
+    elif then == "refused":
+        story.event(EventKind.REASSIGNMENT_REFUSED, node="b1", detail="why")
+    elif then is not None:
+        f = then if then.startswith("cancel") else "edit-znode"
+        story.op(10, OpType.INVOKE, f, ({"value": then},))
+        story.op(10, OpType.OK, f, ({"value": then},))
+
+    assert any("which nobody heard" in why for why in judge(healed(story)).not_live) is not heard
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "effect"),
+    [
+        ("create-topic", "events on 1,2,3", EventKind.ASSIGNED),
+        ("delete-topic", "events", EventKind.TOPIC_DELETED),
+        ("reassign", "events-0 on 1,2,3", EventKind.REASSIGNMENT_BEGUN),
+    ],
+)
+@pytest.mark.parametrize(
+    ("outcome", "rival", "told"), [("fail", None, 1), ("info", None, 0), ("fail", "ok", 0), ("fail", "fail", 2)]
+)
+def test_refused_request_is_not_carried_out(
+    f: str, value: str, effect: EventKind, outcome: str, rival: str | None, told: int
+) -> None:
+    """LIVE-5: the znode that an administrator finds may be its own."""
+    story = quiet_cluster()
+    story.op(10, OpType.INVOKE, f, ({"value": value},))
+    if rival is not None:
+        story.op(11, OpType.INVOKE, f, ({"value": value},))
+    detail = "forward to 1,2,3" if effect is EventKind.REASSIGNMENT_BEGUN else None
+    story.event(effect, topic="events", topic_id="9", replicas=("b1", "b2", "b3"), node="b1", detail=detail)
+    story.op(10, OpType(outcome), f)
+    if rival is not None:
+        story.op(11, OpType(rival), f)
+
+    assert sum("though it was carried out" in why for why in judge(healed(story)).not_live) == told

@@ -28,10 +28,26 @@ def test_controlled_shutdown_ends_in_time(stops: str, told: bool) -> None:
     )
 
 
-def test_controlled_shutdown_beside_a_fault_may_be_late() -> None:
-    rows = "fault-begun fault=f node=b1 detail=shutdown", "fault-begun fault=g node=b2 detail=pause-long"
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ("node=b1 detail=pause-long", False),
+        ("node=b1 detail=disk-slow", False),
+        ("node=b1 detail=disk-full", True),
+        ("node=b2 detail=pause-long", True),
+    ],
+)
+def test_controlled_shutdown_beside_another_fault(other: str, told: bool) -> None:
+    rows = "fault-begun fault=f node=b1 detail=shutdown", f"fault-begun fault=g {other}"
 
-    assert sketch("brokers", *rows, f"fault-ended fault=f node=b1 {ENDED}") == []
+    assert bool(sketch("brokers", *rows, f"fault-ended fault=f node=b1 {ENDED}")) is told
+
+
+def test_broker_that_ended_before_it_was_asked() -> None:
+    failed = "fault-begun fault=g node=b1 detail=dir-failure", "node-stopped node=b1 detail=halt:all"
+    asked = "fault-begun fault=f node=b1 detail=shutdown", f"fault-ended fault=f node=b1 {ENDED}"
+
+    assert sketch("brokers", *failed, *asked) == []
 
 
 @pytest.mark.parametrize(

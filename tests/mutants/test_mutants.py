@@ -38,6 +38,7 @@ ELSEWHERE = (
     "flushes",
     "incarnations",
     "metadata",
+    "laggards",
     "polls",
     "progress",
     "promptness",

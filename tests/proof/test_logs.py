@@ -21,6 +21,7 @@ _UNPROVEN = {
     "brokers",
     "clients",
     "demotions",
+    "laggards",
     "metadata",
     "promptness",
     "succession",
