@@ -106,6 +106,7 @@ class Standing:
         self._acted: dict[str, int] = {}  # node -> when it last started, was fenced or unfenced
         self._dirs: set[str] = set()  # nodes that lack a directory, or did since they registered
         self._partitions: dict[_Name, _Partition] = {}
+        self._deleted: set[tuple[str, int, str | None]] = set()  # with the topic's id
         self._in_force: dict[tuple[str, str], str] = {}
         self._hit: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
 
@@ -150,7 +151,12 @@ class Standing:
         name = row.topic, row.partition
         if row.kind == K.TOPIC_DELETED:
             self._partitions.pop(name, None)
+            self._deleted.add((*name, row.topic_id))
             return
+        if row.kind == K.ASSIGNED:
+            self._deleted.discard((*name, row.topic_id))  # a partition of the topic was added again
+        elif (*name, row.topic_id) in self._deleted:
+            return  # its state is still written while its replicas are being deleted
         known = self._partitions.setdefault(name, _Partition())
         known.since_ns = row.time_ns
         if row.kind == K.STATE_WRITTEN:

@@ -105,3 +105,10 @@ def test_fault_of_another_broker_excuses_no_answer() -> None:
     crash = "fault-begun fault=f node=b3 detail=crash-random"
 
     assert told(crash, answer=RIGHT.replace("epoch=1", "epoch=0")) != []
+
+
+def test_partition_that_is_being_deleted_may_be_missing() -> None:
+    """A controller may write its state until all replicas are gone."""
+    deleted = "topic-deleted topic_id=7", "state-written node=b1 leader=b2 isr=b1,b2 topic_id=7"
+
+    assert told(*deleted, answer=LATER, offline="absent") == []
