@@ -7,7 +7,6 @@ searched whole if this world has the same states as that of `safe`.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Literal, get_args, get_type_hints
 
 from msgspec import Struct

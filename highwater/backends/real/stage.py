@@ -33,8 +33,8 @@ from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
 from highwater.rig.end_state import record_logs
-from highwater.run_folder import tmpdir_too_long
 from highwater.rig.scene import assign, manifest, place_of, workload_processes
+from highwater.run_folder import tmpdir_too_long
 from history.digest import digest
 from history.event import EventKind
 from history.history import History

@@ -21,8 +21,8 @@ from highwater.backends.real.zookeeper.servers import commits
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
-from highwater.run_folder import RunFolder
 from highwater.rig.scene import brokers_of
+from highwater.run_folder import RunFolder
 from nemesis.faults import Clog
 from reference.types import Address, BrokerId, broker_address
 

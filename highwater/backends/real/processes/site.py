@@ -20,8 +20,8 @@ from highwater.backends.real.zookeeper.local import LocalZooKeeper, Server, free
 from highwater.backends.real.zookeeper.servers import ServerProcess, commits
 from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
-from highwater.run_folder import RunFolder
 from highwater.rig.scene import brokers_of, places_of
+from highwater.run_folder import RunFolder
 from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.types import Address, BrokerId, broker_address
 
