@@ -149,7 +149,7 @@ class CommitRows:
         if commit.path == paths.UNCLEAN_ELECTION:
             self._ordered = paths.decode_preferred(commit.data)
         topic = topic_of_path(commit.path)
-        if topic is not None:
+        if topic is not None and not self._topics.is_ended(topic):
             yield from self._assign(topic, commit.data)
         tp = paths.tp_of_state_path(commit.path)
         if tp is not None:

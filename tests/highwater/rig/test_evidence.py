@@ -91,12 +91,14 @@ def test_partition_added_to_a_topic_under_deletion_ends_at_once() -> None:
     server.perform(Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
 
     server.perform(
+        SetData(paths.topic_path("t"), paths.topic_payload(((B1,), (B1,)))),
         Create(paths.topic_path("t") + "/partitions", b""),
-        Create(paths.topic_path("t") + "/partitions/0", b""),
-        Create(paths.topic_path("t") + "/partitions/0/state", STATE),
+        Create(paths.topic_path("t") + "/partitions/1", b""),
+        Create(paths.topic_path("t") + "/partitions/1/state", STATE),
     )
 
-    assert [row[0] for row in server.rows()][-2:] == [EventKind.STATE_WRITTEN, EventKind.TOPIC_DELETED]
+    kinds = [row[0] for row in server.rows()]
+    assert kinds == [EventKind.ASSIGNED, EventKind.STATE_WRITTEN, EventKind.TOPIC_DELETED]
 
 
 STATE = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
