@@ -1,8 +1,8 @@
 """Checker: a follower that lags leaves the ISR (docs/promise.md LIVE-7; V3 §G, KAFKA-7152: replica.lag.time.max).
 
 A member of the ISR holds each record within replica.lag.time.max of the leader's append, else it was not caught up in that time,
-and the leader proposes an ISR without it. It looks every half of that time. A follower that fetches all the time lags, too, if each
-fetch brings less than what the leader appends meanwhile: as a member it would hold up every acks=all.
+and the leader proposes an ISR without it. It looks every half of that time. A follower that fetches all the time lags, too, if
+each fetch brings less than what the leader appends meanwhile: as a member it would hold up every acks=all.
 
 The leader needs nobody to propose. So only what stops it excuses it: a change of the ISR under way, whoever answers late; a fault
 of its process or clock; the end of its epoch. A replica that joins counts from then on.

@@ -484,8 +484,12 @@ def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | No
         ("reassign", "events-0 on 1,2,3", EventKind.REASSIGNMENT_BEGUN),
     ],
 )
-@pytest.mark.parametrize(("outcome", "rival", "told"), [("fail", None, 1), ("info", None, 0), ("fail", "ok", 0), ("fail", "fail", 2)])
-def test_refused_request_is_not_carried_out(f: str, value: str, effect: EventKind, outcome: str, rival: str | None, told: int) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "rival", "told"), [("fail", None, 1), ("info", None, 0), ("fail", "ok", 0), ("fail", "fail", 2)]
+)
+def test_refused_request_is_not_carried_out(
+    f: str, value: str, effect: EventKind, outcome: str, rival: str | None, told: int
+) -> None:
     """LIVE-5: the znode that an administrator finds may be its own."""
     story = quiet_cluster()
     story.op(10, OpType.INVOKE, f, ({"value": value},))
