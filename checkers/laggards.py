@@ -161,7 +161,7 @@ CHECKER = Checker(
     claim="A follower that lags behind its leader for longer than replica.lag.time.max is to leave the ISR, also if it fetches.",
     assumes="Brokers record each append and each proposal to change the ISR; ZooKeeper's writes are complete.",
     blind="Lags while a change of the ISR is under way; records from before the member joined; real brokers; histories "
-    "without rows of states.",
+    "without rows of states; deleted topics.",
     kinds=(),
     group_by=PARTITION,
     events=(
@@ -176,5 +176,6 @@ CHECKER = Checker(
         K.FAULT_BEGUN,
         K.FAULT_ENDED,
     ),
+    of_the_living=True,
     check=check,
 )
