@@ -1,8 +1,8 @@
 """What a healed cluster still owes an administrator: each kind of request is carried out again (docs/promise.md LIVE-5).
 
-Only requests are judged that began after the bound B, when no fault is in force and no other administrator works. But at any time
-a request that was refused is not carried out: an administrator whose answer was lost must find its own request, and neither take it
-for that of another one nor send it again (R-147, R-149).
+Only requests are judged that began after the bound B, when no fault is in force and no other administrator works. But a request
+that was refused is never carried out: an administrator whose answer was lost must find its own request, and neither take it for
+that of another one nor send it again (R-147, R-149).
 """
 
 from collections.abc import Iterable
@@ -75,7 +75,7 @@ _BY_HAND = "edit-znode"
 
 
 def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
-    """Describe each request that was certainly refused and whose effect came nevertheless, though nobody else had asked for it."""
+    """Describe each request that was refused and whose effect came nevertheless, though nobody else had asked for it."""
     effects = [(name, row) for name, row in rows if row.kind in (K.ASSIGNED, K.TOPIC_DELETED, K.REASSIGNMENT_BEGUN)]
     why = []
     for call in done:

@@ -89,10 +89,9 @@ def _still_up(rows: list[_Row]) -> Iterator[str]:
         if asked.kind != K.FAULT_BEGUN or asked.detail != "shutdown":
             continue
         due_ns = asked.time_ns + END_MS * MS
-        own = [
-            row for row in faults if row.node == asked.node and row.fault != asked.fault and row.detail not in _SPARE_A_PROCESS
-        ]
-        ended = {row.fault: row.time_ns for row in faults if row.node == asked.node and row.kind == K.FAULT_ENDED}
+        here = [row for row in faults if row.node == asked.node]
+        own = [row for row in here if row.fault != asked.fault and row.detail not in _SPARE_A_PROCESS]
+        ended = {row.fault: row.time_ns for row in here if row.kind == K.FAULT_ENDED}
         hindered = any(row.time_ns <= due_ns and ended.get(row.fault, due_ns) >= asked.time_ns for row in own)
         if hindered or ended.get(asked.fault, 0) < due_ns:
             continue
@@ -192,7 +191,7 @@ CHECKER = Checker(
     claim="A broker ends when it is asked to, fences itself when it alone reaches no other, counts replicas out of service, "
     "starts with what it had, and spreads its logs over its directories.",
     assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
-    blind="Periods with more than one fault of the broker, and short ones; brokers without heartbeats; a controller that is cut off.",
+    blind="Periods with several faults of the broker, and short ones; brokers without heartbeats; a controller that is cut off.",
     kinds=(),
     group_by=WHOLE_RUN,
     events=(

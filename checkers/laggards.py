@@ -1,8 +1,8 @@
 """Checker: a follower that lags leaves the ISR (docs/promise.md LIVE-7; V3 §G, KAFKA-7152: replica.lag.time.max).
 
 A member of the ISR holds each record within replica.lag.time.max of the leader's append, else it was not caught up in that time,
-and the leader proposes an ISR without it. It looks every half of that time. A follower that fetches all the time lags, too, if each
-fetch brings less than what the leader appends meanwhile: as a member it would hold up every acks=all.
+and the leader proposes an ISR without it. It looks every half of that time. A follower that fetches all the time lags, too, if
+each fetch brings less than what the leader appends meanwhile: as a member it would hold up every acks=all.
 
 The leader needs nobody to propose. So only what stops it excuses it: a change of the ISR under way, whoever answers late; a fault
 of its process or clock; the end of its epoch. A replica that joins counts from then on.
@@ -161,7 +161,7 @@ CHECKER = Checker(
     claim="A follower that lags behind its leader for longer than replica.lag.time.max is to leave the ISR, also if it fetches.",
     assumes="Brokers record each append and each proposal to change the ISR; ZooKeeper's writes are complete.",
     blind="Lags while a change of the ISR is under way; records from before the member joined; real brokers; histories "
-    "without rows of states.",
+    "without rows of states; deleted topics.",
     kinds=(),
     group_by=PARTITION,
     events=(
@@ -176,5 +176,6 @@ CHECKER = Checker(
         K.FAULT_BEGUN,
         K.FAULT_ENDED,
     ),
+    of_the_living=True,
     check=check,
 )

@@ -14,8 +14,8 @@ judged.
 
 Requests for a partition that was removed since, or for a deleted topic, are not judged.
 
-Each valid entry of a request that an operator wrote by hand is begun or refused, whatever stands beside it (KAFKA-2234). Not judged
-are requests that another edit, or a cancellation, may have undone before the controller read them.
+Each valid entry of a request that an operator wrote by hand is begun or refused, whatever stands beside it (KAFKA-2234). Requests
+are not judged that another edit, or a cancellation, may have undone before the controller read them.
 """
 
 from ast import literal_eval
