@@ -38,7 +38,7 @@ def test_step_that_was_done_at_once_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(("ms", "said"), [(TERM_MS + DUE_MS, []), (TERM_MS + DUE_MS + 10, [LOST])])
-def test_isr_change_has_a_bound_from_the_controllers_first_second_on(ms: int, said: list[str]) -> None:
+def test_isr_change_is_due_after_the_controllers_first_second(ms: int, said: list[str]) -> None:
     """KIP-497: a request that came too early is repeated after retry.backoff.ms."""
     assert found(ASKED, at(ENDED, ms)) == said
 
@@ -163,7 +163,7 @@ def test_move_that_ended_a_step_owes_the_next_one() -> None:
     assert moved(*rows) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 2}"]
 
 
-def test_move_does_not_wait_for_a_broker_that_is_held_for_inactive() -> None:
+def test_move_does_not_wait_for_an_inactive_broker() -> None:
     """R-183, R-244: the move goes on without the answer of an inactive broker, whatever fault it has."""
     fault = "fault-begun fault=f node=b3 detail=cut-peers-long"
     begun = "reassignment-begun node=b9 detail=forward_to_1,2"
