@@ -8,7 +8,7 @@ Judged are the steps of which the history shows both ends:
   can lead (V3 §A, KIP-343);
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later;
 * a new partition gets a state (V3 §B);
-* a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236).
+* a move that has narrowed the ISR goes on when a broker that loses its replica is held for inactive (KIP-236, KIP-343).
 
 Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` no fault has hit a broker
 that takes part, and the controller has been in office for `TERM_MS`. Only simulated runs are judged: on a busy machine
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
+from checkers.checker import MS, WHOLE_RUN, Checker, Facts
 from checkers.ranges import gathered
 from checkers.rows import rows_as
 from checkers.verdict import Cut, Findings
@@ -273,14 +273,10 @@ class _Cluster:
         self._move(tp, state, row)
 
     def _move(self, tp: Partition, state: _State, row: _Row) -> None:
-        """A move whose target replicas are in the ISR must go on: the next row about the partition follows soon."""
+        """A move that has narrowed the ISR to its target must not wait for the answer of an inactive broker (R-183, R-244)."""
         self.debts.settle("move", partition=tp)
-        if not state.way or state.leader is None:
-            return
-        promise = promised(self.facts, tp[0])
-        least = 1 if promise is None else max(promise.min_insync_replicas, 1)
-        wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
-        if len(self._serving(state, state.target)) >= wanted:
+        narrowed = state.leader is not None and {*state.stamps} == {*state.target} < {*state.assigned}
+        if state.way and narrowed and row.kind == K.BROKER_STATE and row.broker in {*state.assigned} - {*state.target}:
             asked = [node for node in self.registered if node not in self.waiting]  # any may hold a replica to be deleted
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
             self.debts.owe(("move", "", tp), row, asked, said)

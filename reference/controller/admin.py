@@ -40,13 +40,20 @@ def watches() -> tuple[AnyOp, ...]:
 
 
 def on_listed(controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
-    """Remember which admin requests exist; `proceed` starts them once this controller is active."""
+    """Remember which admin requests exist; `begin` starts them once this controller is active."""
     controller.admin = {k: AdminProcedure(again=isinstance(a, Data)) for k, a in zip(ADMIN_KINDS, answers, strict=True)}
 
 
 def _procedures(controller: Controller) -> list[tuple[AdminKind, AdminProcedure]]:
     # In the order of V3 §D; the mapping has another order after a clone.
     return [(kind, controller.admin[kind]) for kind in ADMIN_KINDS if kind in controller.admin]
+
+
+def begin(turn: Turn, controller: Controller) -> None:
+    """V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); then the article's other requests."""
+    for kind, procedure in _procedures(controller):
+        if procedure.again and procedure.step == "idle":
+            _start(turn, controller, kind)
 
 
 def begin_removals(turn: Turn, controller: Controller) -> None:
@@ -110,11 +117,7 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
-    """Take each admin request as far as it goes: what it waited for may have happened. Wait until this controller is active.
-
-    A new controller starts with V3 §D step 8: call on_partitions_add(), V3 §D step 9: call on_partitions_remove(); then with the
-    article's other requests.
-    """
+    """Take each admin request as far as it goes: what it waited for may have happened. Wait until this controller is active."""
     if controller.step != "active":
         return
     for kind, procedure in _procedures(controller):

@@ -103,4 +103,4 @@ def _take_office(turn: Turn, controller: Controller) -> None:
     listings.resume(turn, controller, TopicList())
     log_dirs.begin(turn, controller)
     reassignment.begin(turn, controller)  # V3 §D step 7: call on_partitions_reassigned()
-    # `admin.proceed` follows in the same turn, with V3 §D step 8 and step 9
+    admin.begin(turn, controller)
