@@ -141,6 +141,8 @@ class _States:
             self.moves = True
         elif row.kind == K.UNCLEAN_ELECTION_ORDERED:
             self.ordered = True
+        elif row.kind == K.TOPIC_DELETED:
+            self.before = None  # a partition that is added again begins anew, under the id of its topic
         elif row.isr is not None:
             return self._written(row, known)
         return []
@@ -279,6 +281,7 @@ CHECKER = Checker(
         K.ASSIGNED,
         K.REASSIGNMENT_BEGUN,
         K.UNCLEAN_ELECTION_ORDERED,
+        K.TOPIC_DELETED,
         *_OF_BROKERS,
     ),
     needs=(K.STATE_WRITTEN,),

@@ -36,6 +36,15 @@ def test_epoch_rises_by_one_where_the_leader_changes(state: str, kinds: list[str
     assert found(ENDED, state) == kinds
 
 
+def test_partition_that_is_added_again_begins_anew() -> None:
+    """The last partitions of a topic were removed and added again: the id of the topic stays, the epochs begin at 0."""
+    again = "state-written node=b9 leader=b2 leader_epoch=0 isr=b2,b3 stamps=2,3"
+
+    assert found(again) == []  # a fallen epoch belongs to state-writes
+    assert found("topic-deleted", "assigned replicas=b2,b3", again.replace("epoch=0", "epoch=1")) == []
+    assert found("assigned replicas=b2,b3", again.replace("epoch=0", "epoch=1")) != []
+
+
 @pytest.mark.parametrize(
     ("between", "kinds"),
     [
