@@ -32,6 +32,7 @@ NAME = "brokers"
 END_MS = 17_000  # controlled.shutdown.max.retries times controlled.shutdown.retry.backoff.ms, and two seconds
 GOOD_END = "halt:shut down"
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
+_FENCE = (K.FENCED, K.UNFENCED)
 _LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
 _SPARE_A_PROCESS = (*_DIRECTORIES, "disk-full")  # it goes on with its other directories, or ends
@@ -114,6 +115,8 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
         elected = {row.node for row in rows if row.kind == K.CONTROLLER_ELECTED and period.begun.at < row.at < period.ended.at}
         if period.node in {controller, *elected} or told != "active":
             continue  # a controller answers its own heartbeats; a broker without heartbeats has no fence
+        if next((row.kind for row in reversed(before) if row.kind in _FENCE and row.node == period.node), "") == K.FENCED:
+            continue  # since an earlier fault
         fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
         ends = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
         if not any(period.begun.at < row.at and row.time_ns <= due_ns for row in (*fences, *ends)):
@@ -202,7 +205,7 @@ CHECKER = Checker(
         K.SESSION_ENDED,
         K.CONTROLLER_ELECTED,
         K.BROKER_STATE,
-        K.FENCED,
+        *_FENCE,
         K.GAUGE,
         K.BECAME_LEADER,
         K.RECOVERED,

@@ -80,6 +80,15 @@ def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: 
     assert found == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if told else [])
 
 
+def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
+    """Two faults met at first, and it fenced itself then (seed 4 of `--faults all`)."""
+    other = "fault-begun fault=g node=b3 detail=point", "fault-ended fault=g node=b3"
+    begun = (ACTIVE, other[0], "fault-begun fault=f node=b1 detail=isolate-long", "fenced node=b1 incarnation=1", other[1])
+    ended = "fault-ended fault=f node=b1 time_ns=9000000000"
+
+    assert sketch("brokers", *begun, ended) == []
+
+
 @pytest.mark.parametrize(("counted", "told"), [(1, False), (0, True)])
 def test_offline_replica_count_covers_a_failed_directory(counted: int, told: bool) -> None:
     name = "detail=kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
