@@ -8,7 +8,8 @@ Judged are the steps of which the history shows both ends:
   can lead (V3 §A, KIP-343);
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later;
 * a new partition gets a state (V3 §B);
-* a move that has narrowed the ISR goes on when a broker that loses its replica is held for inactive (KIP-236, KIP-343).
+* a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
+  stopped by hand, by an edit below /admin, is left out.
 
 Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` no fault has hit a broker
 that takes part, and the controller has been in office for `TERM_MS`. Only simulated runs are judged: on a busy machine
@@ -29,9 +30,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import MS, WHOLE_RUN, Checker, Facts
+from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.ranges import gathered
-from checkers.rows import rows_as
+from checkers.rows import calls, operation_rows, rows_as
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -40,6 +41,7 @@ DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fau
 CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
+_BY_HAND = "edit-znode"
 _WAITING = ("inactive", "stopping")
 Partition = tuple[str, int]
 Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
@@ -146,8 +148,9 @@ class _Debts:
 class _Cluster:
     """The brokers and partitions after the rows applied so far, and the steps that must follow."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, edited: list[tuple[int, int]]) -> None:
         self.facts = facts
+        self._edited = edited  # when an operator's edit may have taken a move's request away, from and to
         self.debts = _Debts()
         self.registered: dict[str, int] = {}
         self.waiting: set[str] = set()  # brokers that the controller holds for inactive or stopping
@@ -157,13 +160,14 @@ class _Cluster:
     def see(self, row: _Row) -> None:
         """Apply one row."""
         debts = self.debts
-        debts.look(row.time_ns)
+        self.look(row.time_ns)
         match row.kind:
             case K.FAULT_BEGUN | K.FAULT_ENDED:
                 if row.partition is None and row.node not in self.facts.client_places:
                     debts.see_fault(row)
             case K.CONTROLLER_ELECTED:
                 debts.controller, debts.in_office_ns, self.waiting = row.node, row.time_ns, set()
+                self._forget_moves()  # the controller before may have ended them; this one notes those that it goes on with
             case K.CONTROLLER_RESIGNED:
                 debts.controller = None if row.node == debts.controller else debts.controller
             case K.BROKER_STATE if row.node == debts.controller:
@@ -186,6 +190,20 @@ class _Cluster:
                 self._about((row.topic, row.partition), row)
             case _:
                 pass
+
+    def look(self, now: int) -> None:
+        """Tell which steps are late, without the moves that an operator's edit may have stopped."""
+        while self._edited and self._edited[0][0] <= now:
+            self._forget_moves()
+            if self._edited[0][1] >= now:
+                break
+            self._edited.pop(0)
+        self.debts.look(now)
+
+    def _forget_moves(self) -> None:
+        self.debts.settle("move")
+        for state in self.partitions.values():
+            state.way = ""
 
     def _held(self, row: _Row) -> None:
         if row.detail not in _WAITING:
@@ -233,6 +251,8 @@ class _Cluster:
                 del self.partitions[tp]
             case K.REASSIGNMENT_BEGUN:
                 state.way, _, target = (row.detail or "").partition(" to ")
+                if self._edited and self._edited[0][0] <= row.time_ns:
+                    state.way = ""
                 state.target = tuple(f"b{number}" for number in target.split(","))
                 self._move(tp, state, row)
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
@@ -273,10 +293,14 @@ class _Cluster:
         self._move(tp, state, row)
 
     def _move(self, tp: Partition, state: _State, row: _Row) -> None:
-        """A move that has narrowed the ISR to its target must not wait for the answer of an inactive broker (R-183, R-244)."""
+        """A move whose target replicas are in the ISR must go on: the next row about the partition follows soon."""
         self.debts.settle("move", partition=tp)
-        narrowed = state.leader is not None and {*state.stamps} == {*state.target} < {*state.assigned}
-        if state.way and narrowed and row.kind == K.BROKER_STATE and row.broker in {*state.assigned} - {*state.target}:
+        if not state.way or state.leader is None:
+            return
+        promise = promised(self.facts, tp[0])
+        least = 1 if promise is None else max(promise.min_insync_replicas, 1)
+        wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
+        if len(self._serving(state, state.target)) >= wanted:
             asked = [node for node in self.registered if node not in self.waiting]  # any may hold a replica to be deleted
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
             self.debts.owe(("move", "", tp), row, asked, said)
@@ -286,12 +310,25 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Find the steps that were late. Ignores `cuts` (excused losses)."""
     if not facts.simulated:
         return Findings()
-    cluster = _Cluster(facts)
+    cluster = _Cluster(facts, _edits(operations, facts))
     for row in rows_as(_Row, events):
         cluster.see(row)
-    cluster.debts.look(facts.end_ns)
+    cluster.look(facts.end_ns)
     late = tuple(cluster.debts.late)
     return Findings(not_live=late, live_judged=bool(late))
+
+
+def _edits(operations: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
+    """When edits of an operator were under way, or the controller might still read what was there before."""
+    by_hand = calls(operation_rows(operations.filter(pl.col("f") == _BY_HAND)))
+    known = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]
+    times: list[tuple[int, int]] = []
+    for begun, ended in sorted(known):
+        since, until = begun, ended + TERM_MS * MS
+        if times and since <= times[-1][1]:
+            since, until = times[-1][0], max(until, times.pop()[1])
+        times.append((since, until))
+    return times
 
 
 CHECKER = Checker(
@@ -302,6 +339,7 @@ CHECKER = Checker(
     "brokers.",
     kinds=(),
     group_by=WHOLE_RUN,
+    operations=(_BY_HAND,),
     events=(
         K.REGISTERED,
         K.SESSION_ENDED,

@@ -137,7 +137,39 @@ def moved(*rows: str) -> list[str]:
     """What the checker says of a move; "_" stands for a space, which these lines cannot hold."""
     told = history_of(*FIRST, *rows, at("final-reads", 20_000))
     events = [replace(row, detail=row.detail and row.detail.replace("_", " ")) for row in told.events]
-    return list(judge(History(told.manifest, operations=[], events=events), (CHECKER,)).not_live)
+    return list(judge(History(told.manifest, operations=told.operations, events=events), (CHECKER,)).not_live)
+
+
+ENDED_MOVE = "reassignment-ended node=b9 detail="
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [("forward_to_1,2", True), ("forward_to_1,3", False), ("back_to_1,3", False), ("back_to_2,1", True)],
+    ids=["target in the ISR", "target not in the ISR", "too few of the target", "rollback"],
+)
+def test_move_goes_on_once_its_target_is_in_the_isr(way: str, told: bool) -> None:
+    """V3 §F, KIP-236; a rollback needs min.insync.replicas of the target replicas (R-244), here two."""
+    words = way.replace("_", " ").replace("1", "b1").replace("2", "b2").replace("3", "b3").replace(",", ", ")
+    stands = [f"the move of t-0 {words} took no step {DUE_MS} ms after row {LAST + 1}"]
+
+    assert moved(f"reassignment-begun node=b9 detail={way}") == (stands if told else [])
+    assert moved(f"reassignment-begun node=b9 detail={way}", f"{ENDED_MOVE}{way}") == []
+
+
+def test_move_that_ended_a_step_owes_the_next_one() -> None:
+    rows = "reassignment-begun node=b9 detail=forward_to_1,2", "assigned replicas=b1,b2"
+
+    assert moved(*rows) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 2}"]
+
+
+def test_move_that_an_operator_may_have_stopped_owes_no_step() -> None:
+    """The entry of the move may be gone from /admin/reassign_partitions (seeds 207, 213 and 227 of `--faults all`)."""
+    begun, edit = "reassignment-begun node=b9 detail=forward_to_1,2", "ok edit-znode value=/admin/reassign_partitions"
+
+    assert moved(begun, edit) == []
+    assert moved(edit, begun) == []
+    assert moved("ok poll offset=0", begun) != []
 
 
 def test_move_does_not_wait_for_an_inactive_broker() -> None:
