@@ -27,7 +27,7 @@ from checkers.additions import unmade
 from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import undone, unheard
+from checkers.moves import misled, undone, unheard
 from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
@@ -97,7 +97,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
-    why.extend((*undone(done, placed), *unheard(done, placed), *belied(done, placed)))
+    why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
     why.extend(unmade(done, placed, events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()))
     why.extend(unserved(done, deadline))
     why.extend(misrefused(done, facts))

@@ -123,6 +123,40 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
             yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and did not fence itself"
 
 
+def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
+    """Brokers whose registration ended, and that did not fence themselves in the promised time (LIVE-11, KIP-343).
+
+    No controller accepts their heartbeats any more, whoever answers them.
+    """
+    if facts.promise.replacement_ms == 0 or not facts.simulated:
+        return
+    for ended in rows:
+        due_ns = ended.time_ns + facts.promise.replacement_ms * MS
+        if ended.kind != K.SESSION_ENDED or due_ns > facts.end_ns:
+            continue
+        own = [row for row in rows if row.node == ended.node]
+        states = [row for row in rows if row.kind == K.BROKER_STATE and row.broker == ended.node]
+        told = next((row.detail for row in reversed(states) if row.at < ended.at), "")
+        since_ns = ended.time_ns - facts.promise.replacement_ms * MS
+        lost = [row for row in rows if row.kind == K.SESSION_ENDED and since_ns <= row.time_ns <= due_ns]
+        if any(row.node != ended.node for row in lost):
+            continue  # a controller that was deposed and does not know it goes on to accept heartbeats
+        fence = next((row.kind for row in reversed(own) if row.at < ended.at and row.kind in (*_FENCE, K.NODE_STOPPED)), "")
+        later = [row for row in own if row.at > ended.at and row.time_ns <= due_ns]
+        begun = {row.fault: row for row in own if row.kind == K.FAULT_BEGUN and row.time_ns <= due_ns and _is_late(row.detail)}
+        for row in own:
+            if row.kind == K.FAULT_ENDED and row.time_ns < ended.time_ns:
+                begun.pop(row.fault, None)
+        heeds = any(row.kind in (K.REGISTERED, K.NODE_STARTED, K.NODE_STOPPED, K.FENCED) for row in later)
+        if told == "active" and fence not in (K.FENCED, K.NODE_STOPPED) and not heeds and not begun:
+            yield f"the registration of {ended.node} ended at row {ended.at}, and it did not fence itself"
+
+
+def _is_late(kind: str) -> bool:
+    """Whether a fault of a broker stops its process or its clock."""
+    return kind.startswith(("pause", "clock", "stale"))
+
+
 def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
     """Brokers that at the end of a long failure of a directory told another number of replicas out of service (R-312)."""
     for period in periods:
@@ -184,15 +218,16 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
     rows = rows_as(_Row, events)
     periods = list(_alone(rows))
-    why = [*_still_up(rows), *_unfenced(rows, periods, facts), *_uncounted(rows, periods, facts), *_forgotten(rows)]
+    why = [*_still_up(rows), *_unfenced(rows, periods, facts), *_unheeded(rows, facts), *_uncounted(rows, periods, facts)]
+    why += _forgotten(rows)
     why += _unbalanced(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 
 CHECKER = Checker(
     name=NAME,
-    claim="A broker ends when it is asked to, fences itself when it alone reaches no other, counts replicas out of service, "
-    "starts with what it had, and spreads its logs over its directories.",
+    claim="A broker ends when it is asked to, fences itself when it alone reaches no other or is registered no more, counts "
+    "replicas out of service, starts with what it had, and spreads its logs over its directories.",
     assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
     blind="Periods with several faults of the broker, and short ones; brokers without heartbeats; a controller that is cut off.",
     kinds=(),
@@ -202,6 +237,7 @@ CHECKER = Checker(
         K.FAULT_ENDED,
         K.NODE_STARTED,
         K.NODE_STOPPED,
+        K.REGISTERED,
         K.SESSION_ENDED,
         K.CONTROLLER_ELECTED,
         K.BROKER_STATE,

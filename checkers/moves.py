@@ -74,6 +74,32 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     ]
 
 
+def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
+    """Describe each rollback to other replicas than the partition had before the move (KIP-236, R-233)."""
+    edited = min((call.invoked for call in done if call.f == EDIT and _is_of_moves(call)), default=inf)
+    before: dict[str, tuple[str, ...]] = {}  # the replicas without the move that is under way
+    assigned: dict[str, tuple[str, ...]] = {}
+    targets: dict[str, tuple[str, ...]] = {}  # of the move under way, unless it has reached them
+    why = []
+    for name, row in rows:
+        if row.kind == K.TOPIC_DELETED:
+            for known in (before, assigned, targets):
+                known.pop(name, None)
+        elif row.kind == K.ASSIGNED:
+            assigned[name] = row.replicas
+            if targets.get(name, row.replicas) == row.replicas:
+                targets.pop(name, None)
+        elif row.kind == K.REASSIGNMENT_BEGUN and name in assigned and row.at < edited:
+            way, _, target = (row.detail or "").partition(" to ")
+            to = tuple(f"b{number}" for number in target.split(","))
+            if way == "forward" and name not in targets:
+                before[name] = assigned[name]
+            if way == "back" and to != before.get(name, to) and (name in targets or to != assigned[name]):
+                why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {', '.join(before[name])}")
+            targets[name] = to
+    return why
+
+
 def _path(call: Call) -> str:
     return (call.asked[0].value or "").partition(" ")[0]
 

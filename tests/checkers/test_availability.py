@@ -320,6 +320,31 @@ def test_reassignment_before_an_edit_by_hand_is_not_judged(path: str, outcome: O
     assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
 
 
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (("forward to 1,2,4", "1,2,3,4", "back to 1,2,3"), 0),
+        (("forward to 1,2,4", "1,2,3,4", "back to 1,2,3,4"), 1),
+        (("forward to 1,2,4", "1,2,3,4", "forward to 1,2,4", "back to 1,2,3,4"), 1),
+        (("forward to 1,2,4", "1,2,3,4", "back to 1,4,3"), 1),
+        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,3"), 0),
+        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,4", "back to 1,2,4"), 0),
+        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,3", "1,2,4,3", "back to 1,2,3"), 1),
+    ],
+    ids=["before", "all", "all, by the next controller", "other", "after narrowing", "reordered", "before the move before"],
+)
+def test_rollback_goes_back_to_the_replicas_of_before(steps: tuple[str, ...], told: int) -> None:
+    story = quiet_cluster()
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    for step in steps:
+        if " to " in step:
+            story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail=step)
+        else:
+            story.event(EventKind.ASSIGNED, replicas=tuple(f"b{number}" for number in step.split(",")))
+
+    assert sum(" goes back to " in why for why in judge(healed(story)).not_live) == told
+
+
 @pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
 def test_reassignment_of_a_removed_partition_is_not_judged(again: bool, wanted: int) -> None:
     """V3 §H: requests before a removal are not judged, requests after it are."""

@@ -89,6 +89,27 @@ def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
     assert sketch("brokers", *begun, ended) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "between", "told"),
+    [
+        (ACTIVE, "gauge node=b3 gauge=0", True),
+        (ACTIVE, "fenced node=b1 incarnation=1 time_ns=4000000000", False),
+        (ACTIVE, "fenced node=b1 incarnation=1 time_ns=8000000000", True),
+        (ACTIVE, "registered node=b1 incarnation=2 time_ns=4000000000", False),
+        (ACTIVE, "node-stopped node=b1 detail=crash time_ns=4000000000", False),
+        (ACTIVE, "session-ended node=b2 incarnation=7 time_ns=4000000000", False),
+        (ACTIVE, "fault-begun fault=f node=b1 detail=pause-long time_ns=4000000000", False),
+        ("gauge node=b1 gauge=0", "gauge node=b3 gauge=0", False),
+    ],
+    ids=["never", "in time", "late", "registers", "ends", "a controller's too", "is paused", "without heartbeats"],
+)
+def test_broker_that_is_registered_no_more_fences_itself(before: str, between: str, told: bool) -> None:
+    """KIP-343: a controller of before may still answer it, and refuse its heartbeats."""
+    found = sketch("brokers", before, "session-ended node=b1 incarnation=1", between, "gauge node=b3 gauge=0 time_ns=9000000000")
+
+    assert any(why.startswith("the registration of b1 ended") for why in found) is told
+
+
 @pytest.mark.parametrize(("counted", "told"), [(1, False), (0, True)])
 def test_offline_replica_count_covers_a_failed_directory(counted: int, told: bool) -> None:
     name = "detail=kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
