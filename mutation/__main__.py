@@ -1,6 +1,6 @@
 """`make mutation`: measure which mutants of the protocol the gate kills, and write docs/mutation.md.
 
-python -m mutation [ID ...] [--again] [--jobs N] [--within S]
+python -m mutation [ID ...] [--by-hand] [--again] [--jobs N] [--within S]
 
 It goes on where the ledger of this code ends. The exit code is 0 if every chosen mutant is decided, 1 if not, 2 if the arguments
 or the sample are wrong. `--draw` draws a new sample, `--order` a new order of the gate's runs, `--page` only writes the page.
@@ -15,7 +15,7 @@ from mutation.gate import plans
 from mutation.groups import measure_together
 from mutation.measure import ORDER, ROUNDS, Bench, Gate, in_order, serving
 from mutation.page import result_of, store_results, write_page
-from mutation.sample import MutationError, draw, load_sample, store_sample
+from mutation.sample import BY_HAND, SAMPLE, Mutant, MutationError, draw, load_sample, store_sample
 
 _FIRST = 20  # runs that every mutant performs before more runs of the baseline are made
 
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _measure(asked: argparse.Namespace) -> int:
-    mutants = load_sample()
+    mutants = _sample(asked)
     gate_plans = plans()
     names = list(gate_plans)
     bench = Bench(asked.jobs, gate_plans, within_s=asked.within, say=_say)
@@ -59,12 +59,17 @@ def _measure(asked: argparse.Namespace) -> int:
             bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids, rounds=ROUNDS[:1])
             measure_together(bench, gate, chosen)
             bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids)
-    store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows)
-    write_page()
+    if not asked.by_hand:
+        store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows)
+        write_page()
     found = [gate.progress(m) for m in serving(mutants, bench.folder) if not asked.ids or m.id in asked.ids]
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts["undecided"] else 0
+
+
+def _sample(asked: argparse.Namespace) -> tuple[Mutant, ...]:
+    return load_sample(BY_HAND if asked.by_hand else SAMPLE)
 
 
 def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
@@ -76,6 +81,9 @@ def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mutation", description="Measure which mutants the gate kills.")
     parser.add_argument("ids", nargs="*", metavar="ID", help="M-001; all mutants of the sample if there is none")
+    parser.add_argument(
+        "--by-hand", action="store_true", help="measure the mistakes that people made up"
+    )
     parser.add_argument("--again", action="store_true", help="forget what the ledger holds of these mutants")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
@@ -83,7 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the runs of the gate execute")
     parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
-    known = {mutant.id for mutant in load_sample()}
+    known = {mutant.id for mutant in _sample(asked)}
     if strange := [id_ for id_ in asked.ids if id_ not in known]:
         parser.error(f"no mutant has the id {', '.join(strange)}")
     if asked.jobs < 1:

@@ -19,6 +19,7 @@ from nemesis.text import Document, TextError
 
 HERE = Path(__file__).parent
 SAMPLE = HERE / "sample.yaml"
+BY_HAND = HERE / "by_hand.yaml"  # mistakes that people made up; no part of the score
 MODULES = ("log", "replica", "broker", "controller", "coordination", "client")
 SIZE = 160
 RESERVE = 40
@@ -42,6 +43,7 @@ class Mutant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     operator: str
     old: str
     new: str
+    harm: str = ""  # what a user loses; of edits by hand
 
     @property
     def module(self) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from mutation.page import EQUIVALENT_MAX_PERCENT, PAGE, load_results, load_reviews, page
-from mutation.sample import MODULES, RESERVE, SIZE, load_sample
+from mutation.sample import BY_HAND, MODULES, RESERVE, SIZE, load_sample
 from tests.tidy.sources import ROOT
 
 
@@ -23,6 +23,12 @@ def test_every_mutant_compiles_and_edits_a_place_of_its_own() -> None:
 
     assert len(set(places)) == len(places) == SIZE + RESERVE
     assert {mutant.module for mutant in load_sample()} == set(MODULES)
+
+
+def test_every_edit_by_hand_applies_and_tells_its_harm() -> None:
+    for mutant in load_sample(BY_HAND):
+        compile(mutant.applied_to((ROOT / mutant.file).read_text(encoding="utf-8")), mutant.file, "exec")
+        assert mutant.harm
 
 
 def test_page_shows_the_stored_results() -> None:
