@@ -8,7 +8,7 @@ The leader needs nobody to propose. So only what stops it excuses it: a change o
 of its process or clock; the end of its epoch. A replica that joins counts from then on.
 
     >>> from checkers.sketches import sketch
-    >>> rows = "state-written leader=b1 isr=b1,b2", "became-leader node=b1", "append node=b1 offset=0 value=a"
+    >>> rows = "state-written leader=b1 isr=b1,b2", "became-leader node=b1 leo=0 hw=0", "append node=b1 offset=0 value=a"
     >>> sketch("laggards", *rows, "gauge node=b3 gauge=0 time_ns=9000000000")
     ['b2 lacks offset 0 of t-0, which b1 appended at row 2, and was still in the ISR 2500 ms later']
     >>> sketch("laggards", *rows, "isr-change-sent node=b1 isr=b1 time_ns=2000000000", "gauge node=b3 gauge=0 time_ns=9000000000")

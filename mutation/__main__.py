@@ -81,9 +81,7 @@ def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mutation", description="Measure which mutants the gate kills.")
     parser.add_argument("ids", nargs="*", metavar="ID", help="M-001; all mutants of the sample if there is none")
-    parser.add_argument(
-        "--by-hand", action="store_true", help="measure the mistakes that people made up"
-    )
+    parser.add_argument("--by-hand", action="store_true", help="measure the mistakes that people made up")
     parser.add_argument("--again", action="store_true", help="forget what the ledger holds of these mutants")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
