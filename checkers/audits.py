@@ -13,6 +13,7 @@ from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
 
 _TAKEN = ("TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS")  # the znode of a request is there already
+_MOVES_LATER = "reassign-extra"
 _SHARED = ("delete-topic", "elect-preferred", "elect-unclean", "reassign", "reassign-extra")  # one znode for all topics
 _UNTIL_GONE = ("delete-topic", "elect-preferred", "elect-unclean", "add-partition", "remove-partition")  # ok: its znode is gone
 
@@ -42,7 +43,8 @@ def misrefused(done: list[Call], facts: Facts) -> list[str]:
         error = call.rows[0].error if call.rows and call.type == "fail" else None
         if error not in _TAKEN or (call.f == "create-topic" and _subject(call) in first):
             continue
-        others = [other for other in done if other is not call and _znode(other) == _znode(call) and other.invoked < call.ended]
+        rivals = {_znode(call), (_MOVES_LATER, None)} if call.f == "reassign" else {_znode(call)}  # it gets their entries
+        others = [other for other in done if other is not call and _znode(other) in rivals and other.invoked < call.ended]
         gone = [o for o in others if o.f in _UNTIL_GONE and o.type == "ok" and o.ended < call.invoked]
         if len(others) == len(gone):
             why.append(f"{_words(call)} was refused with {error} at row {call.ended}, though no other such request was there")

@@ -33,6 +33,7 @@ END_MS = 17_000  # controlled.shutdown.max.retries times controlled.shutdown.ret
 GOOD_END = "halt:shut down"
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 _FENCE = (K.FENCED, K.UNFENCED)
+_OFFICE = (K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED)
 _LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
 _SPARE_A_PROCESS = (*_DIRECTORIES, "disk-full")  # it goes on with its other directories, or ends
@@ -141,6 +142,8 @@ def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
         lost = [row for row in rows if row.kind == K.SESSION_ENDED and since_ns <= row.time_ns <= due_ns]
         if any(row.node != ended.node for row in lost):
             continue  # a controller that was deposed and does not know it goes on to accept heartbeats
+        if next((row.kind for row in reversed(own) if row.at < ended.at and row.kind in _OFFICE), "") == K.CONTROLLER_ELECTED:
+            continue  # a controller answers its own heartbeats, also one that does not know of its successor
         fence = next((row.kind for row in reversed(own) if row.at < ended.at and row.kind in (*_FENCE, K.NODE_STOPPED)), "")
         later = [row for row in own if row.at > ended.at and row.time_ns <= due_ns]
         begun = {row.fault: row for row in own if row.kind == K.FAULT_BEGUN and row.time_ns <= due_ns and _is_late(row.detail)}
@@ -239,7 +242,7 @@ CHECKER = Checker(
         K.NODE_STOPPED,
         K.REGISTERED,
         K.SESSION_ENDED,
-        K.CONTROLLER_ELECTED,
+        *_OFFICE,
         K.BROKER_STATE,
         *_FENCE,
         K.GAUGE,

@@ -176,6 +176,7 @@ def test_partition_added_after_the_bound_need_not_exist_before() -> None:
 
 
 _ASKED = "invoke delete-topic value=a process=0 time_ns=5000000"
+_MOVE = ("invoke reassign value=t-0 process=0", "fail reassign process=0 error=REASSIGNMENT_IN_PROGRESS")
 _REFUSED = "fail delete-topic process=0 error=REASSIGNMENT_IN_PROGRESS time_ns=9000000"
 
 
@@ -195,8 +196,13 @@ _REFUSED = "fail delete-topic process=0 error=REASSIGNMENT_IN_PROGRESS time_ns=9
             ("invoke create-topic value=u process=0", "fail create-topic process=0 error=TOPIC_ALREADY_EXISTS"),
             False,
         ),
+        (("invoke reassign-extra value=u-0 process=1", "ok reassign-extra process=1"), _MOVE, False),  # seed 34
+        (("invoke cancel-reassignments process=1", "ok cancel-reassignments process=1"), _MOVE, True),
     ],
-    ids=["alone", "another is open", "another may stand", "another is done", "another kind", "by hand", "first", "new", "made"],
+    ids=[
+        *("alone", "another is open", "another may stand", "another is done", "another kind", "by hand", "first", "new", "made"),
+        *("an extra move", "a cancellation"),
+    ],
 )
 def test_request_is_refused_only_because_of_another(before: tuple[str, ...], refused: tuple[str, ...], told: bool) -> None:
     found = sketch("availability-cluster", "registered node=b1 incarnation=1", *before, *refused, "healed time_ns=10000000")

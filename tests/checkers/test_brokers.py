@@ -101,13 +101,32 @@ def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
         (ACTIVE, "fault-begun fault=f node=b1 detail=pause-long time_ns=4000000000", False),
         ("gauge node=b1 gauge=0", "gauge node=b3 gauge=0", False),
     ],
-    ids=["never", "in time", "late", "registers", "ends", "a controller's too", "is paused", "without heartbeats"],
+    ids=[
+        "never",
+        "in time",
+        "late",
+        "registers",
+        "ends",
+        "a controller's too",
+        "is paused",
+        "takes office too late",
+        "no heartbeats",
+    ],
 )
 def test_broker_that_is_registered_no_more_fences_itself(before: str, between: str, told: bool) -> None:
     """KIP-343: a controller of before may still answer it, and refuse its heartbeats."""
     found = sketch("brokers", before, "session-ended node=b1 incarnation=1", between, "gauge node=b3 gauge=0 time_ns=9000000000")
 
     assert any(why.startswith("the registration of b1 ended") for why in found) is told
+
+
+@pytest.mark.parametrize(("resigned", "told"), [(False, False), (True, True)])
+def test_controller_that_is_registered_no_more_answers_itself(resigned: bool, told: bool) -> None:
+    """Also one that was deposed and does not know it (seed 21 of `make test-chaos FIRST=1`)."""
+    office = ("controller-elected node=b1", *(("controller-resigned node=b1",) if resigned else ()))
+    ended = "session-ended node=b1 incarnation=1", "gauge node=b3 gauge=0 time_ns=9000000000"
+
+    assert any(why.startswith("the registration of b1") for why in sketch("brokers", *office, ACTIVE, *ended)) is told
 
 
 @pytest.mark.parametrize(("counted", "told"), [(1, False), (0, True)])
