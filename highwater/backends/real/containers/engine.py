@@ -7,6 +7,7 @@ the engine becomes a HarnessError that says what was being attempted.
 """
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,15 +101,24 @@ def missing() -> str | None:
     return None
 
 
+def _reach(where: str) -> None:
+    """Connect to a local engine's socket once: Docker's SDK leaves its own socket open if nobody listens. Raises OSError."""
+    if where.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(_ANSWER_S_MAX)
+            probe.connect(where.removeprefix("unix://"))
+
+
 class Engine:
     """A connection to the engine that DOCKER_HOST names, or the local one. Raises HarnessError if none answers."""
 
     def __init__(self) -> None:
+        where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         try:
+            _reach(where)
             self._client = docker.from_env(timeout=_ANSWER_S_MAX, max_pool_size=_CONNECTIONS_MAX)
             self._client.ping()
-        except (DockerException, requests.exceptions.RequestException) as error:
-            where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        except (DockerException, requests.exceptions.RequestException, OSError) as error:
             raise HarnessError(f"no Docker engine answers at {where}: start dockerd, or set DOCKER_HOST ({error})") from error
         if not self._client.api.base_url.startswith("http+docker://"):
             self.close()
