@@ -21,7 +21,7 @@ def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str
     deleted = {call.asked[0].value for call in done if call.f == _ENDS}
     found = []
     for call in done:
-        name = (call.asked[0].value or "").partition(" on ")[0]
+        name, _ = call.request
         topic, _, index = name.rpartition("-")
         known = any(one.rpartition("-")[0] == topic for one in assigned)
         if call.f != REQUEST or call.type != "ok" or not known or name in assigned | removed or topic in deleted:

@@ -8,6 +8,7 @@ that of another one nor send it again (R-147, R-149).
 from collections.abc import Iterable
 
 from checkers.checker import MS, PROMPT_MS, Facts
+from checkers.moves import EDIT
 from checkers.rows import Call, EventRow
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
@@ -15,6 +16,8 @@ from history.op import ADMIN_REQUESTS
 _TAKEN = ("TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS")  # the znode of a request is there already
 _MOVES_LATER = "reassign-extra"
 _SHARED = ("delete-topic", "elect-preferred", "elect-unclean", "reassign", "reassign-extra")  # one znode for all topics
+_CREATE, _DELETE = ("create-topic", "add-partition"), ("delete-topic", "remove-partition")
+_MOVE = ("reassign", "reassign-extra", "reassign-request")
 _UNTIL_GONE = ("delete-topic", "elect-preferred", "elect-unclean", "add-partition", "remove-partition")  # ok: its znode is gone
 
 
@@ -35,13 +38,13 @@ def misrefused(done: list[Call], facts: Facts) -> list[str]:
     have been made at any time before, unless it is known that it was carried out and its znode is gone. An operator who edits
     znodes by hand may stand in the way of everybody.
     """
-    if any(call.f == "edit-znode" for call in done):
+    if any(call.f == EDIT for call in done):
         return []
     first = {assigned.topic for assigned in facts.assignments}
     why = []
     for call in done:
         error = call.rows[0].error if call.rows and call.type == "fail" else None
-        if error not in _TAKEN or (call.f == "create-topic" and _subject(call) in first):
+        if error not in _TAKEN or (call.f == "create-topic" and call.request[0] in first):
             continue
         rivals = {_znode(call), (_MOVES_LATER, None)} if call.f == "reassign" else {_znode(call)}  # R-242: it gets their entries
         others = [other for other in done if other is not call and _znode(other) in rivals and other.invoked < call.ended]
@@ -52,11 +55,7 @@ def misrefused(done: list[Call], facts: Facts) -> list[str]:
 
 
 def _znode(call: Call) -> tuple[str, str | None]:
-    return call.f, None if call.f in _SHARED else _subject(call)
-
-
-def _subject(call: Call) -> str | None:
-    return None if call.asked[0].value is None else call.asked[0].value.split(" ", 1)[0]
+    return call.f, None if call.f in _SHARED else call.request[0]
 
 
 def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
@@ -71,11 +70,6 @@ def slow(done: Iterable[Call], facts: Facts, deadline_ns: int) -> list[str]:
     ]
 
 
-_CREATE, _DELETE = ("create-topic", "add-partition"), ("delete-topic", "remove-partition")
-_MOVE = ("reassign", "reassign-extra", "reassign-request")
-_BY_HAND = "edit-znode"
-
-
 def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
     """Describe each request that was refused and whose effect came nevertheless, though nobody else had asked for it."""
     effects = [(name, row) for name, row in rows if row.kind in (K.ASSIGNED, K.TOPIC_DELETED, K.REASSIGNMENT_BEGUN)]
@@ -85,7 +79,7 @@ def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
         if family is None or call.type != "fail":
             continue
         others = (one for one in done if one is not call and one.type != "fail" and one.invoked < call.ended)
-        if any(one.f == _BY_HAND or (one.f in family and _named(one) == _named(call)) for one in others):
+        if any(one.f == EDIT or (one.f in family and one.request[0] == call.request[0]) for one in others):
             continue
         if (row := next((row for name, row in effects if _is_effect(call, name, row, effects)), None)) is not None:
             error = call.rows[0].error if call.rows else None
@@ -93,13 +87,9 @@ def belied(done: list[Call], rows: Iterable[tuple[str, EventRow]]) -> list[str]:
     return why
 
 
-def _named(call: Call) -> str:
-    return (call.asked[0].value or "").partition(" on ")[0]
-
-
 def _is_effect(call: Call, name: str, row: EventRow, effects: list[tuple[str, EventRow]]) -> bool:
     """Whether a row shows that a request was carried out before its refusal."""
-    asked, _, replicas = (call.asked[0].value or "").partition(" on ")
+    asked, replicas = call.request
     about = name if "partition" in call.f or call.f in _MOVE else name.rpartition("-")[0]
     if about != asked or not call.invoked < row.at < call.ended:
         return False

@@ -34,6 +34,8 @@ GOOD_END = "halt:shut down"
 OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 _FENCE = (K.FENCED, K.UNFENCED)
 _OFFICE = (K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED)
+_HEEDED = (K.REGISTERED, K.NODE_STARTED, K.NODE_STOPPED, K.FENCED)
+_OF_THE_PROCESS = ("pause", "clock", "stale")  # beginnings of the names of faults that stop a process or deceive it
 _LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
 _SPARE_A_PROCESS = (*_DIRECTORIES, "disk-full")  # it goes on with its other directories, or ends
@@ -112,11 +114,10 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
             continue
         before = [row for row in rows if row.at < period.begun.at]
         controller = next((row.node for row in reversed(before) if row.kind == K.CONTROLLER_ELECTED), None)
-        told = next((row.detail for row in reversed(before) if row.kind == K.BROKER_STATE and row.broker == period.node), "")
         elected = {row.node for row in rows if row.kind == K.CONTROLLER_ELECTED and period.begun.at < row.at < period.ended.at}
-        if period.node in {controller, *elected} or told != "active":
-            continue  # a controller answers its own heartbeats; a broker without heartbeats has no fence (R-205)
-        if next((row.kind for row in reversed(before) if row.kind in _FENCE and row.node == period.node), "") == K.FENCED:
+        if period.node in {controller, *elected} or not _beats(before, period.node):
+            continue  # a controller answers its own heartbeats
+        if _last(before, period.node, *_FENCE) == K.FENCED:
             continue  # since an earlier fault
         fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
         ends = [row for row in rows if row.kind in (K.NODE_STOPPED, K.SESSION_ENDED) and row.node == period.node]
@@ -135,29 +136,30 @@ def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
         due_ns = ended.time_ns + facts.promise.replacement_ms * MS
         if ended.kind != K.SESSION_ENDED or due_ns > facts.end_ns:
             continue
-        own = [row for row in rows if row.node == ended.node]
-        states = [row for row in rows if row.kind == K.BROKER_STATE and row.broker == ended.node]
-        told = next((row.detail for row in reversed(states) if row.at < ended.at), "")
+        before = [row for row in rows if row.at < ended.at]
         since_ns = ended.time_ns - facts.promise.replacement_ms * MS
-        lost = [row for row in rows if row.kind == K.SESSION_ENDED and since_ns <= row.time_ns <= due_ns]
-        if any(row.node != ended.node for row in lost):
+        if any(r.kind == K.SESSION_ENDED and r.node != ended.node and since_ns <= r.time_ns <= due_ns for r in rows):
             continue  # a controller that was deposed and does not know it goes on to accept heartbeats
-        if next((row.kind for row in reversed(own) if row.at < ended.at and row.kind in _OFFICE), "") == K.CONTROLLER_ELECTED:
+        if _last(before, ended.node, *_OFFICE) == K.CONTROLLER_ELECTED:
             continue  # a controller answers its own heartbeats, also one that does not know of its successor
-        fence = next((row.kind for row in reversed(own) if row.at < ended.at and row.kind in (*_FENCE, K.NODE_STOPPED)), "")
-        later = [row for row in own if row.at > ended.at and row.time_ns <= due_ns]
-        begun = {row.fault: row for row in own if row.kind == K.FAULT_BEGUN and row.time_ns <= due_ns and _is_late(row.detail)}
-        for row in own:
-            if row.kind == K.FAULT_ENDED and row.time_ns < ended.time_ns:
-                begun.pop(row.fault, None)
-        heeds = any(row.kind in (K.REGISTERED, K.NODE_STARTED, K.NODE_STOPPED, K.FENCED) for row in later)
-        if told == "active" and fence not in (K.FENCED, K.NODE_STOPPED) and not heeds and not begun:
+        if not _beats(before, ended.node) or _last(before, ended.node, *_FENCE, K.NODE_STOPPED) in (K.FENCED, K.NODE_STOPPED):
+            continue
+        own = [row for row in rows if row.node == ended.node and row.time_ns <= due_ns]
+        over = {row.fault for row in own if row.kind == K.FAULT_ENDED and row.time_ns < ended.time_ns}
+        hindered = any(r.kind == K.FAULT_BEGUN and r.fault not in over and r.detail.startswith(_OF_THE_PROCESS) for r in own)
+        if not hindered and not any(row.kind in _HEEDED and row.at > ended.at for row in own):
             yield f"the registration of {ended.node} ended at row {ended.at}, and it did not fence itself"
 
 
-def _is_late(kind: str) -> bool:
-    """Whether a fault of a broker stops its process or its clock."""
-    return kind.startswith(("pause", "clock", "stale"))
+def _last(rows: list[_Row], node: str, *kinds: str) -> str:
+    """The kind of the node's last row that is of one of these kinds; empty if there is none."""
+    return next((row.kind for row in reversed(rows) if row.node == node and row.kind in kinds), "")
+
+
+def _beats(rows: list[_Row], node: str) -> bool:
+    """Whether a controller last held the broker for active: one without heartbeats has no fence (R-205)."""
+    states = (row.detail for row in reversed(rows) if row.kind == K.BROKER_STATE and row.broker == node)
+    return next(states, "") == "active"
 
 
 def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:

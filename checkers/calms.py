@@ -1,11 +1,16 @@
 """The calms of a run: the periods in which no fault of a broker was in force, and when faults excuse the clients at one place."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import polars as pl
 
 from checkers.checker import MS, Facts
 from history.event import EventKind as K
 
 Times = list[tuple[int, int]]  # ns, each from its begin to its end
+# Beginnings of the names of faults of one broker that leave the links among the others, and the others themselves, as they are.
+OF_ONE_BROKER = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "dir-", "disk-")
 
 
 def place_of(facts: Facts, process: int) -> str:
@@ -27,7 +32,7 @@ def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     since: int | None = None
     found: list[tuple[int, int]] = []
     only_places = False  # whether a place was hit since the cluster was calm
-    for time_ns, kind, fault, node in _ends(events):
+    for time_ns, kind, fault, node, _ in _ends(events):
         if node in facts.client_places:
             since = time_ns if since is None and not in_force else since
             only_places = True
@@ -47,20 +52,38 @@ def calms(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
 def excuses(events: pl.DataFrame, facts: Facts) -> dict[str, Times]:
     """For each place of clients the times, in ns, at which its clients need not be served: a fault of it, and B after that."""
     found: dict[str, Times] = {}
-    begun: dict[tuple[str, str], int] = {}
-    for time_ns, kind, fault, node in _ends(events):
-        if node not in facts.client_places:
-            continue
-        if kind == K.FAULT_BEGUN:
-            begun[fault, node] = time_ns
-        elif (fault, node) in begun:
-            found.setdefault(node, []).append((begun.pop((fault, node)), time_ns + facts.promise.bound_ms * MS))
-    for (_, node), time_ns in begun.items():
-        found.setdefault(node, []).append((time_ns, facts.end_ns))
+    for one in fault_times(events, facts):
+        if one.node in facts.client_places:
+            until = facts.end_ns if one.ended_ns is None else one.ended_ns + facts.promise.bound_ms * MS
+            found.setdefault(one.node, []).append((one.begun_ns, until))
     return found
 
 
-def _ends(events: pl.DataFrame) -> list[tuple[int, str, str, str]]:
+class FaultTime(NamedTuple):
+    """When one fault was in force at one node, or at one place of clients."""
+
+    begun_ns: int
+    ended_ns: int | None  # None: it lasted to the end of the run
+    node: str
+    kind: str
+
+
+def fault_times(events: pl.DataFrame, facts: Facts) -> Iterator[FaultTime]:
+    """Each fault at each node, in the order of their ends."""
+    begun: dict[tuple[str, str], tuple[int, str]] = {}
+    for time_ns, kind, fault, node, said in _ends(events):
+        if kind == K.FAULT_BEGUN:
+            begun.setdefault((fault, node), (time_ns, said))
+        elif (fault, node) in begun:
+            since, what = begun.pop((fault, node))
+            yield FaultTime(since, time_ns, node, what)
+    for (_, node), (since, what) in begun.items():
+        yield FaultTime(since, None, node, what)
+
+
+def _ends(events: pl.DataFrame) -> list[tuple[int, str, str, str, str]]:
     rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]))
-    columns = (rows[name].to_list() for name in ("time_ns", "kind", "fault", "node"))
-    return [(time_ns, kind, fault or "", node or "") for time_ns, kind, fault, node in zip(*columns, strict=True)]
+    columns = (rows[name].to_list() for name in ("time_ns", "kind", "fault", "node", "detail"))
+    return [
+        (time_ns, kind, fault or "", node or "", said or "") for time_ns, kind, fault, node, said in zip(*columns, strict=True)
+    ]

@@ -72,7 +72,6 @@ def facts_of(manifest: RunManifest) -> Facts:
 
 
 MS = 1_000_000  # ns
-CLIENT_PAUSE_MS = 100  # retry.backoff.ms of a client: a produce that has no more time left is not sent again
 PROMPT_MS = 1000  # LIVE-8: twice what the slowest request took in 150 seeds of every fault
 
 

@@ -23,24 +23,22 @@ Only simulated runs are judged: there no machine is late, and the client counts 
     []
 """
 
-from collections.abc import Iterator
-
 import polars as pl
 
 from checkers import screens
-from checkers.calms import calms, excuses, place_of
-from checkers.checker import CLIENT_PAUSE_MS, MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of
+from checkers.calms import OF_ONE_BROKER, calms, excuses, fault_times, place_of
+from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of
 from checkers.rows import Call, calls, operation_rows
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "clients"
-# Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
 _HANGS = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
 _READS = ("poll", "latest")
-# Faults of one broker that leave the links among the others, and the others themselves, as they are.
-_LOCAL = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "session", "dir-", "disk-", "isolate-", "cut-")
+_LOCAL = (*OF_ONE_BROKER, "session", "isolate-", "cut-")  # a read needs no link among other brokers
+_PAUSE_MS = 100  # retry.backoff.ms: a produce that has no more time left is not sent again
 _RESTS_MS = 2000  # after its last fault a leader has caught up with what waited for it
+# Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
 _RETRIABLE = frozenset(
     {
         "UNKNOWN_TOPIC_OR_PARTITION",
@@ -59,7 +57,7 @@ def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None
     """Say that a produce was not sent again, though it had a retry and time left."""
     row, asked = call.rows[0], call.asked[0]
     waited_ms = (row.time_ns - call.invoked_ns) // MS
-    left = row.attempts is not None and 0 < row.attempts <= retries and waited_ms + CLIENT_PAUSE_MS < timeout_ms
+    left = row.attempts is not None and 0 < row.attempts <= retries and waited_ms + _PAUSE_MS < timeout_ms
     if not left or call.type == "ok" or row.error not in _RETRIABLE or asked.error is not None:
         return None
     attempts = f"{row.attempts} attempt{'s' if row.attempts != 1 else ''}"
@@ -96,7 +94,7 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     suspects = [at for at, call in enumerate(done) if call.f in _READS and call.rows[0].error in _HANGS and call.rows[0].node]
     if not suspects:
         return []
-    faults = list(_faults(events, facts))
+    faults = list(fault_times(events, facts))
     written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))["time_ns"].to_list()
     why = []
     for at in suspects:
@@ -108,28 +106,15 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
         since_ns = min(before.invoked_ns, call.invoked_ns - _RESTS_MS * MS)
         mine = place_of(facts, call.process)
         hit = any(
-            begun <= ended_ns and since_ns <= ended and (place in (node, mine) or not (place in facts.client_places or local))
-            for begun, ended, place, local in faults
+            one.begun_ns <= ended_ns
+            and since_ns <= (facts.end_ns if one.ended_ns is None else one.ended_ns)
+            and (one.node in (node, mine) or not (one.node in facts.client_places or one.kind.startswith(_LOCAL)))
+            for one in faults
         )
         if not hit and not any(since_ns <= time_ns <= ended_ns for time_ns in written):
             what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
             why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
     return why
-
-
-def _faults(events: pl.DataFrame, facts: Facts) -> Iterator[tuple[int, int, str, bool]]:
-    """Begin and end of each fault, the node or client place that it hit, and whether it leaves links of others alone."""
-    rows = events.filter(pl.col("kind").is_in([str(K.FAULT_BEGUN), str(K.FAULT_ENDED)]))
-    begun: dict[tuple[str, str], tuple[int, str]] = {}
-    columns = (rows[name].to_list() for name in ("time_ns", "kind", "fault", "node", "detail"))
-    for time_ns, kind, fault, node, detail in zip(*columns, strict=True):
-        if kind == K.FAULT_BEGUN:
-            begun.setdefault((fault, node), (time_ns, detail or ""))
-        elif (fault, node) in begun:
-            since, said = begun.pop((fault, node))
-            yield since, time_ns, node, said.startswith(_LOCAL)
-    for (_, node), (since, said) in begun.items():
-        yield since, facts.end_ns, node, said.startswith(_LOCAL)
 
 
 def _took_ns(call: Call) -> int:

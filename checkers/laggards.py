@@ -15,7 +15,8 @@ of its process or clock; the end of its epoch. A replica that joins counts from 
     []
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,11 +39,13 @@ def _patience_ms(facts: Facts) -> int:
     return lag_ms + lag_ms // 2 + PROMPT_MS
 
 
-class _Stretch:
+class _Stretch(NamedTuple):
     """A time in which one leader could propose, and in which one follower was in its ISR."""
 
-    def __init__(self, leader: str, member: str, since_ns: int, until_ns: int) -> None:
-        self.leader, self.member, self.since_ns, self.until_ns = leader, member, since_ns, until_ns
+    leader: str
+    member: str
+    since_ns: int
+    until_ns: int
 
 
 class _Reign:
@@ -55,16 +58,18 @@ class _Reign:
 
     def rest(self, until_ns: int, *, free: bool) -> Iterator[_Stretch]:
         """The stretches that end now."""
-        if self.free_ns is not None:
-            yield from (_Stretch(self.leader, node, max(since, self.free_ns), until_ns) for node, since in self.members.items())
+        yield from self._until(until_ns, self.members)
         self.free_ns = until_ns if free else None
 
     def joined(self, row: EventRow) -> Iterator[_Stretch]:
         """The ISR is another one: the stretches of those who left."""
-        left = {node: since for node, since in self.members.items() if node not in row.isr}
-        if self.free_ns is not None:
-            yield from (_Stretch(self.leader, node, max(since, self.free_ns), row.time_ns) for node, since in left.items())
+        yield from self._until(row.time_ns, [node for node in self.members if node not in row.isr])
         self.members = {node: self.members.get(node, row.time_ns) for node in row.isr if node != self.leader}
+
+    def _until(self, until_ns: int, members: Iterable[str]) -> Iterator[_Stretch]:
+        if self.free_ns is not None:
+            for node in members:
+                yield _Stretch(self.leader, node, max(self.members[node], self.free_ns), until_ns)
 
 
 def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
@@ -123,13 +128,12 @@ def _late(stretch: _Stretch, appends: dict[str, pl.DataFrame], patience_ns: int)
     mine = appends.get(stretch.leader)
     if mine is None or stretch.until_ns - stretch.since_ns <= patience_ns:
         return None
-    first_ns = stretch.since_ns
     written = mine.filter((pl.col("detail") != "follower") & (pl.col("time_ns") < stretch.until_ns - patience_ns))
-    led = _Appends(written, first_ns)
+    led = _Appends(written, stretch.since_ns)
     if not len(led.offset):
         return None
     theirs = appends.get(stretch.member)
-    has = np.full(len(led.offset), _NEVER) if theirs is None else _Appends(theirs, first_ns).times(led.offset)
+    has = np.full(len(led.offset), _NEVER) if theirs is None else _Appends(theirs, stretch.since_ns).times(led.offset)
     late = np.flatnonzero((has > led.time_ns + patience_ns) & (led.time_ns + patience_ns < stretch.until_ns))
     return (int(led.offset[late[0]]), int(led.at[late[0]])) if len(late) else None
 

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers.calms import OF_ONE_BROKER
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts
 from checkers.ranges import gathered
 from checkers.rows import rows_as
@@ -53,9 +54,8 @@ KINDS = (
     K.FAULT_BEGUN,
     K.FAULT_ENDED,
 )
-_RANK = frozenset(map(str, KINDS))
-# Faults of one broker that leave the links among the others, and the others themselves, as they are.
-_LOCAL = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "dir-", "disk-", "place-")
+_READ = frozenset(map(str, KINDS))
+_LOCAL = (*OF_ONE_BROKER, "place-")
 _Name = tuple[str, int]  # a partition
 
 
@@ -182,7 +182,7 @@ class Standing:
 
     # --- what an answer must say --------------------------------------------------------------------------------------------
 
-    def _is_calm(self, now_ns: int, node: str) -> bool:
+    def is_calm(self, now_ns: int, node: str) -> bool:
         """Whether the broker and the controller have been left alone for so long that the broker knows everything."""
         since = [self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0), self._hit.get("", 0)]
         since += [self._hit.get(one, 0) for one in (node, self._controller or "")]
@@ -200,7 +200,7 @@ class Standing:
 
     def wrong(self, now_ns: int, told: Row) -> str | None:
         """Say what is wrong with an answer, or with what it says of one partition; None if nothing is, or nobody can know."""
-        if not self._is_calm(now_ns, told.node):
+        if not self.is_calm(now_ns, told.node):
             return None
         return self._wrong_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._wrong_partition(now_ns, told)
 
@@ -254,7 +254,7 @@ def _words(nodes: tuple[str, ...] | None) -> str:
 
 def is_read(kind: str) -> bool:
     """Whether `Standing` looks at events of this kind."""
-    return kind in _RANK
+    return kind in _READ
 
 
 def _told(rows: list[Row], promise: Promise) -> Iterator[str]:

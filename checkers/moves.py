@@ -178,7 +178,7 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
         elif call.f == "allow-reassignments":
             cancelled = cancelled and not certain
         elif call.type != "fail":
-            name, replicas = _asked(call)
+            name, replicas = call.request
             if call.f == "reassign-extra":
                 extras[name] = call
             elif certain and name in extras and _waits(extras[name], call, settled.get(name, [])):
@@ -191,16 +191,10 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
     return wanted
 
 
-def _asked(call: Call) -> tuple[str, str]:
-    """Parse the recorded request of a reassignment, "orders-0 on 1,2,3", into partition and replicas."""
-    name, _, replicas = (call.asked[0].value or "").partition(" on ")
-    return name, replicas
-
-
 def _waits(extra: Call, later: Call, settled: list[tuple[int, str]]) -> bool:
     # True if the controller had not taken up the request in the extra znode when the later one was written.
     #
     # An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
     # done.
-    ends = (_REFUSED, f"forward to {_asked(extra)[1]}")
+    ends = (_REFUSED, f"forward to {extra.request[1]}")
     return not any(extra.invoked < at < later.ended and how in ends for at, how in settled)

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
+from checkers.moves import EDIT
 from checkers.ranges import gathered
 from checkers.rows import calls, operation_rows, rows_as
 from checkers.verdict import Cut, Findings
@@ -41,7 +42,6 @@ DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fau
 CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
-_BY_HAND = "edit-znode"
 _WAITING = ("inactive", "stopping")
 Partition = tuple[str, int]
 Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
@@ -320,7 +320,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 def _edits(operations: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
     """When edits of an operator were under way, or the controller might still read what was there before."""
-    by_hand = calls(operation_rows(operations.filter(pl.col("f") == _BY_HAND)))
+    by_hand = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
     known = [(call.invoked_ns, call.rows[0].time_ns if call.type in ("ok", "fail") else facts.end_ns) for call in by_hand]
     times: list[tuple[int, int]] = []
     for begun, ended in sorted(known):
@@ -339,7 +339,7 @@ CHECKER = Checker(
     "brokers.",
     kinds=(),
     group_by=WHOLE_RUN,
-    operations=(_BY_HAND,),
+    operations=(EDIT,),
     events=(
         K.REGISTERED,
         K.SESSION_ENDED,

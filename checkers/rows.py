@@ -157,6 +157,12 @@ class Call(NamedTuple):
     ended: int
     rows: tuple[OperationRow, ...]
 
+    @property
+    def request(self) -> tuple[str, str]:
+        """What an administrator's request is about, and the replicas that it names, if any: "orders-0 on 1,2,3"."""
+        about, _, replicas = (self.asked[0].value or "").partition(" on ")
+        return about, replicas
+
 
 def calls(rows: list[OperationRow]) -> list[Call]:
     """Pair clients' invocations with completions by process, in order of completion; calls without a completion come last.

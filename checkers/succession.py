@@ -30,13 +30,14 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts, promised
+from checkers.moves import EDIT
 from checkers.ranges import gathered
 from checkers.rows import rows_as
 from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "succession"
-_ORDERS = ("elect-preferred", "edit-znode")  # of an operator, after which the first replica may lead without another cause
+_ORDERS = ("elect-preferred", EDIT)  # of an operator, after which the first replica may lead without another cause
 _OUT = ("inactive", "stopping")
 _IDLE_MAX = 2  # epochs in a row by which a move changes neither leader nor ISR
 _OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED, K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED)

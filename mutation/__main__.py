@@ -41,6 +41,10 @@ def main() -> int:
 
 def _measure(asked: argparse.Namespace) -> int:
     mutants = _sample(asked)
+
+    def take(mutant: Mutant) -> bool:
+        return not asked.ids or mutant.id in asked.ids
+
     gate_plans = plans()
     names = list(gate_plans)
     bench = Bench(asked.jobs, gate_plans, within_s=asked.within, say=_say)
@@ -55,14 +59,13 @@ def _measure(asked: argparse.Namespace) -> int:
                 return 0
             for row in gate.red:
                 _say(f"{row.run} is red without a mutation and is left out: {row.words}")
-            chosen = [m for m in serving(mutants, bench.folder) if not asked.ids or m.id in asked.ids]
-            bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids, rounds=ROUNDS[:1])
-            measure_together(bench, gate, chosen)
-            bench.measure(gate, mutants, take=lambda mutant: not asked.ids or mutant.id in asked.ids)
+            bench.measure(gate, mutants, take=take, rounds=ROUNDS[:1])
+            measure_together(bench, gate, list(filter(take, serving(mutants, bench.folder))))
+            bench.measure(gate, mutants, take=take)
     if not asked.by_hand:
         store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows)
         write_page()
-    found = [gate.progress(m) for m in serving(mutants, bench.folder) if not asked.ids or m.id in asked.ids]
+    found = [gate.progress(mutant) for mutant in filter(take, serving(mutants, bench.folder))]
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts["undecided"] else 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mutation.measure import Bench, Gate, appended
+from mutation.measure import Bench, Gate
 from mutation.sample import Mutant, MutationError, texts_with
 from mutation.worker import RunRow
 
@@ -74,4 +74,4 @@ def _credit(bench: Bench, gate: Gate, group: Sequence[Mutant], row: RunRow) -> N
     """Store a run with each mutant of the group for which it was left."""
     for mutant in group:
         if row.run in gate.progress(mutant).left:
-            appended(bench.folder, mutant, replace(row, shared=len(group)) if len(group) > 1 else row)
+            bench.add(mutant, replace(row, shared=len(group)) if len(group) > 1 else row)

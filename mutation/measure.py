@@ -171,8 +171,12 @@ class Bench:
         if found.outcome != "undecided" or not names:
             return
         for row in self.performed([mutant], names if found.rows else [SERVES, *names], gate):
-            appended(self.folder, mutant, row)
+            self.add(mutant, row)
         self.say(words(gate.progress(mutant)))
+
+    def add(self, mutant: Mutant, row: RunRow) -> None:
+        """Add a run to the ledger of a mutant."""
+        _append(self.folder / f"{mutant.id}.jsonl", row)
 
     def performed(
         self, mutants: Sequence[Mutant], names: Sequence[str], gate: "Gate", until: Literal["killed", "differs"] = "killed"
@@ -335,11 +339,6 @@ def words(found: Progress) -> str:
         return f"{where}: killed by {found.rows[-1].killed_by} in {found.rows[-1].run}, run {found.performed}"
     seen = f"{found.differed} differ, {found.unknown} are UNKNOWN"
     return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {seen}"
-
-
-def appended(folder: Path, mutant: Mutant, row: RunRow) -> None:
-    """Add a run to the ledger of a mutant."""
-    _append(folder / f"{mutant.id}.jsonl", row)
 
 
 def _append(path: Path, row: RunRow) -> None:

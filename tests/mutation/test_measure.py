@@ -8,7 +8,7 @@ import pytest
 from highwater.plans.plan import Plan
 from mutation.gate import FIRST, SEEDS, plans
 from mutation.groups import measure_together
-from mutation.measure import Bench, Gate, Progress, appended, serving
+from mutation.measure import Bench, Gate, Progress, serving
 from mutation.sample import Mutant, MutationError, load_sample
 from mutation.trees import ROOT
 from mutation.worker import SERVES, Order, Run, RunRow
@@ -73,48 +73,42 @@ def test_measurement_goes_on_where_its_ledger_ends(tmp_path: Path, gate_plans: M
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == texts
 
 
-@pytest.mark.slow
-def test_silent_mutants_share_runs_and_others_leave_them(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
-    """Two edits that change nothing share the run; the one that changes it is found, and killed by it."""
+def together(group: list[Mutant], gate_plans: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
+    """Measure mutants that served, all in one tree against the fast run, and read the ledger."""
     chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
-    election = "reference/controller/controller_election.py"
-    first, second = (
-        mutant("M-5", election, "CancelTimer(name_of(Timer.REASSIGN)), ", "CancelTimer(name_of(Timer.REASSIGN)),  "),
-        mutant("M-6", LEADER, "    base = partition.log.leo\n", "    base = 0 + partition.log.leo\n"),
-    )
-    group = [first, KILLED, second]
-    bench = Bench(1, chosen, say=lambda words: None, ledger=tmp_path)
+    bench = Bench(1, chosen, say=lambda words: None, ledger=ledger)
     with bench.open():
         bench.baseline(list(chosen))
         gate = Gate(list(chosen), bench.folder)
         for one in group:
-            appended(bench.folder, one, RunRow(run=SERVES))
+            bench.add(one, RunRow(run=SERVES))
         measure_together(bench, gate, group)
+    return {one.id: gate.progress(one) for one in group}
 
-    found = {one.id: gate.progress(one) for one in group}
+
+SILENT = (
+    mutant("M-6", LEADER, "    base = partition.log.leo\n", "    base = 0 + partition.log.leo\n"),
+    mutant("M-7", "reference/replica/isr.py", "    if slow:\n", "    if slow and True:\n"),
+)
+
+
+@pytest.mark.slow
+def test_mutant_that_changes_a_run_is_found_among_others(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
+    """Halves of the group perform the run again: here each of the three ends up alone."""
+    found = together([SILENT[0], KILLED, SILENT[1]], gate_plans, tmp_path)
+
     assert {id_: (row.outcome, row.performed, row.rows[-1].shared) for id_, row in found.items()} == {
-        "M-5": ("survived", 1, 0),
-        "M-1": ("killed", 1, 0),
         "M-6": ("survived", 1, 0),
+        "M-1": ("killed", 1, 0),
+        "M-7": ("survived", 1, 0),
     }
 
 
 @pytest.mark.slow
 def test_group_without_a_change_is_performed_once(tmp_path: Path, gate_plans: Mapping[str, Plan]) -> None:
-    chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
-    group = [
-        mutant("M-7", LEADER, "    base = partition.log.leo\n", "    base = 0 + partition.log.leo\n"),
-        mutant("M-8", "reference/replica/isr.py", "    if slow:\n", "    if slow and True:\n"),
-    ]
-    bench = Bench(1, chosen, say=lambda words: None, ledger=tmp_path)
-    with bench.open():
-        bench.baseline(list(chosen))
-        gate = Gate(list(chosen), bench.folder)
-        for one in group:
-            appended(bench.folder, one, RunRow(run=SERVES))
-        measure_together(bench, gate, group)
+    found = together(list(SILENT), gate_plans, tmp_path)
 
-    assert [(gate.progress(one).outcome, gate.progress(one).shared) for one in group] == [("survived", 1)] * 2
+    assert [(row.outcome, row.shared) for row in found.values()] == [("survived", 1)] * 2
 
 
 @pytest.mark.slow

@@ -44,14 +44,13 @@ class Inquirer:
             if is_read(event.kind):
                 self._standing.see(_row(event))
         self._read = len(events)
+        now, existing = self._sim.scheduler.now, self._standing.partitions()
         for host in self._nodes:
-            reply = None if host.paused else _answer_of(host)
-            for row in () if reply is None else _rows(host.address, reply, self._existing()):
-                if self._recorded < RECORDED_MAX and self._standing.wrong(self._sim.scheduler.now, row) is not None:
+            calm = not host.paused and self._standing.is_calm(now, host.address)
+            reply = _answer_of(host) if calm else None
+            for row in () if reply is None else _rows(host.address, reply, existing):
+                if self._recorded < RECORDED_MAX and self._standing.wrong(now, row) is not None:
                     self._record(row)
-
-    def _existing(self) -> list[tuple[str, int]]:
-        return self._standing.partitions()
 
     def _record(self, row: Row) -> None:
         self._recorded += 1
