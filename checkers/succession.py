@@ -13,6 +13,8 @@
   ordered unclean election and a move make it smaller.
 
 A controller that reads a heartbeat of a new registration knows of this one alone, so such a bounce says nothing about others.
+One that hears a heartbeat after the end of its registration believes it until it has read ZooKeeper again (R-190).
+A state in a new znode (version 0) is the first one: a partition that was removed and is added again keeps the id of its topic.
 On real brokers the notes of controllers and the rows of ZooKeeper come by different clocks: there a move or an order counts from
 the beginning of the run, and who was known to be gone is not judged.
 
@@ -57,6 +59,7 @@ class _Row(NamedTuple):
     partition: int | None
     leader: str | None
     leader_epoch: int
+    zk_version: int | None
     isr: tuple[str, ...] | None
     stamps: list[int] | None
     elr: list[str] | None
@@ -102,10 +105,15 @@ class _Known:
         return [
             node
             for node, stamp in kept
-            if stamp is not None
+            if stamp is not None and not self._was_heard(writer, node, stamp)
             if self.ended.get((node, stamp), max(ends, default=-1)) < max(ends, default=-1)
             or (self._silent(writer, (node, stamp)) or max(silent, default=-1)) < max(silent, default=-1)
         ]
+
+    def _was_heard(self, writer: str, node: str, stamp: int) -> bool:
+        # a heartbeat that comes after the end of its registration is believed until ZooKeeper is read again.
+        state, since = self.noted.get((writer, node, stamp), ("", -1))
+        return state == "active" and since > self.ended.get((node, stamp), since)
 
     def _read(self, writer: str, member: _Member) -> int | None:
         # The row in which a registration ended, if that alone can be why its broker was left out.
@@ -142,8 +150,6 @@ class _States:
             self.moves = True
         elif row.kind == K.UNCLEAN_ELECTION_ORDERED:
             self.ordered = True
-        elif row.kind == K.TOPIC_DELETED:
-            self.before = None  # a partition that is added again begins anew, under the id of its topic
         elif row.isr is not None:
             return self._written(row, known)
         return []
@@ -151,7 +157,7 @@ class _States:
     def _written(self, row: _Row, known: _Known | None) -> list[Anomaly]:
         before, self.before = self.before, row
         found: list[tuple[str, str]] = []
-        if before is None or before.topic_id != row.topic_id or before.isr is None:
+        if before is None or before.topic_id != row.topic_id or before.isr is None or row.zk_version == 0:  # a new state znode
             found += self._leader(row, None)
             return [self._anomaly(kind, words, row, row) for kind, words in found]
         found += self._epoch(row, before, known)
@@ -282,7 +288,6 @@ CHECKER = Checker(
         K.ASSIGNED,
         K.REASSIGNMENT_BEGUN,
         K.UNCLEAN_ELECTION_ORDERED,
-        K.TOPIC_DELETED,
         *_OF_BROKERS,
     ),
     needs=(K.STATE_WRITTEN,),

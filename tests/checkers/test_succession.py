@@ -11,6 +11,7 @@ KNOWN = (
 )
 LED_BY_B2 = "state-written node=b9 leader=b2 leader_epoch=2"
 ENDED = "session-ended node=b1 incarnation=1"
+LATE = "broker-state node=b9 broker=b3 detail=active"
 
 
 def found(*rows: str) -> list[str]:
@@ -37,12 +38,20 @@ def test_epoch_rises_by_one_where_the_leader_changes(state: str, kinds: list[str
 
 
 def test_partition_that_is_added_again_begins_anew() -> None:
-    """The last partitions of a topic were removed and added again: the id of the topic stays, the epochs begin at 0."""
-    again = "state-written node=b9 leader=b2 leader_epoch=0 isr=b2,b3 stamps=2,3"
+    """The last partitions of a topic were removed and added again: the id of the topic stays, and its state znode is new."""
+    again = "state-written node=b9 leader=b2 leader_epoch=1 isr=b2,b3 stamps=2,3"
 
-    assert found(again) == []  # a fallen epoch belongs to state-writes
-    assert found("topic-deleted", "assigned replicas=b2,b3", again.replace("epoch=0", "epoch=1")) == []
-    assert found("assigned replicas=b2,b3", again.replace("epoch=0", "epoch=1")) != []
+    assert found("topic-deleted", "assigned replicas=b2,b3", f"{again} zk_version=0") == []
+    assert found("topic-deleted", "assigned replicas=b2,b3", f"{again} zk_version=5") != []
+
+
+def test_partition_is_judged_until_its_deletion_is_done() -> None:
+    """A requested deletion takes its time; meanwhile brokers come and go (seeds 85 and 120 of `make test-chaos FIRST=1`)."""
+    led, ended = f"{LED_BY_B2} isr=b2,b3 stamps=2,3 zk_version=2", "session-ended node=b3 incarnation=3"
+    later = "state-written node=b9 leader=b2 leader_epoch=3 isr=b1,b2 stamps=7,2 zk_version=4"
+    back = "state-written node=b2 leader=b2 leader_epoch=2 isr=b1,b2,b3 stamps=7,2,3 zk_version=3"
+
+    assert found(ENDED, led, "registered node=b1 incarnation=7", back, "topic-deleted", ended, later) == []
 
 
 @pytest.mark.parametrize(
@@ -87,6 +96,8 @@ def test_election_takes_nobody_into_the_isr(state: str, kinds: list[str]) -> Non
         (("session-ended node=b3 incarnation=3", ENDED, "registered node=b1 incarnation=7"), []),
         (("session-ended node=b3 incarnation=3", silent("b1", 1), ENDED), []),
         (("session-ended node=b3 incarnation=3", "dir-failed node=b1 dir=0", ENDED), []),
+        (("session-ended node=b3 incarnation=3", f"{LATE} incarnation=3", ENDED), []),  # seed 86 of `make test-chaos FIRST=1`
+        ((f"{LATE} incarnation=3", "session-ended node=b3 incarnation=3", ENDED), ["wrong-isr"]),
     ],
     ids=[
         "ended before",
@@ -96,6 +107,8 @@ def test_election_takes_nobody_into_the_isr(state: str, kinds: list[str]) -> Non
         "a heartbeat may have told",
         "silence was the cause",
         "a directory was the cause",
+        "a late heartbeat was believed",
+        "an early heartbeat tells nothing",
     ],
 )
 def test_election_leaves_out_whom_the_controller_knew_gone(rows: tuple[str, ...], kinds: list[str]) -> None:
