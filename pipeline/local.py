@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from typing import Generic, TypeVar
@@ -92,7 +93,7 @@ class _Worker(Generic[T, R]):
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, do))
-        with _signals_held_back():  # the first start also starts Python's resource tracker
+        with _signals_held_back():
             self.process.start()
         theirs.close()
         self.order: tuple[T, int] | None = None
@@ -202,6 +203,9 @@ def _signals_held_back() -> Iterator[None]:
     # signal, and an interrupt while a worker starts prints a traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
+        # The first process that is spawned starts Python's resource tracker, and that unblocks SIGINT and SIGTERM afterwards.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

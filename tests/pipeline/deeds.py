@@ -62,3 +62,8 @@ def _misbehave(what: str) -> None:
             time.sleep(1)
         case _:
             pass
+
+
+def blocked(item: str, attempt: int) -> list[int]:
+    """The signals that this process blocks."""
+    return sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ())))
