@@ -113,10 +113,10 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
         if period.detail not in _LONELY or facts.promise.replacement_ms == 0 or period.ended.time_ns < due_ns:
             continue
         before = [row for row in rows if row.at < period.begun.at]
-        controller = next((row.node for row in reversed(before) if row.kind == K.CONTROLLER_ELECTED), None)
         elected = {row.node for row in rows if row.kind == K.CONTROLLER_ELECTED and period.begun.at < row.at < period.ended.at}
-        if period.node in {controller, *elected} or not _beats(before, period.node):
-            continue  # a controller answers its own heartbeats
+        in_office = _last(before, period.node, *_OFFICE) == K.CONTROLLER_ELECTED or period.node in elected
+        if in_office or not _beats(before, period.node):
+            continue  # a controller answers its own heartbeats, also one that does not know of its successor
         if _last(before, period.node, *_FENCE) == K.FENCED:
             continue  # since an earlier fault
         fences = [row for row in rows if row.kind == K.FENCED and row.node == period.node]
@@ -141,7 +141,7 @@ def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
         if any(r.kind == K.SESSION_ENDED and r.node != ended.node and since_ns <= r.time_ns <= due_ns for r in rows):
             continue  # a controller that was deposed and does not know it goes on to accept heartbeats
         if _last(before, ended.node, *_OFFICE) == K.CONTROLLER_ELECTED:
-            continue  # a controller answers its own heartbeats, also one that does not know of its successor
+            continue
         if not _beats(before, ended.node) or _last(before, ended.node, *_FENCE, K.NODE_STOPPED) in (K.FENCED, K.NODE_STOPPED):
             continue
         own = [row for row in rows if row.node == ended.node and row.time_ns <= due_ns]

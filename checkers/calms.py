@@ -8,6 +8,7 @@ import polars as pl
 from checkers.checker import MS, Facts
 from history.event import EventKind as K
 
+CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
 Times = list[tuple[int, int]]  # ns, each from its begin to its end
 # Beginnings of the names of faults of one broker that leave the links among the others, and the others themselves, as they are.
 OF_ONE_BROKER = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "dir-", "disk-")

@@ -5,7 +5,8 @@ and the leader proposes an ISR without it. It looks every half of that time. A f
 each fetch brings less than what the leader appends meanwhile: as a member it would hold up every acks=all.
 
 The leader needs nobody to propose. So only what stops it excuses it: a change of the ISR under way, whoever answers late; a fault
-of its process or clock; the end of its epoch. A replica that joins counts from then on.
+of its process or clock; that it is fenced, and so refuses its followers (R-186); the end of its epoch. A replica that joins
+counts from then on.
 
     >>> from checkers.sketches import sketch
     >>> rows = "state-written leader=b1 isr=b1,b2", "became-leader node=b1 leo=0 hw=0", "append node=b1 offset=0 value=a"
@@ -15,6 +16,7 @@ of its process or clock; the end of its epoch. A replica that joins counts from 
     []
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -29,6 +31,7 @@ from history.event import EventKind as K
 
 NAME = "laggards"
 _OF_THE_PROCESS = ("pause", "clock")  # beginnings of the names of faults that stop or deceive a process
+_CHANGE = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 _ENDS = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 _Ints = npt.NDArray[np.int64]
 _NEVER = np.iinfo(np.int64).max
@@ -55,6 +58,7 @@ class _Reign:
         self.leader, self.epoch = row.node, row.leader_epoch
         self.members = {node: row.time_ns for node in isr if node != row.node}
         self.free_ns: int | None = row.time_ns
+        self.asks = False  # a change of the ISR is under way
 
     def rest(self, until_ns: int, *, free: bool) -> Iterator[_Stretch]:
         """The stretches that end now."""
@@ -72,11 +76,37 @@ class _Reign:
                 yield _Stretch(self.leader, node, max(self.members[node], self.free_ns), until_ns)
 
 
+class _Hindrances:
+    """What keeps nodes from proposing: faults of their process or clock, and that they are fenced."""
+
+    def __init__(self) -> None:
+        self._faults: Counter[str] = Counter()  # node -> how many are in force
+        self._fenced: set[str] = set()
+
+    def see(self, row: EventRow) -> bool:
+        """Apply a row; return whether it says something of its node."""
+        match row.kind:
+            case K.FAULT_BEGUN | K.FAULT_ENDED if (row.detail or "").startswith(_OF_THE_PROCESS):
+                self._faults[row.node] += 1 if row.kind == K.FAULT_BEGUN else -1
+            case K.FENCED:
+                self._fenced.add(row.node)
+            case K.UNFENCED | K.NODE_STOPPED:
+                self._fenced.discard(row.node)
+            case _:
+                return False
+        return True
+
+    def are_of(self, node: str) -> bool:
+        """Whether something hinders the node."""
+        return self._faults[node] > 0 or node in self._fenced
+
+
 def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
     reign: _Reign | None = None
     isr: tuple[str, ...] = ()
-    hit: dict[str, int] = {}  # node -> how many faults of its process are in force
+    hindrances = _Hindrances()
     for row in rows:
+        changes = hindrances.see(row)
         match row.kind:
             case K.STATE_WRITTEN:
                 isr = row.isr
@@ -88,18 +118,16 @@ def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
             case K.BECAME_LEADER:
                 if reign is not None:
                     yield from reign.rest(row.time_ns, free=False)
-                reign = _Reign(row, isr) if not hit.get(row.node) else None
-            case K.FAULT_BEGUN | K.FAULT_ENDED if (row.detail or "").startswith(_OF_THE_PROCESS):
-                hit[row.node] = hit.get(row.node, 0) + (1 if row.kind == K.FAULT_BEGUN else -1)
-                if reign is not None and row.node == reign.leader:
-                    yield from reign.rest(row.time_ns, free=hit[row.node] == 0)
+                reign = _Reign(row, isr)
+                yield from reign.rest(row.time_ns, free=not hindrances.are_of(row.node))
             case _ if reign is None or row.node != reign.leader:
                 pass
-            case K.ISR_CHANGE_SENT | K.ISR_CHANGE_ENDED:
-                yield from reign.rest(row.time_ns, free=row.kind == K.ISR_CHANGE_ENDED and not hit.get(row.node))
             case _ if row.kind in _ENDS:
                 yield from reign.rest(row.time_ns, free=False)
                 reign = None
+            case _ if changes or row.kind in _CHANGE:
+                reign.asks = row.kind == K.ISR_CHANGE_SENT if row.kind in _CHANGE else reign.asks
+                yield from reign.rest(row.time_ns, free=not reign.asks and not hindrances.are_of(row.node))
             case _:
                 pass
     if reign is not None:
@@ -177,6 +205,8 @@ CHECKER = Checker(
         K.NODE_STOPPED,
         K.ISR_CHANGE_SENT,
         K.ISR_CHANGE_ENDED,
+        K.FENCED,
+        K.UNFENCED,
         K.FAULT_BEGUN,
         K.FAULT_ENDED,
     ),

@@ -5,9 +5,10 @@ brokers are down too: which brokers serve, who is controller, and of each partit
 offline replicas. A client that is told of a dead broker as if it served loses its time there.
 
 The controller pushes each change. So an answer must be right once for `lag_ms` neither what it is about has changed, nor the
-controller, nor the broker that answers, and no fault hit those two or a link among others. Faults of single other brokers are no
-excuse. The ISR is left out where the leader wrote it itself (V3 §G tells nobody), and replicas of a broker whose directory failed
-are judged only where the harness recorded that the fault withholds them.
+controller, nor the broker that answers, and no fault hit those two or a link among others. After such a fault a command may be
+lost once more on a connection that stands still, and is sent again. Faults of single other brokers are no excuse. The ISR is left
+out where the leader wrote it itself (V3 §G tells nobody), and replicas of a broker whose directory failed are judged only where
+the harness recorded that the fault withholds them.
 
 The simulator asks every broker several times a second, beside the clients and without a message, so that looking changes nothing.
 It records only the answers that this rule refuses (`metadata-told`), because there are many.
@@ -25,7 +26,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.calms import OF_ONE_BROKER
+from checkers.calms import CALM_MS, OF_ONE_BROKER
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts
 from checkers.ranges import gathered
 from checkers.rows import rows_as
@@ -93,11 +94,12 @@ class _Partition:
 class Standing:
     """What is true of the cluster after the rows seen so far, and since when.
 
-    `lag_ms` is the time in which brokers must learn it.
+    `lag_ms` is the time in which brokers must learn it, and `healing_ms` that after a fault.
     """
 
     def __init__(self, promise: Promise) -> None:
         self.lag_ms = promise.session_timeout_ms + 2 * promise.request_timeout_ms
+        self.healing_ms = max(self.lag_ms, CALM_MS + promise.request_timeout_ms)
         self._registered: dict[str, int | None] = {}
         self._inactive: dict[str, int | None] = {}  # node -> registration that the controller holds for inactive
         self._changed: dict[str, int] = {}  # node -> when it was registered, lost that, or changed its state at the controller
@@ -184,10 +186,11 @@ class Standing:
 
     def is_calm(self, now_ns: int, node: str) -> bool:
         """Whether the broker and the controller have been left alone for so long that the broker knows everything."""
-        since = [self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0), self._hit.get("", 0)]
-        since += [self._hit.get(one, 0) for one in (node, self._controller or "")]
+        changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
+        hit_ns = max((self._hit[one] for one in ("", node, self._controller) if one in self._hit), default=-self.healing_ms * MS)
+        stands = self._stands(now_ns, changed_ns) and now_ns - hit_ns >= self.healing_ms * MS
         hit = any(where in (node, self._controller) or not said.startswith(_LOCAL) for (_, where), said in self._in_force.items())
-        return not hit and self._controller is not None and self._stands(now_ns, max(since)) and node in self._registered
+        return not hit and self._controller is not None and stands and node in self._registered
 
     def _stands(self, now_ns: int, since_ns: int) -> bool:
         return now_ns - since_ns >= self.lag_ms * MS

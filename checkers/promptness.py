@@ -7,7 +7,7 @@ Judged are the steps of which the history shows both ends:
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
   can lead (V3 §A, KIP-343);
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later;
-* a new partition gets a state (V3 §B);
+* a new partition gets a state (V3 §B), after the new ones before it: the controller makes one after the other;
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
 
@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers.calms import CALM_MS
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.moves import EDIT
 from checkers.ranges import gathered
@@ -39,7 +40,6 @@ from history.event import EventKind as K
 
 NAME = "promptness"
 DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
-CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
 _WAITING = ("inactive", "stopping")
@@ -117,6 +117,12 @@ class _Debts:
         for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
             del self.open[key]
 
+    def put_off(self, step: str, now: int) -> None:
+        """Expect these steps from now on: they waited for others of their kind."""
+        for key, debt in self.open.items():
+            if key[0] == step:
+                debt.since_ns, debt.until_ns = now, now + DUE_MS * MS
+
     def see_fault(self, row: _Row) -> None:
         """A fault begins or ends at a broker."""
         if row.kind == K.FAULT_BEGUN:
@@ -153,9 +159,11 @@ class _Cluster:
         self._edited = edited  # when an operator's edit may have taken a move's request away, from and to
         self.debts = _Debts()
         self.registered: dict[str, int] = {}
+        self.stopped: set[str] = set()  # brokers whose process ended and did not register again
         self.waiting: set[str] = set()  # brokers that the controller holds for inactive or stopping
         self.broken: set[str] = set()  # brokers with a failed directory
         self.partitions: dict[Partition, _State] = {}
+        self.deleted: set[Partition] = set()  # of topics whose deletion was requested
 
     def see(self, row: _Row) -> None:
         """Apply one row."""
@@ -175,6 +183,7 @@ class _Cluster:
             case K.REGISTERED:
                 self.registered[row.node] = row.incarnation
                 self.waiting.discard(row.node)
+                self.stopped.discard(row.node)
                 for tp, state in self.partitions.items():
                     self._tell(tp, state, row, (row.node,))
             case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
@@ -184,6 +193,9 @@ class _Cluster:
                 self._lost(row, row.node, "its registration ended")
             case K.NODE_STARTED | K.NODE_STOPPED | K.DIR_FAILED:
                 (self.broken.add if row.kind == K.DIR_FAILED else self.broken.discard)(row.node)
+                if row.kind == K.NODE_STOPPED:
+                    self.stopped.add(row.node)
+                    debts.controller = None if row.node == debts.controller else debts.controller
                 debts.settle("isr", row.node)
                 debts.settle("told", row.node)
             case _ if row.partition is not None:
@@ -228,9 +240,13 @@ class _Cluster:
     def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes that are in the ISR under their present registration and in service."""
         present = [node for node in nodes if node in state.stamps and self.registered.get(node) == state.stamps[node]]
-        return [node for node in present if node not in self.waiting and node not in self.broken]
+        return [node for node in present if node not in self.waiting | self.broken | self.stopped]
 
     def _about(self, tp: Partition, row: _Row) -> None:
+        if row.kind == K.ASSIGNED:
+            self.deleted.discard(tp)
+        elif tp in self.deleted:
+            return  # its state is still written while its replicas are being deleted
         state = self.partitions.setdefault(tp, _State(f"{row.topic}-{row.partition}"))
         match row.kind:
             case K.ISR_CHANGE_SENT:
@@ -249,6 +265,7 @@ class _Cluster:
             case K.TOPIC_DELETED:
                 self.debts.settle(partition=tp)
                 del self.partitions[tp]
+                self.deleted.add(tp)
             case K.REASSIGNMENT_BEGUN:
                 state.way, _, target = (row.detail or "").partition(" to ")
                 if self._edited and self._edited[0][0] <= row.time_ns:
@@ -265,6 +282,8 @@ class _Cluster:
         before, state.written = state.written, row
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
         self.debts.settle("made", partition=tp)
+        if before is None:
+            self.debts.put_off("made", row.time_ns)
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             if row.leader is None or state.stamps.get(key[1], -1) != self.debts.open[key].incarnation:
                 del self.debts.open[key]
@@ -279,7 +298,7 @@ class _Cluster:
         if state.written is None or state.leader is None:
             return
         for broker in brokers:
-            if broker in state.assigned and broker in self.registered and broker not in self.broken:
+            if broker in state.assigned and broker in self.registered and broker not in self.broken | self.stopped:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
                 self.debts.owe(("told", broker, tp), row, (broker,), said)
 
@@ -302,6 +321,8 @@ class _Cluster:
         wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
         if len(self._serving(state, state.target)) >= wanted:
             asked = [node for node in self.registered if node not in self.waiting]  # any may hold a replica to be deleted
+            if self.stopped.intersection(asked):
+                return
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
             self.debts.owe(("move", "", tp), row, asked, said)
 

@@ -80,6 +80,17 @@ def test_broker_that_reaches_no_other_broker_fences_itself(before: str, during: 
     assert found == (["b1 reached no broker from row 1 to row 3 and did not fence itself"] if told else [])
 
 
+@pytest.mark.parametrize(("resigned", "told"), [(False, False), (True, True)])
+def test_deposed_controller_that_reaches_nobody_answers_itself(resigned: bool, told: bool) -> None:
+    """It was cut off from ZooKeeper, too, and another was elected (seed 1128 of `--faults all`)."""
+    office = ("controller-elected node=b1", *(("controller-resigned node=b1",) if resigned else ()))
+    cut = "fault-begun fault=f node=b1 detail=isolate-long", "fault-ended fault=f node=b1 time_ns=9000000000"
+
+    found = sketch("brokers", ACTIVE, *office, "controller-elected node=b2 controller_epoch=2", *cut)
+
+    assert any("did not fence itself" in why for why in found) is told
+
+
 def test_broker_that_is_fenced_already_need_not_fence_itself() -> None:
     """Two faults met at first, and it fenced itself then (seed 4 of `--faults all`)."""
     other = "fault-begun fault=g node=b3 detail=point", "fault-ended fault=g node=b3"

@@ -29,6 +29,7 @@ def test_record_must_come_in_time(at_ms: int, told: list[str]) -> None:
         "state-written leader=b2 isr=b1,b2 leader_epoch=2 time_ns=2000000000",
         "resigned node=b1 time_ns=2000000000",
         "node-stopped node=b1 detail=crash time_ns=2000000000",
+        "fenced node=b1 time_ns=2000000000",  # seed 1104 of `--faults all`
         "fault-begun fault=f node=b1 detail=pause-long time_ns=2000000000",
         "fault-begun fault=f node=b1 detail=clock-drift time_ns=2000000000",
     ],
@@ -47,6 +48,14 @@ def test_leader_that_cannot_propose_is_excused(excuse: str) -> None:
 )
 def test_trouble_of_the_member_excuses_nothing(other: str) -> None:
     assert sketch("laggards", *LED, ROW, other, END) == LACKS
+
+
+def test_end_of_a_pause_does_not_end_a_change_of_the_isr() -> None:
+    asks = "isr-change-sent node=b1 isr=b1 time_ns=2000000000"
+    pause = [f"{kind} fault=f node=b1 detail=pause-long time_ns=3000000000" for kind in ("fault-begun", "fault-ended")]
+
+    assert sketch("laggards", *LED, ROW, asks, *pause, END) == []
+    assert sketch("laggards", *LED, ROW, *pause, END) == LACKS
 
 
 def test_time_counts_anew_after_a_change_of_the_isr() -> None:

@@ -107,6 +107,14 @@ def test_fault_of_another_broker_excuses_no_answer() -> None:
     assert told(crash, answer=RIGHT.replace("epoch=1", "epoch=0")) != []
 
 
+@pytest.mark.parametrize(("ended_s", "wrong"), [(54, True), (55, False)])
+def test_broker_learns_after_a_cut_once_its_connections_live(ended_s: int, wrong: bool) -> None:
+    """Five seconds in which TCP repeats ever more rarely, and then a request timeout (seed 1015 of `--faults all`)."""
+    cut = "fault-begun fault=f node=b1 detail=cut-peers", f"fault-ended fault=f node=b1 time_ns={ended_s}000000000"
+
+    assert bool(told(*cut, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
+
+
 def test_partition_that_is_being_deleted_may_be_missing() -> None:
     """A controller may write its state until all replicas are gone."""
     deleted = "topic-deleted topic_id=7", "state-written node=b1 leader=b2 isr=b1,b2 topic_id=7"

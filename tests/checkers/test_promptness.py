@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.promptness import CALM_MS, CHECKER, DUE_MS, TERM_MS
+from checkers.calms import CALM_MS
+from checkers.promptness import CHECKER, DUE_MS, TERM_MS
 from checkers.single import judge
 from checkers.sketches import history_of, sketch
 from history.history import History
@@ -131,6 +132,46 @@ def test_new_partition_gets_a_state_at_once() -> None:
     assert found(made, state, *told) == []
     assert found(made, "topic-deleted topic=u") == []
     assert found("assigned topic=u replicas=b7,b8") == []
+
+
+def test_new_partitions_get_their_states_one_by_one() -> None:
+    """Twelve partitions over slow links took 950 ms (seed 1088 of `--faults all`)."""
+    made = [at(f"assigned partition={number} topic=u replicas=b3", 2000) for number in range(4)]
+    states = [
+        (
+            at(f"state-written partition={number} topic=u node=b9 leader=b3 isr=b3 stamps=3", 2300 + 300 * number),
+            at(f"became-leader partition={number} topic=u node=b3", 2310 + 300 * number),
+        )
+        for number in range(4)
+    ]
+    three = [row for rows in states[:3] for row in rows]
+
+    assert found(*made, *three, *states[3]) == []
+    assert found(*made, *three) == [f"u-3 has no state {DUE_MS} ms after row {LAST + 4}"]
+
+
+@pytest.mark.parametrize(("again", "told"), [((), False), (("assigned replicas=b1,b2",), True)], ids=["deleted", "added again"])
+def test_partition_of_a_deleted_topic_owes_nothing(again: tuple[str, ...], told: bool) -> None:
+    """Its states are written while its replicas are being deleted (seeds 1126 and 1145 of `--faults all`)."""
+    late = "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,2 leader_epoch=2"
+    known = [f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b2", "b3")]
+    why = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row"
+
+    said = found("topic-deleted", *again, late, *known, "session-ended node=b2 incarnation=2")
+
+    assert [words.startswith(why) for words in said] == ([True] if told else [])
+
+
+@pytest.mark.parametrize("node", ["b9", "b3"], ids=["the controller", "the broker"])
+def test_stopped_process_owes_nothing_before_it_registers(node: str) -> None:
+    """ZooKeeper keeps the session of an ended process for its timeout (seeds 1001 and 1114 of `--faults all`)."""
+    elected = "state-written node=b9 leader=b2 isr=b1,b2 stamps=1,2 leader_epoch=2"
+    told = [f"became-follower node={one} leader=b2 leader_epoch=2" for one in ("b1", "b2")]
+    again = ("registered node=b3 incarnation=9", "became-follower node=b3 leader=b2 leader_epoch=2")
+
+    assert found(f"node-stopped node={node} detail=crash", elected, *told) == []
+    assert found("node-stopped node=b3 detail=crash", elected, *told, *again) == []
+    assert found("node-stopped node=b3 detail=crash", elected, *told, again[0]) != []
 
 
 def moved(*rows: str) -> list[str]:
