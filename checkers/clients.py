@@ -37,6 +37,7 @@ _HANGS = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
 _READS = ("poll", "latest")
 _LOCAL = (*OF_ONE_BROKER, "session", "isolate-", "cut-")  # a read needs no link among other brokers
 _PAUSE_MS = 100  # retry.backoff.ms: a produce that has no more time left is not sent again
+_TICK_MS = 1  # clients read their clocks in whole milliseconds
 _RESTS_MS = 2000  # after its last fault a leader has caught up with what waited for it
 # Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
 _RETRIABLE = frozenset(
@@ -57,7 +58,8 @@ def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None
     """Say that a produce was not sent again, though it had a retry and time left."""
     row, asked = call.rows[0], call.asked[0]
     waited_ms = (row.time_ns - call.invoked_ns) // MS
-    left = row.attempts is not None and 0 < row.attempts <= retries and waited_ms + _PAUSE_MS < timeout_ms
+    has_time = row.time_ns - call.invoked_ns + (_PAUSE_MS + _TICK_MS) * MS < timeout_ms * MS
+    left = row.attempts is not None and 0 < row.attempts <= retries and has_time
     if not left or call.type == "ok" or row.error not in _RETRIABLE or asked.error is not None:
         return None
     attempts = f"{row.attempts} attempt{'s' if row.attempts != 1 else ''}"

@@ -21,10 +21,22 @@ HEALED = "healed time_ns=60000000000"
         ("error=NETWORK_EXCEPTION attempts=4", False),
         ("error=NETWORK_EXCEPTION attempts=0", False),
         ("error=NETWORK_EXCEPTION attempts=1 time_ns=450000000", False),
+        ("error=NETWORK_EXCEPTION attempts=1 time_ns=399970000", False),
+        ("error=NETWORK_EXCEPTION attempts=1 time_ns=398970000", True),
         ("error=UNKNOWN_TOPIC_ID attempts=1", False),
         ("error=OUT_OF_ORDER_SEQUENCE_NUMBER attempts=1", False),
     ],
-    ids=["at once", "before its last retry", "after it", "never sent", "no time left", "topic deleted", "not retriable"],
+    ids=[
+        "at once",
+        "before its last retry",
+        "after it",
+        "never sent",
+        "no time left",
+        "no time left by its clock",  # seed 1042 of `--faults all`
+        "a millisecond left",
+        "topic deleted",
+        "not retriable",
+    ],
 )
 def test_produce_is_given_up_only_without_retries_or_time(answer: str, told: bool) -> None:
     """These clients have 3 retries, 500 ms for a call, and pause 100 ms between two attempts."""
