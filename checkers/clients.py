@@ -7,8 +7,8 @@ stands in the row, and so does the number of attempts.
 A client without a retry left, without time for its pause, or whose topic was deleted meanwhile (UNKNOWN_TOPIC_ID: sent again, the
 records might be in two topics, DUR-8) may give up. A produce that breaks a rule on purpose is left out.
 
-A read needs the leader alone. It never hangs at a leader that no fault hits, which answered the client's last call, and whose
-partition has its state, whatever happens to other brokers.
+A read needs the leader alone. It never hangs at a leader that no fault hits, which answered the client's last call over the same
+connection (fetches have one of their own), and whose partition has its state, whatever happens to other brokers.
 
 From the bound B after the last fault of a broker ended, no call hangs: none takes longer than PROMPT_MS, times out, or loses its
 connection. A fault of the clients at one place excuses them alone, until B after it: a leader that drops the parked requests of
@@ -101,16 +101,17 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     why = []
     for at in suspects:
         call = done[at]
-        before = next((one for one in reversed(done[:at]) if one.process == call.process), None)
+        mine = [one for one in done[:at] if one.process == call.process and (one.f == "poll") == (call.f == "poll")]
+        before = mine[-1] if mine else None
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
         since_ns = min(before.invoked_ns, call.invoked_ns - _RESTS_MS * MS)
-        mine = place_of(facts, call.process)
+        place = place_of(facts, call.process)
         hit = any(
             one.begun_ns <= ended_ns
             and since_ns <= (facts.end_ns if one.ended_ns is None else one.ended_ns)
-            and (one.node in (node, mine) or not (one.node in facts.client_places or one.kind.startswith(_LOCAL)))
+            and (one.node in (node, place) or not (one.node in facts.client_places or one.kind.startswith(_LOCAL)))
             for one in faults
         )
         if not hit and not any(since_ns <= time_ns <= ended_ns for time_ns in written):
