@@ -92,9 +92,9 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
         elif row.kind == K.REASSIGNMENT_BEGUN and name in assigned and row.at < edited:
             way, _, target = (row.detail or "").partition(" to ")
             to = tuple(f"b{number}" for number in target.split(","))
-            if way == "forward" and name not in targets:
-                before[name] = assigned[name]
-            if way == "back" and to != before.get(name, to) and (name in targets or to != assigned[name]):
+            if name not in targets:  # a move begins, or the one before reached its target and is not over yet
+                before[name] = to if to == before.get(name) and way == "back" else assigned[name]
+            if way == "back" and to != before[name]:
                 why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {', '.join(before[name])}")
             targets[name] = to
     return why

@@ -7,13 +7,14 @@ Judged are the steps of which the history shows both ends:
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
   can lead (V3 §A, KIP-343);
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later;
-* a new partition gets a state (V3 §B), after the new ones before it: the controller makes one after the other;
+* a new partition gets a state (V3 §B);
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
 
 Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` no fault has hit a broker
-that takes part, and the controller has been in office for `TERM_MS`. Only simulated runs are judged: on a busy machine
-everything may be late.
+that takes part, and the controller has been in office for `TERM_MS`. ISR changes and new partitions get `TURN_MS` more for each
+that is due already, since the controller makes one after the other. Only simulated runs are judged: on a busy machine everything
+may be late.
 
     >>> from checkers.sketches import sketch
     >>> known = "registered node=b2 incarnation=2", "controller-elected node=b9", "state-written node=b9 isr=b1,b2 leader=b1"
@@ -40,8 +41,10 @@ from history.event import EventKind as K
 
 NAME = "promptness"
 DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
+TURN_MS = 100  # two requests to ZooKeeper and an answer, over the slowest links that plans draw
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
+_IN_TURN = ("isr", "made")  # steps that the controller takes for one partition after the other
 _WAITING = ("inactive", "stopping")
 Partition = tuple[str, int]
 Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
@@ -71,10 +74,11 @@ class _Row(NamedTuple):
 class _Debt:
     """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
 
-    __slots__ = ("brokers", "incarnation", "since_ns", "until_ns", "words")
+    __slots__ = ("brokers", "due_ms", "incarnation", "since_ns", "until_ns", "words")
 
-    def __init__(self, row: _Row, brokers: Iterable[str], words: str) -> None:
-        self.since_ns, self.until_ns = row.time_ns, row.time_ns + DUE_MS * MS
+    def __init__(self, row: _Row, brokers: Iterable[str], words: str, ahead: int) -> None:
+        self.due_ms = DUE_MS + TURN_MS * ahead
+        self.since_ns, self.until_ns = row.time_ns, row.time_ns + self.due_ms * MS
         self.brokers, self.words = frozenset(brokers), words
         self.incarnation = row.incarnation
 
@@ -88,7 +92,8 @@ class _State:
         self.stamps: dict[str, int | None] = {}  # member of the ISR -> its registration
         self.assigned: tuple[str, ...] = ()
         self.way = ""  # of the move: forward, back or down; empty: none
-        self.target: tuple[str, ...] = ()
+        self.target: tuple[str, ...] = ()  # of the move, also while an edit may have stopped it
+        self.left: set[str] = set()  # brokers that the move takes off the partition, and that have stopped their replica
 
     @property
     def leader(self) -> str | None:
@@ -109,19 +114,16 @@ class _Debts:
 
     def owe(self, key: Key, row: _Row, brokers: Iterable[str], words: str) -> None:
         """Expect a step, in place of the same step expected earlier."""
-        self.open[key] = _Debt(row, brokers, f"{words} {DUE_MS} ms after row {row.at}")
+        self.open.pop(key, None)
+        ahead = sum(other[0] == key[0] for other in self.open) if key[0] in _IN_TURN else 0
+        self.open[key] = debt = _Debt(row, brokers, words, ahead)
+        debt.words = f"{words} {debt.due_ms} ms after row {row.at}"
 
     def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
         """Expect these steps no longer; None stands for any."""
         wanted = (step, broker, partition)
         for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
             del self.open[key]
-
-    def put_off(self, step: str, now: int) -> None:
-        """Expect these steps from now on: they waited for others of their kind."""
-        for key, debt in self.open.items():
-            if key[0] == step:
-                debt.since_ns, debt.until_ns = now, now + DUE_MS * MS
 
     def see_fault(self, row: _Row) -> None:
         """A fault begins or ends at a broker."""
@@ -135,7 +137,7 @@ class _Debts:
         for key in [key for key, debt in self.open.items() if debt.until_ns < now]:
             debt = self.open[key]
             start = self._unhindered(debt)
-            debt.until_ns = now if start is None else start + DUE_MS * MS
+            debt.until_ns = now if start is None else start + debt.due_ms * MS
             if debt.until_ns < now:
                 del self.open[key]
                 self.late.append(debt.words)
@@ -256,6 +258,8 @@ class _Cluster:
                 self.debts.settle("isr", row.node, tp)
             case K.BECAME_LEADER | K.BECAME_FOLLOWER | K.RESIGNED:
                 self.debts.settle("isr", row.node, tp)
+                if row.kind == K.RESIGNED and state.target and row.node not in state.target:
+                    state.left.add(row.node)
                 if row.kind == K.RESIGNED or state.written is None or row.leader_epoch >= state.written.leader_epoch:
                     self.debts.settle("told", row.node, tp)  # one that resigned was told to stop
             case K.STATE_WRITTEN:
@@ -270,10 +274,10 @@ class _Cluster:
                 state.way, _, target = (row.detail or "").partition(" to ")
                 if self._edited and self._edited[0][0] <= row.time_ns:
                     state.way = ""
-                state.target = tuple(f"b{number}" for number in target.split(","))
+                state.target, state.left = tuple(f"b{number}" for number in target.split(",")), set()
                 self._move(tp, state, row)
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
-                state.way = ""
+                state.way, state.target, state.left = "", (), set()
                 self.debts.settle("move", partition=tp)
             case _:
                 self._move(tp, state, row)
@@ -282,8 +286,6 @@ class _Cluster:
         before, state.written = state.written, row
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
         self.debts.settle("made", partition=tp)
-        if before is None:
-            self.debts.put_off("made", row.time_ns)
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             if row.leader is None or state.stamps.get(key[1], -1) != self.debts.open[key].incarnation:
                 del self.debts.open[key]
@@ -298,7 +300,8 @@ class _Cluster:
         if state.written is None or state.leader is None:
             return
         for broker in brokers:
-            if broker in state.assigned and broker in self.registered and broker not in self.broken | self.stopped:
+            present = broker in self.registered and broker not in self.broken | self.stopped
+            if present and broker in state.assigned and broker not in state.left:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
                 self.debts.owe(("told", broker, tp), row, (broker,), said)
 

@@ -329,9 +329,22 @@ def test_reassignment_before_an_edit_by_hand_is_not_judged(path: str, outcome: O
         (("forward to 1,2,4", "1,2,3,4", "back to 1,4,3"), 1),
         (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,3"), 0),
         (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,4", "back to 1,2,4"), 0),
+        # Stopped before it began, and told by two controllers (seed 1461 of `--faults all`).
+        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,4", "back to 1,2,4"), 0),
+        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,4", "back to 1,2,3"), 1),
         (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,3", "1,2,4,3", "back to 1,2,3"), 1),
     ],
-    ids=["before", "all", "all, by the next controller", "other", "after narrowing", "reordered", "before the move before"],
+    ids=[
+        "before",
+        "all",
+        "all, by the next controller",
+        "other",
+        "after narrowing",
+        "reordered",
+        "at once",
+        "others",
+        "before the move before",
+    ],
 )
 def test_rollback_goes_back_to_the_replicas_of_before(steps: tuple[str, ...], told: int) -> None:
     story = quiet_cluster()
