@@ -123,7 +123,7 @@ def proceed(turn: Turn, controller: Controller) -> None:
     for kind, procedure in _procedures(controller):
         deletion.tell_late(controller, procedure)
         if procedure.step == "stopping":
-            deletion.stop(controller, procedure)
+            deletion.stop(turn, controller, procedure)
         elif procedure.step == "electing":
             _wait_for_elections(controller, kind, procedure)
         if procedure.step == "ready" and procedure.writes:

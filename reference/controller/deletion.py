@@ -131,14 +131,19 @@ def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
         # No broker was told a later epoch: this controller tells only what is in `states`, and older controllers are fenced.
         # Without a state no broker was told any epoch.
         procedure.epochs[tp] = epochs.get(tp, LeaderEpoch(0)) if state is None else state.leader_epoch
+    controller.agent.again |= bool(controller.agent.entries)
     channel.tell_what_is_gone(controller)
 
 
-def stop(controller: Controller, procedure: AdminProcedure) -> None:
-    """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all live ones have answered."""
+def stop(turn: Turn, controller: Controller, procedure: AdminProcedure) -> None:
+    """V3 §H on_partitions_remove step 2: StopReplica to the affected brokers; go on when all live ones have answered.
+
+    The requests to move the partitions must be gone, too: they name the original replicas (KIP-236), and a topic that is created
+    again would be rolled back to those of this one. The reassignment agent deletes them.
+    """
     replicas = {broker for brokers in procedure.partitions.values() for broker in brokers}
     # R-309: any answer will do; a replica that the broker cannot reach counts as on a broker that is down
-    waiting = False
+    waiting = turn.config.variant.reassign_failover != "zombie" and _may_be_moved(controller, procedure)
     for peer in controller.channels:
         registration = LiveBroker(peer.broker, peer.incarnation)
         if peer.broker in replicas and registration not in procedure.told:
@@ -150,3 +155,8 @@ def stop(controller: Controller, procedure: AdminProcedure) -> None:
         waiting = waiting or any(channel.is_stopping(peer, tp) for tp in procedure.partitions)
     if not waiting:
         procedure.step = "ready"
+
+
+def _may_be_moved(controller: Controller, procedure: AdminProcedure) -> bool:
+    # A new controller's agent has not read the requests yet.
+    return not controller.agent.resumed or any(tp in controller.agent.entries for tp in procedure.partitions)

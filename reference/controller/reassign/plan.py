@@ -5,8 +5,8 @@ entries added from /admin/reassign_partitions_extra. It is conditional on every 
 """
 
 from reference.config import Variant, min_isr_of
-from reference.controller import channel, leader_election
-from reference.controller.context import NEW_EPOCH, Agent, Controller, Move, live_ids
+from reference.controller import channel, deletion, leader_election
+from reference.controller.context import NEW_EPOCH, Controller, Move, live_ids
 from reference.controller.outstanding import refuse
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
@@ -31,13 +31,13 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
         reassign_in_flight.take_requests(turn, controller, seen, draft)
     for tp in sorted({*agent.entries, *agent.moves}):
         entry = draft.entries.get(tp)
-        if tp not in seen.assigned:
+        if _is_gone(controller, seen, tp):
             agent.moves.pop(tp, None)  # no such partition: it must not block the others (KAFKA-2234)
             if failover != "zombie":
                 draft.entries.pop(tp, None)
                 draft.legacy.pop(tp, None)
         elif tp not in controller.assignments:
-            pass  # being deleted, or not seen yet
+            pass  # not seen yet
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
         elif uses_proposal_b(turn.config.variant) and entry != agent.entries.get(tp):
@@ -50,13 +50,18 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
             else:
                 _take_up(turn, controller, draft, tp)
             _step(turn, controller, draft, seen, tp)
-    _refuse(turn, agent, seen)
+    _refuse(turn, controller, seen)
     _take_extra(controller, draft)
     return _writes(turn, controller, seen, draft)
 
 
-def _refuse(turn: Turn, agent: Agent, seen: Seen) -> None:
+def _is_gone(controller: Controller, seen: Seen, tp: TopicPartition) -> bool:
+    return tp not in seen.assigned or deletion.is_under_way(controller, tp)
+
+
+def _refuse(turn: Turn, controller: Controller, seen: Seen) -> None:
     """Note what was read and is deleted without a move: invalid entries, and entries of partitions that do not exist."""
+    agent = controller.agent
     for path, bad in ((admin_paths.REASSIGN, agent.bad), (admin_paths.REASSIGN_EXTRA, agent.extra_bad)):
         if bad:
             refuse(turn, path, f"{bad} entries are invalid")
@@ -66,7 +71,7 @@ def _refuse(turn: Turn, agent: Agent, seen: Seen) -> None:
         if not request.replicas:
             refuse(turn, path, "it names no partition")
     for tp in sorted({*agent.entries, *agent.extra, *agent.legacy}):
-        if tp not in seen.assigned:
+        if _is_gone(controller, seen, tp):
             refuse(turn, admin_paths.REASSIGN, f"no such partition: {tp}")
 
 
