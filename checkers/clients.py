@@ -42,8 +42,7 @@ _HANGS = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
 _READS = ("poll", "latest")
 _LOCAL = (*OF_ONE_BROKER, "session", "isolate-", "cut-")  # a read needs no link among other brokers
 _PAUSE_MS = 100  # retry.backoff.ms: a produce that has no more time left is not sent again
-_RESTS_MS = 2000  # after its last fault a leader has caught up with what waited for it
-_CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
+_CALM_MS = 5000  # a connection stands still or breaks some time after a cut: TCP repeats what was lost ever more rarely
 # Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
 _RETRIABLE = frozenset(
     {
@@ -109,7 +108,7 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
-        since_ns = min(before.invoked_ns, call.invoked_ns - _RESTS_MS * MS)
+        since_ns = min(before.invoked_ns, call.invoked_ns - _CALM_MS * MS)
         mine = place_of(facts, call.process)
         hit = any(
             one.begun_ns <= ended_ns
