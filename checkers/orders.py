@@ -3,9 +3,10 @@
 An operator's order stays in ZooKeeper until a leader is elected, or until no replica can lead. Then it is deleted, and the
 operator is told that it is done. A controller that deletes it earlier and dies forgets it, and the partition stays offline.
 
-An order is judged if a replica could lead from its request to its confirmation: one of ISR or ELR, assigned, registered, and
-active for the controller, whose directories never failed and were never swapped (DUR-6). Edits by hand may delete the order. Only
-simulated runs are judged: on real nodes the rows of operators and of ZooKeeper come by different clocks.
+An order is judged if a replica could lead from its request to its confirmation: one assigned, registered, and active for the
+controller, whose directories never failed and were never swapped (DUR-6). It is in ISR or ELR; or it was in the ISR once, was
+never taken away, and its broker is older than the topic, so that its log was never emptied. Edits by hand may delete the order.
+Only simulated runs are judged: on real nodes the rows of operators and of ZooKeeper come by different clocks.
 """
 
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ class _Row(NamedTuple):
     broker: str
     incarnation: int
     topic: str
+    topic_id: str | None
     partition: int | None
     leader: str | None
     isr: tuple[str, ...]
@@ -52,7 +54,8 @@ def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]
         name, _ = call.request
         known = [row for row in rows if row.at < call.ended]
         refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in known)
-        able = [] if refused else _able([row for row in known if _is_about(row, name)], call)
+        since = {row.node: row.incarnation for row in reversed(known) if row.kind == K.REGISTERED}
+        able = [] if refused else _able([row for row in known if _is_about(row, name)], call, since)
         if fit := [node for node in able if _serves(node, known, call)]:
             what = f"the unclean election of {name} was confirmed at row {call.ended}, and nobody was elected"
             found.append(f"{what}, though {' and '.join(fit)} could lead")
@@ -63,17 +66,22 @@ def _is_about(row: _Row, name: str) -> bool:
     return row.partition is not None and f"{row.topic}-{row.partition}" == name
 
 
-def _able(rows: list[_Row], call: Call) -> list[str]:
-    """The replicas that an order may elect; none if the partition had a leader since the request, or is deleted."""
+def _able(rows: list[_Row], call: Call, since: dict[str, int]) -> list[str]:
+    """The replicas that an order may elect; none if the partition had a leader since the request, or is deleted.
+
+    `since`: the first registration of each broker.
+    """
     states = [row for row in rows if row.kind == K.STATE_WRITTEN]
-    assigned = [row for row in rows if row.kind == K.ASSIGNED]
-    since = [row for row in states if row.at > call.invoked]
-    before = states[: len(states) - len(since)]
-    if not before or any(row.leader is not None for row in (before[-1], *since)) or any(r.kind == K.TOPIC_DELETED for r in rows):
+    assigned = [row.replicas for row in rows if row.kind == K.ASSIGNED]
+    before = [row for row in states if row.at < call.invoked]
+    led = any(row.leader is not None for row in states[max(len(before) - 1, 0) :])
+    if not before or led or any(row.kind == K.TOPIC_DELETED for row in rows):
         return []
-    held = [row.replicas for row in _in_force(assigned, call)]
-    counted = (*before[-1].isr, *(before[-1].elr or ()))
-    return [node for node in counted if held and all(node in replicas for replicas in held)]
+    last = before[-1]
+    topic_id = int(last.topic_id) if last.topic_id is not None and last.topic_id.isdecimal() else -1
+    counted = {*last.isr, *(last.elr or ())}
+    older = {node for row in before for node in row.isr if since.get(node, topic_id) < topic_id}
+    return [node for node in sorted(counted | older) if assigned and all(node in replicas for replicas in assigned)]
 
 
 def _in_force(rows: list[_Row], call: Call) -> Iterable[_Row]:

@@ -14,10 +14,23 @@ def offline() -> Story:
     """Only b1 has come back of ISR and ELR; nobody leads."""
     story = quiet_cluster()
     story.event(K.ASSIGNED, replicas=("b1", "b2", "b3"))
-    story.session_ended("b1", 1)
-    story.registered("b1", 9)
-    story.event(K.BROKER_STATE, whole_node=True, node="b2", broker="b1", incarnation=9, detail="active")
+    story.session_ended("b1", 11)
+    story.registered("b1", 19)
+    story.event(K.BROKER_STATE, whole_node=True, node="b2", broker="b1", incarnation=19, detail="active")
     story.state(None, 2, "b1 b3", version=1)
+    return story
+
+
+def behind(topic_id: str) -> Story:
+    """b3, which was in the ISR once, is the only replica that is up; b1 and b2 count, and are gone."""
+    story = offline()
+    story.topic_id = topic_id
+    story.event(K.ASSIGNED, replicas=("b1", "b2", "b3"))
+    story.state("b1", 2, "b1 b2 b3", version=2)
+    story.state("b1", 2, "b1 b2", version=3)
+    story.session_ended("b1", 19)
+    story.event(K.BROKER_STATE, whole_node=True, node="b3", broker="b3", incarnation=13, detail="active")
+    story.state(None, 3, "b1 b2", version=4)
     return story
 
 
@@ -48,8 +61,8 @@ def test_confirmed_order_elects_a_leader(outcome: OpType, told: bool) -> None:
         (K.STATE_WRITTEN, {"leader": "b1", "leader_epoch": 3, "isr": ("b1",), "node": "b2", "zk_version": 2}),
         (K.TOPIC_DELETED, {"topic_id": "orders-id"}),
         (K.ASSIGNED, {"replicas": ("b2", "b3")}),
-        (K.SESSION_ENDED, {"node": "b1", "incarnation": 9}),
-        (K.BROKER_STATE, {"node": "b2", "broker": "b1", "incarnation": 9, "detail": "inactive"}),
+        (K.SESSION_ENDED, {"node": "b1", "incarnation": 19}),
+        (K.BROKER_STATE, {"node": "b2", "broker": "b1", "incarnation": 19, "detail": "inactive"}),
         (K.DIR_FAILED, {"node": "b1", "life": 1, "dir": 0}),
         (K.WOUND, {"node": "b1", "dir": 0, "detail": "swapped"}),
         (K.REQUEST_REFUSED, {"node": "b2", "detail": "/admin/unclean_election: no such partition: orders-0"}),
@@ -60,15 +73,20 @@ def test_order_elects_nobody_where_nobody_can_lead(row: tuple[K, dict[str, objec
     assert forgotten(order(offline(), OpType.OK, row)) == []
 
 
+@pytest.mark.parametrize(("topic_id", "told"), [("14", True), ("13", False)], ids=["older than the topic", "younger"])
+def test_order_elects_whole_replica_outside_isr_and_elr(topic_id: str, told: bool) -> None:
+    assert [why.rpartition(", ")[2] for why in forgotten(order(behind(topic_id)))] == ["though b3 could lead"] * told
+
+
 def test_order_for_a_partition_with_a_leader_needs_nothing() -> None:
     assert forgotten(order(quiet_cluster())) == []
 
 
 def test_order_does_not_count_on_brokers_that_come_later() -> None:
     story = offline()
-    story.session_ended("b1", 9)
-    later = (K.REGISTERED, {"node": "b1", "incarnation": 12, "life": 1})
-    heard = (K.BROKER_STATE, {"node": "b2", "broker": "b1", "incarnation": 12, "detail": "active"})
+    story.session_ended("b1", 19)
+    later = (K.REGISTERED, {"node": "b1", "incarnation": 22, "life": 1})
+    heard = (K.BROKER_STATE, {"node": "b2", "broker": "b1", "incarnation": 22, "detail": "active"})
     assert forgotten(order(story, OpType.OK, later, heard)) == []
 
 
