@@ -28,6 +28,8 @@ from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import misled, undone, unheard
+from checkers.orders import ROWS as ORDER_ROWS
+from checkers.orders import forgotten
 from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
@@ -99,6 +101,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
     why.extend(unmade(done, placed, events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()))
+    why.extend(forgotten(done, events, facts))
     why.extend(unserved(done, deadline))
     why.extend(misrefused(done, facts))
     why.extend(unpreferred(done, placed, deadline))
@@ -368,14 +371,10 @@ CLUSTER = Checker(
     group_by=WHOLE_RUN,
     operations=("admin-pending", *ADMIN_REQUESTS),
     events=(
-        K.REGISTERED,
-        K.SESSION_ENDED,
+        *ORDER_ROWS,
         K.CONTROLLER_ELECTED,
         K.CONTROLLER_RESIGNED,
-        K.STATE_WRITTEN,
         K.BECAME_LEADER,
-        K.ASSIGNED,
-        K.TOPIC_DELETED,
         K.REASSIGNMENT_BEGUN,
         K.REASSIGNMENT_REFUSED,
         K.REQUEST_REFUSED,

@@ -14,6 +14,10 @@ From the bound B after the last fault of a broker ended, no call hangs: none tak
 connection. A fault of the clients at one place excuses them alone, until B after it: a leader that drops the parked requests of
 others when one client disconnects fails this. A call is excused too while its partition has no leader or its state changes.
 
+A batch that an idempotent producer sends again and that is committed already is acknowledged at once, not with the next record
+(B-66, KIP-98). It is committed if a consumer was given one of its records. One attempt takes at most half of the timeout, so the
+call ends soon after that, counted from when for 5 s no fault has hit the client or a broker and the state has not changed.
+
 Only simulated runs are judged: there no machine is late, and the client counts its attempts.
 
     >>> from checkers.sketches import sketch
@@ -26,8 +30,9 @@ Only simulated runs are judged: there no machine is late, and the client counts 
 import polars as pl
 
 from checkers import screens
-from checkers.calms import OF_ONE_BROKER, calms, excuses, fault_times, place_of
-from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of
+from checkers.calms import CALM_MS, OF_ONE_BROKER, calms, excuses, fault_times, place_of
+from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.duplicates import ONCE
 from checkers.rows import Call, calls, operation_rows
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
@@ -120,6 +125,46 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     return why
 
 
+def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
+    """Describe the idempotent produces that waited on and on for an answer, though a consumer had their records already."""
+    attempt_ns = ((facts.client_timeout_ms or 0) // 2 + _PAUSE_MS + PROMPT_MS) * MS
+    suspects = [call for call in done if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
+    suspects = [call for call in suspects if call.type == "ok" or call.rows[0].error in _HANGS]
+    promise = promised(facts, about[0])
+    if not suspects or promise is None:
+        return []
+    given: dict[str | None, int] = {}
+    for call in done:
+        if call.f == "poll" and call.type == "ok":
+            for row in call.rows:
+                given.setdefault(row.value, row.time_ns)
+    faults = list(fault_times(events, facts))
+    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    states = [(time_ns, len(isr)) for time_ns, isr in written.select("time_ns", "isr").iter_rows() if isr is not None]
+    why = []
+    for call in suspects:
+        ended_ns, mine = call.rows[0].time_ns, place_of(facts, call.process)
+        read_ns = min((given[row.value] for row in call.asked if row.value in given), default=ended_ns)
+        hits = [one for one in faults if one.begun_ns <= ended_ns and (one.node == mine or one.node not in facts.client_places)]
+        ends = [facts.end_ns if one.ended_ns is None else one.ended_ns for one in hits]
+        ends += [time_ns for time_ns, _ in states if time_ns <= ended_ns]
+        since_ns = max(read_ns, call.invoked_ns, max(ends, default=-CALM_MS * MS) + CALM_MS * MS)
+        members = next((size for time_ns, size in reversed(states) if time_ns <= ended_ns), 0)
+        if ended_ns > since_ns + attempt_ns and members >= promise.min_insync_replicas:
+            what = f"{_took_ns(call) // MS} ms for its produce of {about[0]}-{about[1]} at row {call.ended}"
+            why.append(
+                f"process {call.process} waited {what}, though a consumer had the record {(ended_ns - read_ns) // MS} ms before"
+            )
+    return why
+
+
+def _has_retries(call: Call, facts: Facts) -> bool:
+    """Whether an idempotent produce had a retry left: until then an attempt takes at most half of the timeout."""
+    asked, attempts = call.asked[0], call.rows[0].attempts
+    allowed = facts.client_retries[call.process % len(facts.client_retries)] if facts.client_retries else 0
+    return asked.delivery == ONCE and asked.error is None and attempts is not None and 1 < attempts <= allowed
+
+
 def _took_ns(call: Call) -> int:
     return call.rows[0].time_ns - call.invoked_ns
 
@@ -139,6 +184,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     ]
     why += _hung(done, events, facts, name)
     why += _unread(done, events, facts, name)
+    why += _unacknowledged(done, events, facts, (topic, number))
     if retries:
         produces = [call for call in done if call.f == "produce"]
         given_up = (_gave_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
@@ -149,7 +195,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A client's call ends within its timeout, at once where no fault hits the client or a broker; a produce is sent again "
-    "after a retriable error while it has retries and time left.",
+    "after a retriable error while it has retries and time left, and acknowledged at once where it is committed already.",
     assumes="The manifest tells timeout and retries of the clients; a completion tells the number of attempts.",
     blind="Real clients, which do not tell their attempts; retries that come too soon; errors of attempts before the last; "
     "other calls than reads that hang under a fault of a broker, or within B of one.",

@@ -59,15 +59,15 @@ def test_call_ends_within_the_timeout_of_its_client(ended_ms: int, told: bool) -
     assert bool(sketch("clients", "invoke poll offset=0 process=0 time_ns=0", late)) is told
 
 
-def _of_places(*lines: str) -> list[str]:
+def _of_places(*lines: str, timeout_ms: int = 500, words: str = "though no fault hit it or") -> list[str]:
     history = history_of(*lines)
-    manifest = replace(history.manifest, client_places=("p1", "p2"))
+    manifest = replace(history.manifest, client_places=("p1", "p2"), client_timeout_ms=timeout_ms)
     verdicts = [
         judge(History(manifest, operations=history.operations, events=history.events), screened_min=least)
         for least in (0, 1 << 60)
     ]
     assert verdicts[0] == verdicts[1]
-    return [words for words in verdicts[0].not_live if "though no fault hit it or" in words]
+    return [said for said in verdicts[0].not_live if words in said]
 
 
 def _poll(process: int, at_s: int, outcome: str = "error=REQUEST_TIMED_OUT") -> tuple[str, str]:
@@ -128,3 +128,46 @@ def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"
 
     assert _of_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
+
+
+READ = ("invoke poll offset=0 process=1 time_ns=1100000000", "ok poll value=a offset=0 hw=1 process=1 time_ns=1200000000")
+SHORT = "state-written leader=b1 isr=b1"
+HUNG = "error=REQUEST_TIMED_OUT attempts=2"
+BEGUN = "fault-begun fault=g detail=cut time_ns=9000000000"
+
+
+@pytest.mark.parametrize(
+    ("led", "between", "answer", "told"),
+    [
+        (LED, READ, HUNG, True),
+        (LED, READ, "error=REQUEST_TIMED_OUT attempts=4", False),
+        (LED, READ, "error=OUT_OF_ORDER_SEQUENCE_NUMBER attempts=2", False),
+        (LED, READ, "error=REQUEST_TIMED_OUT attempts=1", False),
+        (LED, (), HUNG, False),
+        (SHORT, READ, HUNG, False),
+        (LED, (*READ, f"{LED} time_ns=12000000000"), HUNG, False),
+        (LED, (*READ, f"{BEGUN} node=b2"), HUNG, False),
+        (LED, (*READ, f"{BEGUN} node=p1"), HUNG, False),
+        (LED, (*READ, f"{BEGUN} node=p2"), HUNG, True),
+    ],
+    ids=[
+        "committed",
+        "the last attempt",
+        "refused",
+        "not sent again",
+        "not seen to be committed",
+        "short ISR",
+        "state changed",
+        "fault of a broker",
+        "fault of the client",
+        "fault of other clients",
+    ],
+)
+def test_committed_batch_is_acknowledged_when_sent_again(led: str, between: tuple[str, ...], answer: str, told: bool) -> None:
+    """B-66: with a timeout of 20 s an attempt takes 10 s; the call ends at 20 s."""
+    asked = "invoke produce value=a process=0 delivery=once time_ns=1000000000"
+    ended = f"info produce value=a process=0 {answer} time_ns=20900000000"
+
+    found = _of_places(led, asked, *between, ended, timeout_ms=20000, words="though a consumer had the record")
+
+    assert bool(found) is told

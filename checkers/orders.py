@@ -1,0 +1,102 @@
+"""Unclean elections that were confirmed and never held (docs/promise.md DUR-7, LIVE-4; V3 §D: a request stays until it is done).
+
+An operator's order stays in ZooKeeper until a leader is elected, or until no replica can lead. Then it is deleted, and the
+operator is told that it is done. A controller that deletes it earlier and dies forgets it, and the partition stays offline.
+
+An order is judged if a replica could lead from its request to its confirmation: one assigned, registered, and active for the
+controller, whose directories never failed and were never swapped (DUR-6). It is in ISR or ELR; or it was in the ISR once, was
+never taken away, and its broker is older than the topic, so that its log was never emptied. Edits by hand may delete the order.
+Only simulated runs are judged: on real nodes the rows of operators and of ZooKeeper come by different clocks.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.checker import Facts
+from checkers.moves import EDIT
+from checkers.rows import Call, rows_as
+from history.event import EventKind as K
+
+REQUEST = "elect-unclean"
+ROWS = (K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED, K.REGISTERED, K.SESSION_ENDED, K.BROKER_STATE, K.DIR_FAILED, K.WOUND)
+_PATH = "/admin/unclean_election"
+
+
+class _Row(NamedTuple):
+    """One event. Columns that the kind does not fill are None, whatever their type says."""
+
+    at: int
+    kind: str
+    node: str
+    broker: str
+    incarnation: int
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    leader: str | None
+    isr: tuple[str, ...]
+    elr: list[str] | None
+    replicas: tuple[str, ...]
+    detail: str
+
+
+def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]:
+    """Describe each unclean election that was confirmed although no leader was elected and a replica could lead."""
+    asked = [call for call in done if call.f == REQUEST and call.type == "ok"]
+    edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in done)
+    if not asked or edited or not facts.simulated:
+        return []
+    rows = rows_as(_Row, events.filter(pl.col("kind").is_in([str(kind) for kind in (*ROWS, K.REQUEST_REFUSED)])))
+    found = []
+    for call in asked:
+        name, _ = call.request
+        known = [row for row in rows if row.at < call.ended]
+        refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in known)
+        since = {row.node: row.incarnation for row in reversed(known) if row.kind == K.REGISTERED}
+        able = [] if refused else _able([row for row in known if _is_about(row, name)], call, since)
+        if fit := [node for node in able if _serves(node, known, call)]:
+            what = f"the unclean election of {name} was confirmed at row {call.ended}, and nobody was elected"
+            found.append(f"{what}, though {' and '.join(fit)} could lead")
+    return found
+
+
+def _is_about(row: _Row, name: str) -> bool:
+    return row.partition is not None and f"{row.topic}-{row.partition}" == name
+
+
+def _able(rows: list[_Row], call: Call, since: dict[str, int]) -> list[str]:
+    """The replicas that an order may elect; none if the partition had a leader since the request, or is deleted.
+
+    `since`: the first registration of each broker.
+    """
+    states = [row for row in rows if row.kind == K.STATE_WRITTEN]
+    assigned = [row.replicas for row in rows if row.kind == K.ASSIGNED]
+    before = [row for row in states if row.at < call.invoked]
+    led = any(row.leader is not None for row in states[max(len(before) - 1, 0) :])
+    if not before or led or any(row.kind == K.TOPIC_DELETED for row in rows):
+        return []
+    last = before[-1]
+    topic_id = int(last.topic_id) if last.topic_id is not None and last.topic_id.isdecimal() else -1
+    counted = {*last.isr, *(last.elr or ())}
+    older = {node for row in before for node in row.isr if since.get(node, topic_id) < topic_id}
+    return [node for node in sorted(counted | older) if assigned and all(node in replicas for replicas in assigned)]
+
+
+def _in_force(rows: list[_Row], call: Call) -> Iterable[_Row]:
+    """The last of these rows before the request, and all later ones."""
+    before = [row for row in rows if row.at < call.invoked]
+    return (*before[-1:], *rows[len(before) :])
+
+
+def _serves(node: str, rows: list[_Row], call: Call) -> bool:
+    """Whether a broker was registered and active all the time, with directories that nothing ever happened to."""
+    if any(row.node == node and (row.kind == K.DIR_FAILED or (row.kind == K.WOUND and row.detail == "swapped")) for row in rows):
+        return False
+    lives = [row for row in rows if row.node == node and row.kind in (K.REGISTERED, K.SESSION_ENDED)]
+    if not lives or lives[-1].kind != K.REGISTERED or lives[-1].at > call.invoked:
+        return False
+    noted = [row for row in rows if row.kind == K.BROKER_STATE and (row.broker, row.incarnation) == (node, lives[-1].incarnation)]
+    held = list(_in_force(noted, call))
+    return bool(held) and held[0].at < call.invoked and all(row.detail == "active" for row in held)
