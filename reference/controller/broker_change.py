@@ -17,11 +17,10 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     listing = controller.brokers_listing
     if listing.step == "children":
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
-        if listing.names:
-            listing.step = "data"
-            ask(turn, controller, BrokerList(), tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names))
-            return
-        answers = ()
+        listing.step = "data"
+        ops = tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names)
+        ask(turn, controller, BrokerList(), ops)  # never empty: this broker is registered
+        return
     live = registrations(listing.names, answers)
     controller.legacy = legacy_registrations(listing.names, answers)
     on_broker_change(turn, controller, live)
