@@ -10,7 +10,7 @@ from msgspec import Struct
 from mutation.edits import OPERATORS
 from mutation.gate import FIRST
 from mutation.measure import Outcome, Progress
-from mutation.sample import HERE, MODULES, SIZE, Mutant, MutationError, load_sample
+from mutation.sample import HERE, MODULES, SIZE, Mutant, MutationError, load_drawn, load_sample
 from mutation.trees import ROOT
 from nemesis.text import Document, TextError
 
@@ -106,6 +106,7 @@ the corpus, the stored plans and seeds, all on `safe`.
   A known-bad protocol that is no longer caught does not count, and UNKNOWN does not count.
 - **Survived:** every run of the gate is VALID or UNKNOWN, and live.
 - **Does not serve:** the mutant already crashes in a run without faults; the next mutant of the drawn reserve takes its place.
+- **Gone:** no run could differ because the code was redundant. That code is deleted, and the next of the reserve takes the place.
 - **Runs:** how many were performed until one killed, first of `mutation/order.txt`, then seeds, then the other stored plans.
 - **Reach:** how many of the gate's runs execute the edited statement at all. The others are not performed: they cannot differ.
 - **Differ:** in how many of the performed runs the history is not that of the unmutated code.
@@ -122,6 +123,7 @@ def page(results: Sequence[Result], reviews: Sequence[Review]) -> str:
     mutants = {mutant.id: mutant for mutant in load_sample()}
     by_id = {row.id: row for row in results}
     made = {review.id: review for review in reviews}
+    gone = [mutant for mutant in load_drawn() if mutant.gone]
     dead = [row for row in results if row.outcome == "does not serve"]
     chosen = [m for m in mutants if m not in {row.id for row in dead}][:SIZE]
     rows = [by_id.get(id_, Result(id=id_, stamp="", outcome="undecided")) for id_ in chosen]
@@ -129,7 +131,7 @@ def page(results: Sequence[Result], reviews: Sequence[Review]) -> str:
     parts = [
         _HEAD,
         "## Score\n\n",
-        _score(rows, made),
+        _score(rows, made, gone),
         _counts("module", rows, lambda row: mutants[row.id].module, MODULES, made),
         _counts("operator", rows, lambda row: mutants[row.id].operator, OPERATORS, made),
         _killers(rows),
@@ -137,6 +139,7 @@ def page(results: Sequence[Result], reviews: Sequence[Review]) -> str:
         "## Undecided\n\nNot all of their runs were performed yet.\n\n" + _table(mutants, rows, "undecided"),
         "## Killed\n\n" + _table(mutants, rows, "killed"),
         "## Does not serve\n\n" + _table(mutants, dead, "does not serve"),
+        "## Gone\n\n" + _gone(gone),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
@@ -145,7 +148,7 @@ def _excluded(row: Result, made: dict[str, Review]) -> bool:
     return row.outcome == "survived" and row.id in made and made[row.id].made != "missing"
 
 
-def _score(rows: Sequence[Result], made: dict[str, Review]) -> str:
+def _score(rows: Sequence[Result], made: dict[str, Review], gone: Sequence[Mutant]) -> str:
     counts = Counter(row.outcome for row in rows)
     excluded = Counter(made[row.id].made for row in rows if _excluded(row, made))
     killed, left, judged = counts["killed"], counts["undecided"], len(rows) - excluded.total()
@@ -154,6 +157,7 @@ def _score(rows: Sequence[Result], made: dict[str, Review]) -> str:
         f"**{killed} of {judged} mutants are killed: {_percent(killed, judged)}.**",
         f"Of {len(rows)} mutants, {killed} are killed ({hangs} by `hang`), {counts['survived']} survived, {left} are undecided.",
         f"Of the survivors, {excluded['equivalent']} are equivalent and {excluded['masked']} are masked; they do not count.",
+        f"{len(gone)} drawn mutants are gone: their code was redundant and is deleted. The reserve takes their places.",
     ]
     if left:
         most = _percent(killed + left, judged)
@@ -211,6 +215,12 @@ def _table(mutants: dict[str, Mutant], rows: Sequence[Result], outcome: Outcome)
         numbers = f"{row.performed} | {row.differed} | {row.unknown} | {row.reached}"
         lines.append(f"| {row.id} | {place} | {mutant.operator} | {row.by} | {row.run} | {numbers} |")
     return "\n".join(lines) + "\n"
+
+
+def _gone(mutants: Sequence[Mutant]) -> str:
+    lines = ["| mutant | module | operator | why its code was redundant |", "|---|---|---|---|"]
+    lines += [f"| {m.id} | {m.file.removeprefix('reference/')} | {m.operator} | {m.gone} |" for m in mutants]
+    return "\n".join(lines) + "\n" if mutants else "None.\n"
 
 
 def changed(mutant: Mutant) -> tuple[list[str], list[str]]:

@@ -2,7 +2,7 @@
 
 Each module of the protocol has a share by its number of candidate edits; within a module the operators take turns, and no two
 mutants edit the same statement. The mutants beyond `SIZE` are a reserve: the first of them takes the place of a mutant that does
-not serve at all (`gate.SERVES`).
+not serve at all (`gate.SERVES`), or whose code is gone: where a mutant showed that code is redundant, that code is deleted.
 """
 
 import ast
@@ -26,7 +26,8 @@ RESERVE = 40
 SEED = "highwater mutation 1"
 
 _HEAD = """# Mutants of the protocol (mutation/sample.py), drawn by `python -m mutation --draw` before any of them was run.
-# `line` is the line at that time; a mutant applies wherever its file has the text `old` exactly once.
+# `line` is the line at that time, or after a later edit; a mutant applies wherever its file has the text `old` exactly once.
+# `gone` says why the code of a mutant was redundant; it is deleted, and the next mutant of the reserve takes its place.
 """
 
 
@@ -44,6 +45,7 @@ class Mutant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     old: str
     new: str
     harm: str = ""  # what a user loses; of edits by hand
+    gone: str = ""  # why the code that it edits was redundant: that code is deleted
 
     @property
     def module(self) -> str:
@@ -66,8 +68,13 @@ def texts_with(mutants: Iterable[Mutant]) -> dict[str, str]:
     return found
 
 
-@cache
 def load_sample(path: Path = SAMPLE) -> tuple[Mutant, ...]:
+    """The stored mutants whose code is there, the reserve last. Raises MutationError as `load_drawn`."""
+    return tuple(mutant for mutant in load_drawn(path) if not mutant.gone)
+
+
+@cache
+def load_drawn(path: Path = SAMPLE) -> tuple[Mutant, ...]:
     """The stored mutants, the reserve last. Raises MutationError with file and line if the file is malformed."""
     try:
         document = Document(path.read_text(encoding="utf-8"), path.name)
@@ -211,7 +218,7 @@ def store_sample(mutants: Sequence[Mutant], path: Path = SAMPLE) -> None:
     """Write a drawn sample to mutation/sample.yaml."""
     rows = [{**_plain(mutant), "old": _Text(mutant.old), "new": _Text(mutant.new)} for mutant in mutants]
     path.write_text(_HEAD + yaml.dump(rows, Dumper=_Dumper, sort_keys=False, width=10_000), encoding="utf-8")
-    load_sample.cache_clear()
+    load_drawn.cache_clear()
 
 
 def _plain(mutant: Mutant) -> dict[str, object]:

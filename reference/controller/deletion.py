@@ -87,7 +87,7 @@ def tell_late(controller: Controller, procedure: AdminProcedure) -> None:
 
     This needs a list of brokers that was read after the deletion.
     """
-    if not procedure.erased or controller.brokers_listing.step != "idle" or controller.brokers_listing.again:
+    if not procedure.erased or controller.brokers_listing.step != "idle":
         return
     for erased in procedure.erased:
         late = [p.broker for p in controller.channels if LiveBroker(p.broker, p.incarnation) not in erased.told]

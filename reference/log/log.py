@@ -128,10 +128,9 @@ def _part(batch: Batch, start: Offset, end: Offset) -> Batch:
 def read(log: Log, start: Offset, end: Offset, max_records: int, max_bytes: int | None = None) -> tuple[Batch, ...]:
     """Batches with records in start <= offset < end; at least one if there is one. The first may begin before `start`.
 
-    A sealed batch that reaches beyond `end` is left out. A follower that lags reads many batches at once (R-157).
+    `start` is below `end`. A sealed batch that reaches beyond `end` is left out. A follower that lags reads many batches at once
+    (R-157).
     """
-    if start >= end:
-        return ()
     if log.batches and log.batches[-1].base_offset <= start and end == log.leo:
         return (log.batches[-1],)
     index = max(bisect_right(log.batches, start, key=_BASE) - 1, 0)

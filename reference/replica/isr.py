@@ -88,11 +88,9 @@ def _slow(turn: Turn, partition: Partition, leader: Leader) -> list[BrokerId]:
 
 def _propose(turn: Turn, partition: Partition, leader: Leader, wanted: tuple[IsrMember, ...]) -> None:
     """C-08: start a change of the partition's ISR to `wanted`, through the controller or ZooKeeper."""
-    elr = eligible.after(turn.config.variant, isr=leader.isr, elr=leader.elr, wanted=wanted, min_isr=partition.min_isr)
-    asks = asks_controller(turn.config)
-    leader.change = IsrChange(wanted=wanted, elr=elr, request=0 if asks else turn.zk_id())
+    leader.change = IsrChange(wanted=wanted)
     _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=wanted)
-    if asks:
+    if asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)  # R-192
     else:
         _write(turn, partition, leader, leader.change)
@@ -118,7 +116,9 @@ def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) 
     # Write on the known version: after a write of the controller this one cannot land (V3 Discussion 3, R-071, R-076).
     #
     # Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
-    me = turn.config.broker
+    me, variant = turn.config.broker, turn.config.variant
+    change.step, change.request = "writing", turn.zk_id()
+    change.elr = eligible.after(variant, isr=leader.isr, elr=leader.elr, wanted=change.wanted, min_isr=partition.min_isr)
     state = PartitionState(
         tp=partition.tp,
         leader=me,
@@ -132,7 +132,6 @@ def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) 
     )
     op = SetData(paths.state_path(partition.tp), paths.state_payload(state), leader.zk_version)
     turn.effects.append(ZkRequest(change.request, (op,)))
-    change.step = "writing"
 
 
 def _read_back(turn: Turn, partition: Partition, change: IsrChange) -> None:
@@ -183,7 +182,7 @@ def _withdraw(turn: Turn, partition: Partition, leader: Leader, change: IsrChang
             follower.refused_ms = turn.now.monotonic_ms
     if change.wanted != leader.isr:
         change.earlier = (*change.earlier, change.wanted)
-        change.wanted, change.elr = leader.isr, leader.elr
+        change.wanted = leader.isr
         _note(turn, partition, "isr-change-sent", version=leader.zk_version, isr=change.wanted)
     turn.needs_isr_change(partition.tp)
 
@@ -244,7 +243,6 @@ def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> No
         # command is on its way; until it arrives, both ISRs count.
         change.step = "superseded"
     elif found.zk_version == leader.zk_version:
-        change.request = turn.zk_id()
         _write(turn, partition, leader, change)
     else:
         _ended(turn, partition, leader, isr=found.isr, elr=found.elr, version=found.zk_version, how="read-back")

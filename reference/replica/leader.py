@@ -169,9 +169,11 @@ def on_produce(turn: Turn, partition: Partition, source: Address, produce: Produ
     if not isinstance(leader, Leader):
         refuse(turn, source, produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the client looks up the leader again
         return
-    if produce.acks not in (0, 1, -1) or not produce.values:
-        error = ErrorCode.INVALID_REQUEST if produce.acks in (0, 1, -1) else ErrorCode.INVALID_REQUIRED_ACKS
-        refuse(turn, source, produce, error)
+    if produce.acks not in (0, 1, -1):
+        refuse(turn, source, produce, ErrorCode.INVALID_REQUIRED_ACKS)
+        return
+    if not produce.values:
+        refuse(turn, source, produce, ErrorCode.INVALID_REQUEST)
         return
     known = _known(turn, partition, produce)
     if isinstance(known, Written):

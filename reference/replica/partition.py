@@ -48,8 +48,8 @@ class IsrChange(Struct):
     """
 
     wanted: tuple[IsrMember, ...]
-    elr: tuple[IsrMember, ...]  # written with it
-    request: int
+    elr: tuple[IsrMember, ...] = ()  # written with it to ZooKeeper
+    request: int = 0
     step: Literal["writing", "reading", "asking", "lost", "superseded"] = "writing"
     earlier: tuple[tuple[IsrMember, ...], ...] = ()
 

@@ -1,6 +1,7 @@
 """docs/mutation.md counts killed, surviving, equivalent and undecided mutants, and shows what each survivor changes."""
 
 import pytest
+from msgspec.structs import replace
 
 from mutation import page as pages
 from mutation.measure import Outcome
@@ -39,6 +40,21 @@ def test_mutant_that_does_not_serve_is_listed_apart() -> None:
 
     assert MUTANTS[0].id not in text[:apart]
     assert MUTANTS[0].id in text[apart:]
+    assert MUTANTS[SIZE].id in text[:apart]  # the first of the reserve takes its place
+
+
+def test_mutant_whose_code_is_gone_is_listed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = (replace(MUTANTS[0], gone="Another guard is enough."), *MUTANTS[1:])
+    monkeypatch.setattr(pages, "load_drawn", lambda: drawn)
+    monkeypatch.setattr(pages, "load_sample", lambda: drawn[1:])
+    text = page([], [])
+    apart = text.index("## Gone")
+
+    assert "1 drawn mutants are gone" in text
+    assert f"Of {SIZE} mutants" in text
+    assert MUTANTS[0].id not in text[:apart]
+    assert f"| {MUTANTS[0].id} |" in text[apart:]
+    assert "Another guard is enough." in text[apart:]
     assert MUTANTS[SIZE].id in text[:apart]  # the first of the reserve takes its place
 
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from mutation.sample import Mutant, MutationError, lines_of, load_sample, statement_at, store_sample
+from mutation.sample import Mutant, MutationError, lines_of, load_drawn, load_sample, statement_at, store_sample
 
 SOURCE = b"""LIMIT = 3
 
@@ -62,6 +63,14 @@ def test_sample_is_read_as_it_was_stored(tmp_path: Path) -> None:
     store_sample(some, tmp_path / "sample.yaml")
 
     assert load_sample(tmp_path / "sample.yaml") == some
+
+
+def test_gone_mutant_is_drawn_but_not_in_the_sample(tmp_path: Path) -> None:
+    one, other = load_sample()[:2]
+    store_sample([replace(one, gone="Another guard is enough."), other], tmp_path / "sample.yaml")
+
+    assert [mutant.id for mutant in load_drawn(tmp_path / "sample.yaml")] == [one.id, other.id]
+    assert load_sample(tmp_path / "sample.yaml") == (other,)
 
 
 def test_malformed_sample_is_refused_with_file_and_line(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def plan(turn: Turn, controller: Controller, seen: Seen) -> tuple[AnyOp, ...]:
             pass  # not seen yet
         elif entry is None:
             _leave(turn, controller, tp, seen.assigned[tp])
-        elif uses_proposal_b(turn.config.variant) and entry != agent.entries.get(tp):
-            pass  # begun or changed: wait until it is written, because the next controller must do the same
+        elif entry != agent.entries.get(tp):
+            pass  # begun or changed by a request: wait until it is written, because the next controller must do the same
         elif first and failover == "abort" and any(b not in live_ids(controller) for b in entry.replicas):
             del draft.entries[tp]  # B-58, KAFKA-4214: given up because a new replica is down just now
         else:
