@@ -7,8 +7,9 @@ stands in the row, and so does the number of attempts.
 A client without a retry left, without time for its pause, or whose topic was deleted meanwhile (UNKNOWN_TOPIC_ID: sent again, the
 records might be in two topics, DUR-8) may give up. A produce that breaks a rule on purpose is left out.
 
-A read needs the leader alone. It never hangs at a leader that no fault hits, which answered the client's last call over the same
-connection (fetches have one of their own), and whose partition has its state, whatever happens to other brokers.
+A read needs the leader alone, and so does a produce with acks=1 (R-140). Neither hangs at a leader that no fault hits, which
+answered the client's last call over the same connection (fetches have one of their own), and whose partition has its state,
+whatever happens to other brokers.
 
 From the bound B after the last fault of a broker ended, no call hangs: none takes longer than PROMPT_MS, times out, or loses its
 connection. A fault of the clients at one place excuses them alone, until B after it: a leader that drops the parked requests of
@@ -97,8 +98,9 @@ def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> li
 
 
 def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
-    """Describe the reads that hung at a leader that no fault hit: a read needs no other broker."""
-    suspects = [at for at, call in enumerate(done) if call.f in _READS and call.rows[0].error in _HANGS and call.rows[0].node]
+    """Describe the reads, and the produces with acks=1, that hung at a leader that no fault hit: they need no other broker."""
+    alone = [at for at, call in enumerate(done) if call.f in _READS or call.asked[0].acks == 1]
+    suspects = [at for at in alone if done[at].rows[0].error in _HANGS and done[at].rows[0].node]
     if not suspects:
         return []
     faults = list(fault_times(events, facts))
@@ -198,7 +200,7 @@ CHECKER = Checker(
     "after a retriable error while it has retries and time left, and acknowledged at once where it is committed already.",
     assumes="The manifest tells timeout and retries of the clients; a completion tells the number of attempts.",
     blind="Real clients, which do not tell their attempts; retries that come too soon; errors of attempts before the last; "
-    "other calls than reads that hang under a fault of a broker, or within B of one.",
+    "other calls than reads and produces with acks=1 that hang under a fault of a broker, or within B of one.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),

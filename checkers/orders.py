@@ -3,6 +3,9 @@
 An operator's order stays in ZooKeeper until a leader is elected, or until no replica can lead. Then it is deleted, and the
 operator is told that it is done. A controller that deletes it earlier and dies forgets it, and the partition stays offline.
 
+An order that the operator waits for in vain is judged too, if in the last CALM_MS nothing happened to brokers and no fault was in
+force but at brokers that are down.
+
 An order is judged if a replica could lead from its request to its confirmation: one assigned, registered, and active for the
 controller, whose directories never failed and were never swapped (DUR-6). It is in ISR or ELR; or it was in the ISR once, was
 never taken away, and its broker is older than the topic, so that its log was never emptied. Edits by hand may delete the order.
@@ -14,13 +17,15 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import Facts
+from checkers.checker import MS, Facts
 from checkers.moves import EDIT
 from checkers.rows import Call, rows_as
 from history.event import EventKind as K
 
 REQUEST = "elect-unclean"
-ROWS = (K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED, K.REGISTERED, K.SESSION_ENDED, K.BROKER_STATE, K.DIR_FAILED, K.WOUND)
+CALM_MS = 6000  # a connection stands still for at most 5 s after a cut; then the election takes a few messages
+_OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED)
+ROWS = (K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED, K.DIR_FAILED, K.WOUND, *_OF_BROKERS)
 _PATH = "/admin/unclean_election"
 
 
@@ -28,6 +33,7 @@ class _Row(NamedTuple):
     """One event. Columns that the kind does not fill are None, whatever their type says."""
 
     at: int
+    time_ns: int
     kind: str
     node: str
     broker: str
@@ -39,12 +45,13 @@ class _Row(NamedTuple):
     isr: tuple[str, ...]
     elr: list[str] | None
     replicas: tuple[str, ...]
+    fault: str
     detail: str
 
 
 def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]:
-    """Describe each unclean election that was confirmed although no leader was elected and a replica could lead."""
-    asked = [call for call in done if call.f == REQUEST and call.type == "ok"]
+    """Describe each unclean election that was confirmed, or waited for in vain, without a leader though a replica could lead."""
+    asked = [call for call in done if call.f == REQUEST and (call.type == "ok" or _in_vain(call))]
     edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in done)
     if not asked or edited or not facts.simulated:
         return []
@@ -56,10 +63,28 @@ def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]
         refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in known)
         since = {row.node: row.incarnation for row in reversed(known) if row.kind == K.REGISTERED}
         able = [] if refused else _able([row for row in known if _is_about(row, name)], call, since)
-        if fit := [node for node in able if _serves(node, known, call)]:
-            what = f"the unclean election of {name} was confirmed at row {call.ended}, and nobody was elected"
+        fit = [node for node in able if _serves(node, known, call)]
+        if fit and (call.type == "ok" or _is_calm(known, call, facts)):
+            ended = "confirmed" if call.type == "ok" else "given up"
+            what = f"the unclean election of {name} was {ended} at row {call.ended}, and nobody was elected"
             found.append(f"{what}, though {' and '.join(fit)} could lead")
     return found
+
+
+def _in_vain(call: Call) -> bool:
+    return bool(call.rows) and call.rows[0].error == "REQUEST_TIMED_OUT"
+
+
+def _is_calm(rows: list[_Row], call: Call, facts: Facts) -> bool:
+    """Whether in the last CALM_MS nothing happened to any broker, and no fault was in force but at brokers that are down."""
+    since_ns = call.rows[0].time_ns - CALM_MS * MS
+    told = [row for row in rows if row.kind in _OF_BROKERS]
+    if call.invoked_ns > since_ns or any(row.time_ns >= since_ns for row in told):
+        return False
+    last = {(row.fault, row.node): row.kind for row in told if row.kind in (K.FAULT_BEGUN, K.FAULT_ENDED)}
+    registered = {row.node: row.kind == K.REGISTERED for row in told if row.kind in (K.REGISTERED, K.SESSION_ENDED)}
+    hit = [node for (_, node), kind in last.items() if kind == K.FAULT_BEGUN]
+    return all(node in facts.brokers and not registered.get(node, False) for node in hit)
 
 
 def _is_about(row: _Row, name: str) -> bool:

@@ -123,6 +123,16 @@ def test_answer_over_the_same_connection_shows_that_it_lives(f: str, told: bool)
     assert any("though no fault hit it or b1" in words for words in found) is told
 
 
+@pytest.mark.parametrize(("acks", "told"), [(1, True), (-1, False)])
+def test_produce_with_acks_1_needs_its_leader_alone(acks: int, told: bool) -> None:
+    before = f"invoke produce acks={acks} process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
+    asked = f"invoke produce acks={acks} process=0 time_ns=6000000000"
+    hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=6400000000"
+    begun = "fault-begun fault=g node=b2 detail=pause time_ns=4000000000"
+
+    assert bool(_of_places(LED, begun, *before, asked, hangs, HEALED)) is told
+
+
 def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b3 time_ns=5100000000"
     begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from checkers.single import judge
 from history.event import EventKind as K
 from history.op import OpType
-from tests.checkers.story import Story
+from tests.checkers.story import MS, Story
 from tests.checkers.test_availability import healed, quiet_cluster
 
 
@@ -76,6 +76,36 @@ def test_order_elects_nobody_where_nobody_can_lead(row: tuple[K, dict[str, objec
 @pytest.mark.parametrize(("topic_id", "told"), [("14", True), ("13", False)], ids=["older than the topic", "younger"])
 def test_order_elects_whole_replica_outside_isr_and_elr(topic_id: str, told: bool) -> None:
     assert [why.rpartition(", ")[2] for why in forgotten(order(behind(topic_id)))] == ["though b3 could lead"] * told
+
+
+DOWN = (K.FAULT_BEGUN, {"fault": "f", "node": "b2", "detail": "crash"})
+
+
+@pytest.mark.parametrize(
+    ("before", "within", "told"),
+    [
+        ((), (), True),
+        ((), (DOWN,), False),
+        ((DOWN,), (), False),
+        ((DOWN, (K.SESSION_ENDED, {"node": "b2", "incarnation": 12})), (), True),
+        (((K.FAULT_BEGUN, {"fault": "f", "node": "p1", "detail": "place-slow"}),), (), False),
+    ],
+    ids=["calm", "a fault begins", "a fault of a live broker", "of one that is down", "of clients"],
+)
+def test_order_is_carried_out_in_time_where_nothing_hinders_it(
+    before: tuple[tuple[K, dict[str, object]], ...], within: tuple[tuple[K, dict[str, object]], ...], *, told: bool
+) -> None:
+    story = offline()
+    for kind, columns in before:
+        story.event(kind, whole_node=True, **columns)
+    story.op(10, OpType.INVOKE, "elect-unclean", ({"value": "orders-0"},))
+    for kind, columns in within:
+        story.time_ns += 5000 * MS
+        story.event(kind, whole_node=True, **columns)
+    story.time_ns += 10000 * MS - 5000 * MS * len(within)
+    story.op(10, OpType.INFO, "elect-unclean", ({"error": "REQUEST_TIMED_OUT"},))
+
+    assert [why.rpartition(", ")[2] for why in forgotten(story)] == ["though b1 could lead"] * told
 
 
 def test_order_for_a_partition_with_a_leader_needs_nothing() -> None:
