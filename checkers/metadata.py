@@ -2,7 +2,8 @@
 
 `checkers.convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while
 brokers are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and
-offline replicas. A client that is told of a dead broker as if it served loses its time there.
+offline replicas. A deleted partition is told no more. A client that is told of a dead broker as if it served loses its time
+there.
 
 The controller pushes each change. So an answer must be right once for `lag_ms` neither what it is about has changed, nor the
 controller, nor the broker that answers, and no fault hit those two or a link among others. After such a fault a command may be
@@ -108,7 +109,7 @@ class Standing:
         self._acted: dict[str, int] = {}  # node -> when it last started, was fenced or unfenced
         self._dirs: set[str] = set()  # nodes that lack a directory, or did since they registered
         self._partitions: dict[_Name, _Partition] = {}
-        self._deleted: set[tuple[str, int, str | None]] = set()  # with the topic's id
+        self._deleted: dict[tuple[str, int, str | None], int] = {}  # with the topic's id -> when its deletion was requested
         self._in_force: dict[tuple[str, str], str] = {}
         self._hit: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
 
@@ -153,10 +154,10 @@ class Standing:
         name = row.topic, row.partition
         if row.kind == K.TOPIC_DELETED:
             self._partitions.pop(name, None)
-            self._deleted.add((*name, row.topic_id))
+            self._deleted[*name, row.topic_id] = row.time_ns
             return
         if row.kind == K.ASSIGNED:
-            self._deleted.discard((*name, row.topic_id))  # a partition of the topic was added again
+            self._deleted.pop((*name, row.topic_id), None)  # a partition of the topic was added again
         elif (*name, row.topic_id) in self._deleted:
             return  # its state is still written while its replicas are being deleted
         known = self._partitions.setdefault(name, _Partition())
@@ -220,6 +221,8 @@ class Standing:
     def _wrong_partition(self, now_ns: int, told: Row) -> str | None:
         name = f"{told.topic}-{told.partition}"
         known = self._partitions.get((told.topic, told.partition or 0))
+        if told.detail != ABSENT and self._is_gone(now_ns, told):
+            return f"{name} exists at row {told.at}, though its deletion was requested"
         if known is None or known.state is None or not self._stands(now_ns, known.since_ns):
             return None
         state, where = known.state, f"at row {told.at}"
@@ -233,6 +236,12 @@ class Standing:
         if state.node != state.leader and set(told.isr or ()) != set(state.isr or ()):
             return f"the ISR of {name} is {_words(told.isr)} {where}, though it is {_words(state.isr)}"
         return self._wrong_offline(now_ns, told, known, f"of {name} is offline {where}")
+
+    def _is_gone(self, now_ns: int, told: Row) -> bool:
+        # A request waits until the one before it is done, and that one for brokers which a fault may stop.
+        since_ns = self._deleted.get((told.topic, told.partition or 0, told.topic_id))
+        hit_ns = max(self._hit.values(), default=0)
+        return since_ns is not None and not self._in_force and self._stands(now_ns, max(since_ns, hit_ns))
 
     def _wrong_offline(self, now_ns: int, told: Row, known: _Partition, what: str) -> str | None:
         offline = () if told.detail in (None, NONE) else tuple(told.detail.split(","))

@@ -6,7 +6,10 @@ Judged are the steps of which the history shows both ends:
 * a leader that sends an ISR change learns the result (KIP-497, V3 §G);
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
   can lead (V3 §A, KIP-343);
-* a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later;
+* a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a command
+  and a question more, and brokers whose directories failed or were emptied are left out;
+* a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
+  new partition also to a broker with a failed directory, which has another one (KIP-112, R-302);
 * a new partition gets a state (V3 §B);
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
@@ -66,6 +69,7 @@ class _Row(NamedTuple):
     isr: tuple[str, ...]
     stamps: list[int] | None
     elr: list[str] | None
+    zk_version: int | None
     replicas: tuple[str, ...]
     fault: str
     detail: str
@@ -74,13 +78,18 @@ class _Row(NamedTuple):
 class _Debt:
     """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
 
-    __slots__ = ("brokers", "due_ms", "incarnation", "since_ns", "until_ns", "words")
+    __slots__ = ("brokers", "due_ms", "incarnation", "since_ns", "spared", "until_ns", "words")
 
-    def __init__(self, row: _Row, brokers: Iterable[str], words: str, ahead: int) -> None:
-        self.due_ms = DUE_MS + TURN_MS * ahead
-        self.since_ns, self.until_ns = row.time_ns, row.time_ns + self.due_ms * MS
-        self.brokers, self.words = frozenset(brokers), words
+    def __init__(self, row: _Row, brokers: Iterable[str], words: str, due_ms: int) -> None:
+        self.due_ms = due_ms
+        self.since_ns, self.until_ns = row.time_ns, row.time_ns + due_ms * MS
+        self.brokers, self.words = frozenset(brokers), f"{words} {due_ms} ms after row {row.at}"
         self.incarnation = row.incarnation
+        self.spared = "none"  # beginning of the names of faults that do not hinder it
+
+    def is_hindered_by(self, node: str, kind: str, needed: set[str]) -> bool:
+        """Whether a fault of this kind at a broker hinders the step."""
+        return kind.startswith("zookeeper") or (node in needed and not kind.startswith(self.spared))
 
 
 class _State:
@@ -112,12 +121,12 @@ class _Debts:
         self.open: dict[Key, _Debt] = {}
         self.late: list[str] = []
 
-    def owe(self, key: Key, row: _Row, brokers: Iterable[str], words: str) -> None:
+    def owe(self, key: Key, row: _Row, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> _Debt:
         """Expect a step, in place of the same step expected earlier."""
         self.open.pop(key, None)
         ahead = sum(other[0] == key[0] for other in self.open) if key[0] in _IN_TURN else 0
-        self.open[key] = debt = _Debt(row, brokers, words, ahead)
-        debt.words = f"{words} {debt.due_ms} ms after row {row.at}"
+        self.open[key] = debt = _Debt(row, brokers, words, DUE_MS + TURN_MS * ahead + more_ms)
+        return debt
 
     def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
         """Expect these steps no longer; None stands for any."""
@@ -147,7 +156,7 @@ class _Debts:
         if self.controller is None:
             return None
         needed = {*debt.brokers, self.controller, _ZOOKEEPER}
-        if any(node in needed or kind.startswith("zookeeper") for (_, node), kind in self.in_force.items()):
+        if any(debt.is_hindered_by(node, kind, needed) for (_, node), kind in self.in_force.items()):
             return None
         calm = [ended + CALM_MS * MS for node, ended in self.ended_ns.items() if node in needed]
         return max(debt.since_ns, self.in_office_ns + TERM_MS * MS, *calm)
@@ -162,6 +171,7 @@ class _Cluster:
         self.debts = _Debts()
         self.registered: dict[str, int] = {}
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
+        self.hurt: set[str] = set()  # brokers of which a directory failed or was emptied, at any time
         self.waiting: set[str] = set()  # brokers that the controller holds for inactive or stopping
         self.broken: set[str] = set()  # brokers with a failed directory
         self.partitions: dict[Partition, _State] = {}
@@ -188,13 +198,22 @@ class _Cluster:
                 self.stopped.discard(row.node)
                 for tp, state in self.partitions.items():
                     self._tell(tp, state, row, (row.node,))
+                    self._lead(tp, state, row)
             case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
                 del self.registered[row.node]
                 debts.controller = None if row.node == debts.controller else debts.controller
                 debts.settle("told", row.node)
+                self._leaves(row.node)
                 self._lost(row, row.node, "its registration ended")
+            case K.WOUND:
+                self.hurt.add(row.node)
+                self._leaves(row.node)
             case K.NODE_STARTED | K.NODE_STOPPED | K.DIR_FAILED:
                 (self.broken.add if row.kind == K.DIR_FAILED else self.broken.discard)(row.node)
+                if row.kind == K.DIR_FAILED:
+                    self.hurt.add(row.node)
+                if row.kind != K.NODE_STARTED:
+                    self._leaves(row.node)
                 if row.kind == K.NODE_STOPPED:
                     self.stopped.add(row.node)
                     debts.controller = None if row.node == debts.controller else debts.controller
@@ -223,8 +242,11 @@ class _Cluster:
         if row.detail not in _WAITING:
             self.waiting.discard(row.broker)
             self.debts.settle("out", row.broker)
+            for tp, state in self.partitions.items():
+                self._lead(tp, state, row)
             return
         self.waiting.add(row.broker)
+        self._leaves(row.broker)
         if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
             self._lost(row, row.broker, f"{row.node} holds it for inactive")
         for tp, state in self.partitions.items():
@@ -289,8 +311,10 @@ class _Cluster:
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             if row.leader is None or state.stamps.get(key[1], -1) != self.debts.open[key].incarnation:
                 del self.debts.open[key]
+        self.debts.settle("led", partition=tp)
         if row.leader is None:
             self.debts.settle("told", partition=tp)
+            self._lead(tp, state, row)
         elif before is None or row.leader_epoch > before.leader_epoch:
             self._tell(tp, state, row, state.assigned)
         self._move(tp, state, row)
@@ -300,10 +324,28 @@ class _Cluster:
         if state.written is None or state.leader is None:
             return
         for broker in brokers:
-            present = broker in self.registered and broker not in self.broken | self.stopped
+            is_new = row is state.written and row.zk_version == 0
+            present = broker in self.registered and broker not in self.stopped and (is_new or broker not in self.broken)
             if present and broker in state.assigned and broker not in state.left:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
-                self.debts.owe(("told", broker, tp), row, (broker,), said)
+                debt = self.debts.owe(("told", broker, tp), row, (broker,), said)
+                debt.spared = "dir-" if broker in self.broken else debt.spared
+
+    def _lead(self, tp: Partition, state: _State, row: _Row) -> None:
+        """A partition without a leader: one is elected when all are back that may hold committed records."""
+        written, key = state.written, ("led", "", tp)
+        if written is None or written.leader is not None or key in self.debts.open:
+            return
+        members = {*written.isr, *(written.elr or ())}
+        absent = self.waiting | self.stopped | self.hurt
+        if members and all(node in self.registered and node not in absent for node in members):
+            said = f"nobody leads {state.name}, though its ISR and ELR are back,"
+            self.debts.owe(key, row, members, said, more_ms=2 * self.facts.promise.request_timeout_ms)
+
+    def _leaves(self, node: str) -> None:
+        """A broker went: who waits for it to lead again waits on."""
+        for key in [key for key, debt in self.debts.open.items() if key[0] == "led" and node in debt.brokers]:
+            del self.debts.open[key]
 
     def _assigned(self, tp: Partition, state: _State, row: _Row) -> None:
         state.assigned = row.replicas
@@ -370,6 +412,7 @@ CHECKER = Checker(
         K.NODE_STARTED,
         K.NODE_STOPPED,
         K.DIR_FAILED,
+        K.WOUND,
         K.FAULT_BEGUN,
         K.FAULT_ENDED,
         K.BROKER_STATE,

@@ -115,6 +115,24 @@ def test_broker_learns_after_a_cut_once_its_connections_live(ended_s: int, wrong
     assert bool(told(*cut, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
 
 
+@pytest.mark.parametrize(
+    ("between", "wrong"),
+    [
+        ((), True),
+        (("assigned replicas=b1,b2 topic_id=7",), False),
+        (("fault-begun fault=f node=b3 detail=pause-long",), False),
+    ],
+    ids=["deleted", "added again", "a fault may hold up the deletion"],
+)
+def test_deleted_partition_is_told_no_more(between: tuple[str, ...], wrong: bool) -> None:
+    """The controller tells brokers before it stops the replicas (V3 §H)."""
+    late = f"{LATER} topic_id=7 leader=b2 leader_epoch=1 isr=b1,b2 replicas=b1,b2"
+
+    found = told("topic-deleted topic_id=7", *between, answer=late)
+
+    assert any("though its deletion was requested" in words for words in found) is wrong
+
+
 def test_partition_that_is_being_deleted_may_be_missing() -> None:
     """A controller may write its state until all replicas are gone."""
     deleted = "topic-deleted topic_id=7", "state-written node=b1 leader=b2 isr=b1,b2 topic_id=7"

@@ -123,6 +123,46 @@ def test_replica_that_registers_learns_the_leader_at_once() -> None:
     assert found("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
 
 
+BACK_MS = 500 + 2 * 500  # DUE_MS, and the request timeouts of a command and of a question
+OFFLINE = "state-written node=b9 isr=b1 elr=b2 stamps=1 leader_epoch=2"
+NOBODY = f"nobody leads t-0, though its ISR and ELR are back, {BACK_MS} ms after row"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ((OFFLINE,), True),
+        (
+            (OFFLINE, "state-written node=b9 leader=b1 isr=b1 stamps=1 leader_epoch=3", "became-leader node=b1 leader_epoch=3"),
+            False,
+        ),
+        (("session-ended node=b2 incarnation=2", OFFLINE), False),
+        (("session-ended node=b2 incarnation=2", OFFLINE, "registered node=b2 incarnation=7"), True),
+        ((OFFLINE, "session-ended node=b2 incarnation=2"), False),
+        ((OFFLINE, "broker-state node=b9 broker=b2 incarnation=2 detail=inactive"), False),
+        ((OFFLINE, "node-stopped node=b2 detail=crash"), False),
+        ((OFFLINE, "dir-failed node=b2 dir=0"), False),
+        (("wound node=b2 dir=0 detail=swapped offset=0", OFFLINE), False),
+    ],
+    ids=["never", "elected", "one is gone", "it came back", "one goes", "inactive", "stopped", "no directory", "emptied"],
+)
+def test_partition_is_led_again_once_isr_and_elr_are_back(rows: tuple[str, ...], told: bool) -> None:
+    known = [f"became-follower node={node} leader=b1 leader_epoch=3" for node in ("b1", "b2", "b3")]
+
+    assert any(words.startswith(NOBODY) for words in found(*rows, *known)) is told
+
+
+@pytest.mark.parametrize(("zk_version", "told"), [(0, True), (4, False)], ids=["new", "old"])
+@pytest.mark.parametrize("fault", ["dir-failure", "slow"])
+def test_broker_with_a_failed_directory_creates_new_replicas(zk_version: int, told: bool, fault: str) -> None:
+    """KIP-112, R-302: in the directory that is left. What it had in the other one it refuses."""
+    failed = f"fault-begun fault=f node=b2 detail={fault}", "dir-failed node=b2 incarnation=2 dir=0"
+    state = f"state-written topic=u node=b9 leader=b3 isr=b2,b3 stamps=2,3 zk_version={zk_version}"
+    rows = *failed, "assigned topic=u replicas=b2,b3", state, "became-leader topic=u node=b3"
+
+    assert any("b2 does not know epoch 1 of u-0" in words for words in found(*rows)) is (told and fault == "dir-failure")
+
+
 def test_new_partition_gets_a_state_at_once() -> None:
     made = "assigned topic=u replicas=b1,b2"
     state = "state-written topic=u node=b9 leader=b1 isr=b1,b2 stamps=1,2"

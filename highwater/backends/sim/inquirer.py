@@ -83,7 +83,7 @@ def _rows(node: str, reply: MetadataReply, existing: list[tuple[str, int]]) -> I
     controller = None if reply.controller is None else broker_address(reply.controller)
     yield _said(node, leader=controller, replicas=names(reply.brokers), detail=OF_CLUSTER)
     told = {(topic_of(state.tp), index_of(state.tp)): state for state in reply.states}
-    for topic, partition in existing:
+    for topic, partition in sorted({*existing, *told}):
         state = told.get((topic, partition))
         if state is None:
             yield _said(node, topic=topic, partition=partition, detail=ABSENT)
