@@ -6,8 +6,8 @@ Judged are the steps of which the history shows both ends:
 * a leader that sends an ISR change learns the result (KIP-497, V3 §G);
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
   can lead (V3 §A, KIP-343);
-* a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a command
-  and a question more, and brokers whose directories failed or were emptied are left out;
+* a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a
+  command and a question more, and brokers whose directories failed or were emptied are left out;
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
   new partition also to a broker with a failed directory, which has another one (KIP-112, R-302);
 * a new partition gets a state (V3 §B);
