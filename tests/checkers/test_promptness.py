@@ -133,10 +133,7 @@ NOBODY = f"nobody leads t-0, though its ISR and ELR are back, {BACK_MS} ms after
     ("rows", "told"),
     [
         ((OFFLINE,), True),
-        (
-            (OFFLINE, "state-written node=b9 leader=b1 isr=b1 stamps=1 leader_epoch=3", "became-leader node=b1 leader_epoch=3"),
-            False,
-        ),
+        ((OFFLINE, LED_AGAIN), False),
         (("session-ended node=b2 incarnation=2", OFFLINE), False),
         (("session-ended node=b2 incarnation=2", OFFLINE, "registered node=b2 incarnation=7"), True),
         ((OFFLINE, "session-ended node=b2 incarnation=2"), False),
