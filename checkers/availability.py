@@ -23,9 +23,9 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers import screens
-from checkers.additions import unmade
 from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
+from checkers.confirmed import undeleted, unmade
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import misled, undone, unheard
 from checkers.orders import ROWS as ORDER_ROWS
@@ -101,6 +101,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
     why.extend(unmade(done, placed, events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()))
+    why.extend(undeleted(done, placed) if facts.simulated else ())
     why.extend(forgotten(done, events, facts))
     why.extend(unserved(done, deadline))
     why.extend(misrefused(done, facts))

@@ -1,8 +1,9 @@
-"""Partitions that were confirmed to be added and are not there (docs/promise.md LIVE-4)."""
+"""Additions and deletions that were confirmed and not carried out (docs/promise.md LIVE-4)."""
 
 import pytest
 
 from checkers.single import judge
+from checkers.sketches import sketch
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.story import Story
@@ -47,3 +48,25 @@ def test_addition_beside_a_deletion_is_not_judged() -> None:
     story.op(11, OpType.INVOKE, "delete-topic", ({"value": "orders"},))
     story.op(11, OpType.INFO, "delete-topic")
     assert missing(story) == 0
+
+
+LED = "state-written node=b9 leader=b1 isr=b1,b2 topic_id=7"
+GONE = "topic-deleted topic_id=7"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ((LED, "invoke delete-topic value=t", "ok delete-topic"), True),
+        ((LED, "invoke delete-topic value=t", GONE, "ok delete-topic"), False),
+        ((LED, GONE, "invoke delete-topic value=t", "ok delete-topic"), False),
+        ((LED, "invoke delete-topic value=t", "info delete-topic"), False),
+        ((LED, "invoke delete-topic value=other", "ok delete-topic"), False),
+    ],
+    ids=["it stays", "it goes", "it was gone", "not confirmed", "there is none"],
+)
+def test_confirmed_deletion_takes_the_topic_away(rows: tuple[str, ...], told: bool) -> None:
+    """An administrator took a request that never arrived for done (K-26 in mutation/by_hand.yaml)."""
+    found = sketch("availability-cluster", "registered node=b1 incarnation=1", *rows, "healed", "final-reads time_ns=90000000000")
+
+    assert any("was not deleted" in words for words in found) is told

@@ -1,0 +1,49 @@
+"""Additions and deletions that were confirmed and never carried out (V3 §H, R-149, docs/promise.md LIVE-4).
+
+The request to add a partition or to delete a topic is deleted once it is carried out or refused, and then the administrator is
+told that it is done. So a partition whose addition was confirmed, and that no controller refused, was assigned to brokers; and
+the deletion of a topic that was there, if it was confirmed, began while the administrator waited.
+
+Not judged are additions of partitions that were removed, and to topics that were deleted: they may have come too early or too
+late. Deletions are judged in simulated runs only: on real nodes the rows of administrators and of ZooKeeper come by different
+clocks.
+"""
+
+from checkers.rows import Call, EventRow
+from history.event import EventKind as K
+
+_ADD = "add-partition"
+_DELETE = "delete-topic"
+_LIVES = (K.STATE_WRITTEN, K.TOPIC_DELETED)
+
+
+def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
+    """Describe each confirmed addition without a partition; `refused`: what the controllers said of refused requests."""
+    assigned = {name for name, row in rows if row.kind == K.ASSIGNED}
+    removed = {name for name, row in rows if row.kind == K.TOPIC_DELETED}
+    deleted = {call.asked[0].value for call in done if call.f == _DELETE}
+    found = []
+    for call in done:
+        name, _ = call.request
+        topic, _, index = name.rpartition("-")
+        known = any(one.rpartition("-")[0] == topic for one in assigned)
+        if call.f != _ADD or call.type != "ok" or not known or name in assigned | removed or topic in deleted:
+            continue
+        if not any(f"/{topic}/{index}:" in said for said in refused):
+            found.append(f"{name} was never made, though its addition was confirmed at row {call.ended}")
+    return found
+
+
+def undeleted(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
+    """Describe each confirmed deletion of a topic that was there and stayed."""
+    found = []
+    for call in done:
+        if call.f != _DELETE or call.type != "ok":
+            continue
+        topic = call.asked[0].value
+        mine = [row for name, row in rows if name.rpartition("-")[0] == topic and row.at < call.ended]
+        last = next((row.kind for row in reversed(mine) if row.at < call.invoked and row.kind in _LIVES), None)
+        ended = any(row.kind == K.TOPIC_DELETED and row.at > call.invoked for row in mine)
+        if last == K.STATE_WRITTEN and not ended:
+            found.append(f"{topic} was not deleted, though its deletion was confirmed at row {call.ended}")
+    return found
