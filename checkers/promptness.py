@@ -309,8 +309,11 @@ class _Cluster:
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
         self.debts.settle("made", partition=tp)
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
-            if row.leader is None or state.stamps.get(key[1], -1) != self.debts.open[key].incarnation:
+            debt = self.debts.open[key]
+            if row.leader is None or state.stamps.get(key[1], -1) != debt.incarnation:
                 del self.debts.open[key]
+            else:  # V3 §A step 3.3: the leader wrote first, so the controller reads again
+                debt.since_ns, debt.until_ns = row.time_ns, row.time_ns + debt.due_ms * MS
         self.debts.settle("led", partition=tp)
         if row.leader is None:
             self.debts.settle("told", partition=tp)

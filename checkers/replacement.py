@@ -5,7 +5,8 @@ cluster is whole and must go on. From the promised time after the beginning of s
 led by that broker or be without a leader while another member of its ISR could lead: registered under the incarnation that the
 ISR names since before the period, and without a failed directory.
 
-A controller that is cut off from the brokers and not from ZooKeeper is left out: nothing in KIP-343 deposes it.
+A controller that is cut off from the brokers and not from ZooKeeper is left out: nothing in KIP-343 deposes it. The promised time
+covers one election of a controller; from each later one it counts anew, because a new controller takes all brokers for active.
 
 The same holds for a broker that has reported the failure of the directory with its replica, two session timeouts sooner, since
 nobody waits for a session or a heartbeat (KIP-112).
@@ -51,7 +52,7 @@ ALONE = (
 _TRIED_MIN = 3  # writes in a period; one or two may be those of a client whose requests are wrong on purpose
 
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-removed", "dir-failure", "dir-drop")
-_LOOKED_AT = (K.FAULT_BEGUN, K.FAULT_ENDED, K.DIR_FAILED, K.REGISTERED)
+_LOOKED_AT = (K.FAULT_BEGUN, K.FAULT_ENDED, K.DIR_FAILED, K.REGISTERED, K.CONTROLLER_ELECTED)
 
 
 class _Period(NamedTuple):
@@ -104,6 +105,7 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     patience_ms = {True: facts.promise.replacement_ms, False: facts.promise.replacement_ms - 2 * facts.promise.session_timeout_ms}
     faults = _Faults()
     since: tuple[tuple[str, bool], int, int] | None = None
+    elections: list[int] = []  # since then
     found = []
     names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
     for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
@@ -113,12 +115,22 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         alone = faults.alone()
         if since is not None and (alone is None or alone != since[0]):
             (who, cut_off), begun, since_ns = since
-            found.append(_Period(who, begun, since_ns, since_ns + patience_ms[cut_off] * MS, at, time_ns, cut_off))
+            due_ns = _due_ns(since_ns, patience_ms[cut_off] * MS, elections)
+            found.append(_Period(who, begun, since_ns, due_ns, at, time_ns, cut_off))
         if alone is None:
             since = None
         elif since is None or alone != since[0]:
-            since = alone, at, time_ns
+            since, elections = (alone, at, time_ns), []
+        if kind == K.CONTROLLER_ELECTED:
+            elections.append(time_ns)
     return [period for period in found if period.due_ns < period.until_ns]
+
+
+def _due_ns(since_ns: int, patience_ns: int, elections: list[int]) -> int:
+    due_ns = since_ns + patience_ns
+    for elected_ns in elections[1:]:
+        due_ns = elected_ns + patience_ns if elected_ns <= due_ns else due_ns
+    return due_ns
 
 
 class _Cluster:

@@ -95,6 +95,16 @@ def test_broker_that_is_gone_leaves_the_isr_at_once(gone: str, why: str) -> None
     assert found(gone, "state-written node=b9 isr=b1,b2 stamps=1,2") == []
 
 
+def test_isr_change_that_comes_first_costs_another_read() -> None:
+    """V3 §A step 3.3 (seed 10276 of `--faults all`)."""
+    gone = at("session-ended node=b2 incarnation=2", 2000)
+    first = at("state-written node=b1 leader=b1 isr=b1,b2,b3 stamps=1,2,3", 2300)
+    without = "state-written node=b9 leader=b1 isr=b1,b3 stamps=1,3"
+
+    assert found(gone, first, at(without, 2300 + DUE_MS)) == []
+    assert found(gone, first, at(without, 2310 + DUE_MS)) != []
+
+
 def test_last_member_that_can_lead_stays_in_the_isr() -> None:
     assert found("session-ended node=b2 incarnation=2", without := "state-written node=b9 leader=b1 isr=b1 stamps=1") == []
     assert found(without, "session-ended node=b1 incarnation=1") == []

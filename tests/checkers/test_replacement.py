@@ -46,6 +46,21 @@ def test_leader_cut_off_alone_for_long_is_replaced(lasts_s: int, replaced: bool)
     assert not_live(story) == (() if replaced else missed)
 
 
+@pytest.mark.parametrize(("elections", "told"), [((1,), 1), ((1, 4), 0), ((1, 1), 1)], ids=["one", "two", "two at first"])
+def test_time_counts_anew_from_a_second_election(elections: tuple[int, ...], told: int) -> None:
+    """An operator deposed one controller after the other, and each takes the broker for active (seed 10308 of `--faults all`)."""
+    story = led()
+    begun_ns = story.time_ns
+    story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail="cut-peers-long")
+    for epoch, after_s in enumerate(elections, 2):
+        story.time_ns = begun_ns + after_s * SECOND
+        story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=epoch)
+    story.time_ns = begun_ns + 7 * SECOND
+    story.event(EventKind.FAULT_ENDED, whole_node=True, node="b1", fault="f1", detail="cut-peers-long")
+
+    assert len(not_live(story)) == told
+
+
 def test_fault_beside_it_leaves_a_lone_broker_unjudged() -> None:
     story = led()
     story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b3", fault="f0", detail="slow")
