@@ -292,14 +292,15 @@ def _is_late(error: str | None) -> bool:
 def _informed(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
     """Return the produces whose process knew the leader: its last produce under acks=all was acknowledged.
 
-    No state was written from then until the request arrived at the latest. With stale metadata such a produce may get lost: the
-    answer to acks=0 does not tell the client that it asked the wrong broker.
+    No state was written since shortly before that one, which a leader that was just replaced may still answer, until the request
+    arrived at the latest. With stale metadata such a produce may get lost: the answer to acks=0 does not tell the client that it
+    asked the wrong broker.
     """
     found: list[Call] = []
     knows: dict[int, int | None] = {}  # process -> since when
     for call in sorted((call for call in late if call.f == "produce"), key=lambda call: call.invoked):
         since, until = knows.get(call.process), call.invoked_ns + patience_ns
-        if since is not None and not any(since <= time_ns <= until for time_ns in written):
+        if since is not None and not any(since - patience_ns <= time_ns <= until for time_ns in written):
             found.append(call)
         if call.asked[0].acks == -1:
             knows[call.process] = call.invoked_ns if call.type == "ok" else None

@@ -203,6 +203,8 @@ class _Cluster:
                 del self.registered[row.node]
                 debts.controller = None if row.node == debts.controller else debts.controller
                 debts.settle("told", row.node)
+                for tp in [tp for tp, state in self.partitions.items() if state.leader == row.node]:
+                    debts.settle("told", partition=tp)  # the next leader is told
                 self._leaves(row.node)
                 self._lost(row, row.node, "its registration ended")
             case K.WOUND:
@@ -326,6 +328,8 @@ class _Cluster:
         """These brokers, where they have a replica and are live, must learn the leader."""
         if state.written is None or state.leader is None:
             return
+        if state.stamps.get(state.leader) not in (None, self.registered.get(state.leader)):
+            return  # it is to be replaced, and perhaps the controller waits for the ends of logs
         for broker in brokers:
             is_new = row is state.written and row.zk_version == 0
             present = broker in self.registered and broker not in self.stopped and (is_new or broker not in self.broken)

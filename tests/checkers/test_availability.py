@@ -6,6 +6,7 @@ import pytest
 from checkers.availability import _pending
 from checkers.checker import facts_of
 from checkers.single import judge
+from checkers.sketches import sketch
 from checkers.verdict import Verdict
 from history.event import EventKind
 from history.history import History
@@ -540,3 +541,22 @@ def test_refused_request_is_not_carried_out(
         story.op(11, OpType(rival), f)
 
     assert sum("though it was carried out" in why for why in judge(healed(story)).not_live) == told
+
+
+@pytest.mark.parametrize(("ms", "told"), [(59_000, True), (59_999, False)], ids=["long before", "just before"])
+def test_leader_that_was_just_replaced_may_still_answer(ms: int, told: bool) -> None:
+    """A client without retries then asks it once too often (seed 10499 of `--faults all`)."""
+    rows = (
+        "state-written leader=b1 isr=b1,b2",
+        "healed time_ns=1000000000",
+        f"state-written leader=b2 isr=b1,b2 leader_epoch=2 time_ns={ms}000000",
+        "invoke produce acks=-1 value=a process=3 time_ns=60000000000",
+        "ok produce value=a offset=0 process=3 time_ns=60005000000",
+        "invoke produce acks=1 value=b process=3 time_ns=60500000000",
+        "fail produce error=NOT_LEADER_OR_FOLLOWER process=3 time_ns=60501000000",
+        "final-reads time_ns=90000000000",
+    )
+
+    found = sketch("availability", *rows)
+
+    assert any("process 3 knew the leader" in words for words in found) is told

@@ -133,6 +133,15 @@ def test_replica_that_registers_learns_the_leader_at_once() -> None:
     assert found("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
 
 
+@pytest.mark.parametrize("later", [(), ("registered node=b1 incarnation=7",)], ids=["gone", "registered anew"])
+def test_leader_that_is_to_be_replaced_is_told_to_nobody(later: tuple[str, ...]) -> None:
+    """The controller may wait for the ends of logs first (seed 10427 of `--faults all`)."""
+    gone, again = "session-ended node=b1 incarnation=1", "registered node=b3 incarnation=9"
+
+    assert not any("does not know" in words for words in found(gone, *later, again))
+    assert not any("does not know" in words for words in found(again, gone, *later))
+
+
 BACK_MS = 500 + 2 * 500  # DUE_MS, and the request timeouts of a command and of a question
 OFFLINE = "state-written node=b9 isr=b1 elr=b2 stamps=1 leader_epoch=2"
 LED_AGAIN = "state-written node=b9 leader=b1 isr=b1 stamps=1 leader_epoch=3"
