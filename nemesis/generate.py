@@ -84,7 +84,7 @@ def _alone(rng: Rng, ground: _Ground, at: int) -> Window | None:
         return None
     kind = rng.pick(kinds)
     window = _window(kind, at, kind.draw(rng, _aim(rng, ground.shape)))
-    return window if window.until_ms <= ground.shape.end_ms else None
+    return window if window.at_ms < window.until_ms <= ground.shape.end_ms else None
 
 
 def _swarm(rng: Rng, kinds: tuple[Kind, ...], swarm: bool) -> tuple[Kind, ...]:
