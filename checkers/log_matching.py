@@ -4,8 +4,8 @@ Source: docs/oracles.md §7.1 LogMatching; B-01, B-02. Only the leader of an epo
 record epoch therefore hold one value on every replica, committed or not. A replica never truncates a committed record, even if it
 would fetch it again at once: until then it is in the ISR without the record. No high watermark, of a leader or a follower, covers
 a record other than the committed one. Bytes that the harness destroyed were not truncated; a record that a later generation
-replaced may be truncated (docs/promise.md CUT-1). A log that a broker lacks with its directory, or did not find when it started, is
-not truncated by a new log that begins in another directory, where the partition was assigned anew (KIP-112, R-302).
+replaced may be truncated (docs/promise.md CUT-1). A log that a broker lacks with its directory, or did not find when it started,
+is not truncated by a new log that begins in another directory, where the partition was assigned anew (KIP-112, R-302).
 
     >>> from checkers.sketches import sketch
     >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")
@@ -142,7 +142,8 @@ CHECKER = Checker(
     name=NAME,
     claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
     assumes="Brokers record each append with the epoch of the record, each truncation and HW.",
-    blind="Log entries that no row shows; a log that begins anew after a directory failed; records committed by a leader whose HW was not recorded.",
+    blind="Log entries that no row shows; a log that begins anew after a directory failed; records committed by a leader whose HW "
+    "was not recorded.",
     kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.NODE_STARTED, K.DIR_FAILED),

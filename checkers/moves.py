@@ -77,7 +77,7 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     """Describe each rollback to other replicas than the partition had before the move (KIP-236, R-233)."""
     edited = min((call.invoked for call in done if call.f == EDIT and _is_of_moves(call)), default=inf)
-    before: dict[str, tuple[str, ...]] = {}  # the replicas without the move that is under way
+    before: dict[str, set[tuple[str, ...]]] = {}  # the replicas without the move that is under way
     assigned: dict[str, tuple[str, ...]] = {}
     targets: dict[str, tuple[str, ...]] = {}  # of the move under way, unless it has reached them
     why = []
@@ -93,9 +93,12 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             way, _, target = (row.detail or "").partition(" to ")
             to = tuple(f"b{number}" for number in target.split(","))
             if name not in targets:  # a move begins, or the one before reached its target and is not over yet
-                before[name] = to if to == before.get(name) and way == "back" else assigned[name]
-            if way == "back" and to != before[name]:
-                why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {', '.join(before[name])}")
+                known = before.get(name, set())
+                if not (way == "back" and to in known):
+                    before[name] = {assigned[name], *(known if to == assigned[name] else ())}
+            if way == "back" and to not in before[name]:
+                was = " or ".join(", ".join(replicas) for replicas in sorted(before[name]))
+                why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {was}")
             targets[name] = to
     return why
 
