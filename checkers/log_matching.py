@@ -142,8 +142,8 @@ CHECKER = Checker(
     name=NAME,
     claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
     assumes="Brokers record each append with the epoch of the record, each truncation and HW.",
-    blind="Log entries that no row shows; a log that begins anew after a directory failed; records committed by a leader whose HW "
-    "was not recorded.",
+    blind="Log entries that no row shows; a log that begins anew after a directory failed; records committed by a leader whose "
+    "HW was not recorded.",
     kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.NODE_STARTED, K.DIR_FAILED),

@@ -93,9 +93,11 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             way, _, target = (row.detail or "").partition(" to ")
             to = tuple(f"b{number}" for number in target.split(","))
             if name not in targets:  # a move begins, or the one before reached its target and is not over yet
-                known = before.get(name, set())
-                if not (way == "back" and to in known):
-                    before[name] = {assigned[name], *(known if to == assigned[name] else ())}
+                origins = before.get(name, set())
+                if way == "forward" and to == assigned[name]:
+                    before[name] = {assigned[name], *origins}
+                elif way == "forward" or to not in origins:
+                    before[name] = {assigned[name]}
             if way == "back" and to not in before[name]:
                 was = " or ".join(", ".join(replicas) for replicas in sorted(before[name]))
                 why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {was}")

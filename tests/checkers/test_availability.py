@@ -333,6 +333,8 @@ def test_reassignment_before_an_edit_by_hand_is_not_judged(path: str, outcome: O
         # Stopped before it began, and told by two controllers (seed 1461 of `--faults all`).
         (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,4", "back to 1,2,4"), 0),
         (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,4", "back to 1,2,3"), 1),
+        # The next controller goes on with a move that has reached its target and is not over (seed 10640 of `--faults all`).
+        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 1,2,4", "back to 1,2,3"), 0),
         (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,3", "1,2,4,3", "back to 1,2,3"), 1),
     ],
     ids=[
@@ -344,6 +346,7 @@ def test_reassignment_before_an_edit_by_hand_is_not_judged(path: str, outcome: O
         "reordered",
         "at once",
         "others",
+        "reached",
         "before the move before",
     ],
 )
