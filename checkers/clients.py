@@ -108,7 +108,8 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     why = []
     for at in suspects:
         call = done[at]
-        mine = [one for one in done[:at] if one.process == call.process and (one.f == "poll") == (call.f == "poll")]
+        same = [one for one in done[:at] if one.process == call.process and (one.f == "poll") == (call.f == "poll")]
+        mine = [one for one in same if one.asked[0].acks != 0]  # nobody answers a produce with acks=0
         before = mine[-1] if mine else None
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:

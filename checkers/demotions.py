@@ -4,6 +4,7 @@ A controller takes a member out of the ISR, or leaves a partition without its le
 
 * the registration under which the ISR names the broker has ended, or its directory failed;
 * the controller holds it for inactive or stopping;
+* a fault kept answers of ZooKeeper from the controller since before the broker registered: such a list does not name it;
 * the leader asked for an ISR without it;
 * the partition is moved, or an operator ordered an election.
 
@@ -34,6 +35,9 @@ from history.event import EventKind as K
 NAME = "demotions"
 HALF = 0.45  # of a session timeout: faults that last less cost at most two of the four heartbeats
 _LATE_MS = 5000  # in which the controller writes what it decided, also over slow links to ZooKeeper
+_SOON_MS = 1000  # in which the controller acts on an answer that came late
+_LATE_ANSWERS = "answer-late"  # the name of that fault
+_NEVER = 1 << 62
 _LOSSES = ("packets", "lossy")  # single messages are lost, and connections go on
 _OUT = ("inactive", "stopping")
 
@@ -77,6 +81,8 @@ class _Cluster:
     def __init__(self, session_ms: int) -> None:
         self.session_ns = session_ms * MS
         self.registered: dict[str, int] = {}
+        self.since: dict[str, int] = {}  # broker -> when it registered
+        self.answered_late: dict[str, int] = {}  # broker -> until when a fault kept ZooKeeper's answers from it
         self.out: dict[str, tuple[str, int]] = {}  # broker -> the state in which a controller held it last, and since when
         self.out_before: dict[str, int] = {}  # broker -> when it was last let out of such a state
         self.broken: set[str] = set()  # brokers with a failed directory
@@ -91,7 +97,7 @@ class _Cluster:
         """Apply a row; say who lost a place by it without a cause."""
         match row.kind:
             case K.REGISTERED:
-                self.registered[row.node] = row.incarnation
+                self.registered[row.node], self.since[row.node] = row.incarnation, row.time_ns
             case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
                 del self.registered[row.node]
             case K.NODE_STARTED:
@@ -103,8 +109,12 @@ class _Cluster:
             case K.FAULT_BEGUN:
                 self.in_force.setdefault((row.fault, row.node), row.time_ns)
                 self.kinds[row.fault] = row.detail
+                if row.detail == _LATE_ANSWERS:
+                    self.answered_late[row.node] = _NEVER
             case K.FAULT_ENDED if (row.fault, row.node) in self.in_force:
                 self.past.append((self.in_force.pop((row.fault, row.node)), row.time_ns, row.fault))
+                if self.kinds[row.fault] == _LATE_ANSWERS:
+                    self.answered_late[row.node] = row.time_ns
             case K.BROKER_STATE:
                 return self._held(row)
             case _ if row.partition is not None:
@@ -163,17 +173,20 @@ class _Cluster:
         if state.moves or row.node == leader == row.leader:
             return []
         out = [node for node in before if node not in state.stamps and node not in unwanted]
-        lost = [node for node in out if not self._has_cause(node, before[node], row.time_ns, state)]
+        lost = [node for node in out if not self._has_cause(node, before[node], row, state)]
         why = [f"{node} was removed from the ISR of {state.name} at row {row.at} without a cause" for node in lost]
-        if leader in before and row.leader is None and not self._has_cause(leader, before[leader], row.time_ns, state):
+        if leader in before and row.leader is None and not self._has_cause(leader, before[leader], row, state):
             why.append(f"{state.name} lost its leader {leader} at row {row.at} and got no other, without a cause")
         return why
 
-    def _has_cause(self, node: str, stamp: int | None, now: int, state: _State) -> bool:
+    def _has_cause(self, node: str, stamp: int | None, row: _Row, state: _State) -> bool:
+        now = row.time_ns
+        late_ns = self.answered_late.get(row.node, -1)
+        unknown = self.since.get(node, -1) < late_ns and now < late_ns + _SOON_MS * MS
         gone = stamp is not None and self.registered.get(node) != stamp
         lately = now - self.out_before.get(node, -self.session_ns) < self.session_ns + _LATE_MS * MS
         dropped = state.assigned is not None and node not in state.assigned
-        return gone or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
+        return gone or unknown or dropped or node in self.broken or node in self.out or (lately and node in self.out_before)
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

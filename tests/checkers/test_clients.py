@@ -133,6 +133,15 @@ def test_produce_with_acks_1_needs_its_leader_alone(acks: int, told: bool) -> No
     assert bool(_of_places(LED, begun, *before, asked, hangs, HEALED)) is told
 
 
+def test_produce_that_nobody_answers_shows_no_connection() -> None:
+    """The broker was down when the client sent with acks=0 (seed 10651 of `--faults all`)."""
+    sent = "invoke produce acks=0 process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
+    asked = "invoke produce acks=1 process=0 time_ns=6000000000"
+    hangs = "info produce process=0 node=b1 error=NETWORK_EXCEPTION time_ns=6001000000"
+
+    assert not any("though no fault hit it or b1" in words for words in _of_places(LED, *sent, asked, hangs, HEALED))
+
+
 def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     before = "invoke poll offset=0 process=0 time_ns=5000000000", "ok poll process=0 node=b3 time_ns=5100000000"
     begun = "fault-begun fault=g node=b2 detail=crash-random time_ns=4000000000"

@@ -39,6 +39,25 @@ def test_isr_removal_with_a_cause_is_not_told(cause: str) -> None:
     assert sketch("demotions", *KNOWN, cause, SHRUNK) == []
 
 
+@pytest.mark.parametrize(
+    ("begun", "kind", "ms", "told"),
+    [
+        ("b9", "answer-late", 500, False),
+        ("b9", "answer-late", 1500, True),
+        ("b3", "answer-late", 500, True),
+        ("b9", "slow", 500, True),
+    ],
+    ids=["soon", "later", "of another broker", "another fault"],
+)
+def test_list_that_comes_late_does_not_name_a_new_broker(begun: str, kind: str, ms: int, told: bool) -> None:
+    """The controller heard the broker's heartbeat first (seed 10663 of `--faults all`)."""
+    late = [f"fault-{when} fault=f node={begun} detail={kind}" for when in ("begun", "ended")]
+
+    found = sketch("demotions", late[0], *KNOWN, late[1], f"{OFFLINE} time_ns={ms}000000")
+
+    assert any("lost its leader b1" in words for words in found) is told
+
+
 def test_isr_of_a_topic_created_again_starts_anew() -> None:
     assert sketch("demotions", *KNOWN[:2], f"{KNOWN[2]} topic_id=7", f"{SHRUNK} topic_id=8") == []
 
