@@ -4,8 +4,8 @@ Source: docs/oracles.md §7.1 LogMatching; B-01, B-02. Only the leader of an epo
 record epoch therefore hold one value on every replica, committed or not. A replica never truncates a committed record, even if it
 would fetch it again at once: until then it is in the ISR without the record. No high watermark, of a leader or a follower, covers
 a record other than the committed one. Bytes that the harness destroyed were not truncated; a record that a later generation
-replaced may be truncated (docs/promise.md CUT-1). A log that a broker lacks with its directory, or did not find when it started,
-is not truncated by a new log that begins in another directory, where the partition was assigned anew (KIP-112, R-302).
+replaced may be truncated (docs/promise.md CUT-1). A broker from which the partition was taken may begin a new
+log when it is assigned anew, even if the old one is still in a failed directory (KIP-112, R-302).
 
     >>> from checkers.sketches import sketch
     >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")
@@ -43,7 +43,7 @@ class _Logs:
         self.replicas = Replicas()
         self.written: dict[tuple[int, int], tuple[str, str, int]] = {}  # (offset, epoch) -> value, node, row
         self.committed: list[_Committed | None] = []  # by offset; None if no row shows the leader's entry
-        self.may_lack: set[str] = set()  # nodes that may have lost their log with a directory: it was not recovered since
+        self.dropped: set[str] = set()  # nodes from which the partition was taken since they last wrote
         self.compared: dict[str, int] = {}  # node -> its entries below this offset equal the committed ones
         self.newest = -1  # the highest leader epoch of an HW row so far
         self.accused: set[tuple[str, int]] = set()  # (kind, offset)
@@ -56,13 +56,13 @@ class _Logs:
             if row.detail == "leader":
                 self._commit(row)
             return
-        if row.kind in (K.NODE_STARTED, K.DIR_FAILED):
-            self.may_lack.add(row.node)
+        if row.kind == K.ASSIGNED:
+            self.dropped.update(node for node in self.replicas.logs if node not in row.replicas)
             return
         log = self.replicas.log(row.node)
-        begins = row.kind == K.APPEND and row.offset == 0 and row.node in self.may_lack
-        if row.kind in (K.APPEND, K.RECOVERED):
-            self.may_lack.discard(row.node)
+        begins = row.kind == K.APPEND and row.offset == 0 and row.node in self.dropped
+        if row.kind == K.APPEND:
+            self.dropped.discard(row.node)
         # An append in the middle of a log removes the entries behind it, too.
         cuts_off = row.kind in (K.APPEND, K.TRUNCATE) and row.offset < len(log.values)
         gone = list(zip(log.values[row.offset :], log.epochs[row.offset :], strict=True)) if cuts_off else []
@@ -142,10 +142,10 @@ CHECKER = Checker(
     name=NAME,
     claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
     assumes="Brokers record each append with the epoch of the record, each truncation and HW.",
-    blind="Log entries that no row shows; a log that begins anew after a directory failed; records committed by a leader whose "
+    blind="Log entries that no row shows; a log that begins anew after a move away and back; records committed by a leader whose "
     "HW was not recorded.",
     kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
     group_by=PARTITION,
-    events=(*REPLAYED, K.HW, K.NODE_STARTED, K.DIR_FAILED),
+    events=(*REPLAYED, K.HW, K.ASSIGNED),
     check=check,
 )
