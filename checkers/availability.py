@@ -100,8 +100,9 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
-    why.extend(unmade(done, placed, events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()))
-    why.extend(undeleted(done, placed) if facts.simulated else ())
+    refused = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()
+    why.extend(unmade(done, placed, refused))
+    why.extend(undeleted(done, placed, refused) if facts.simulated else ())
     why.extend(forgotten(done, events, facts))
     why.extend(unserved(done, deadline))
     why.extend(misrefused(done, facts))

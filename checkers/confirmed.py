@@ -14,7 +14,7 @@ from history.event import EventKind as K
 
 _ADD = "add-partition"
 _DELETE = "delete-topic"
-_LIVES = (K.STATE_WRITTEN, K.TOPIC_DELETED)
+_LIVES = (K.ASSIGNED, K.TOPIC_DELETED)
 
 
 def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
@@ -34,16 +34,16 @@ def unmade(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str
     return found
 
 
-def undeleted(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """Describe each confirmed deletion of a topic that was there and stayed."""
+def undeleted(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[str]) -> list[str]:
+    """Describe each confirmed deletion of a topic that was there and stayed; `refused` as above."""
     found = []
     for call in done:
-        if call.f != _DELETE or call.type != "ok":
-            continue
         topic = call.asked[0].value
+        if call.f != _DELETE or call.type != "ok" or any("/delete_topics" in said and f" {topic}" in said for said in refused):
+            continue
         mine = [row for name, row in rows if name.rpartition("-")[0] == topic and row.at < call.ended]
         last = next((row.kind for row in reversed(mine) if row.at < call.invoked and row.kind in _LIVES), None)
         ended = any(row.kind == K.TOPIC_DELETED and row.at > call.invoked for row in mine)
-        if last == K.STATE_WRITTEN and not ended:
+        if last == K.ASSIGNED and not ended:
             found.append(f"{topic} was not deleted, though its deletion was confirmed at row {call.ended}")
     return found
