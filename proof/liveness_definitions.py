@@ -172,12 +172,16 @@ def _unserved(case: Case, deadline: int) -> set[str]:
 
 
 def _knows_the_leader(case: Case, late: list[Call], call: Call) -> bool:
-    # Its process's last produce under acks=all succeeded, and no state was written since, until the request has timed out.
+    # Its process's last produce under acks=all succeeded, and no state was written from a request timeout before it until the
+    # request has timed out.
     asked = call.asked[0]
     earlier = [one.asked[0] for one in late if one.asked[0].process == asked.process and one.asked[0].index < asked.index]
     last = max((row.index for row in earlier if row.f == "produce" and row.acks == -1), default=None)
     return any(
-        one.ok and not any(one.asked[0].time_ns <= row.time_ns <= asked.time_ns + PATIENCE_NS for row in _states(case.events))
+        one.ok
+        and not any(
+            one.asked[0].time_ns - PATIENCE_NS <= row.time_ns <= asked.time_ns + PATIENCE_NS for row in _states(case.events)
+        )
         for one in late
         if one.asked[0].index == last
     )
