@@ -46,7 +46,7 @@ def test_leader_cut_off_alone_for_long_is_replaced(lasts_s: int, replaced: bool)
     assert not_live(story) == (() if replaced else missed)
 
 
-@pytest.mark.parametrize(("elections", "told"), [((1,), 1), ((1, 4), 0), ((1, 1), 1)], ids=["one", "two", "two at first"])
+@pytest.mark.parametrize(("elections", "told"), [((3,), 1), ((1, 4), 0), ((1, 1), 1)], ids=["one", "two", "two at first"])
 def test_time_counts_anew_from_a_second_election(elections: tuple[int, ...], told: int) -> None:
     """An operator deposed one controller after the other, and each takes the broker for active (seed 10308 of `--faults all`)."""
     story = led()

@@ -4,7 +4,8 @@ import pytest
 
 from reference.config import VARIANTS
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import Create, Delete, SetData
+from reference.coordination.api import AnyAnswer, AnyOp, Create, Delete, SetData
+from reference.coordination.memory import Fired
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import (
@@ -382,6 +383,31 @@ def test_entry_of_a_move_is_gone_before_its_topic(successor: bool) -> None:
 
     assert left
     assert not any(left)
+
+
+def test_deletion_waits_for_an_entry_that_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's write fails once and is repeated after a pause; the topic's znode must not go before."""
+    lab = stuck()
+    entry = data(lab, admin_paths.REASSIGN)
+    assert entry is not None
+    submit = lab.zk.submit
+    raced: list[object] = []
+    topics: list[object] = []
+
+    def race(self: object, session: int, ops: tuple[AnyOp, ...], *, atomic: bool = False) -> tuple[tuple[AnyAnswer, ...], Fired]:
+        if not raced and any(isinstance(op, Delete) and op.path == admin_paths.REASSIGN for op in ops):
+            raced.append(self)
+            submit(lab.admin, (SetData(admin_paths.REASSIGN, entry),))
+        if any(isinstance(op, Delete) and op.path == paths.topic_path("t") for op in ops):
+            topics.append(pending(lab))
+        return submit(session, ops, atomic=atomic)
+
+    monkeypatch.setattr(type(lab.zk), "submit", race)
+    lab.held = lambda _: False
+    write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
+    lab.wait(20_000)
+
+    assert (len(raced), topics) == (1, [None])
 
 
 def test_controller_sees_a_reassignment_changed_in_place() -> None:
