@@ -108,9 +108,7 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     why = []
     for at in suspects:
         call = done[at]
-        same = [one for one in done[:at] if one.process == call.process and (one.f == "poll") == (call.f == "poll")]
-        mine = [one for one in same if one.asked[0].acks != 0]  # nobody answers a produce with acks=0
-        before = mine[-1] if mine else None
+        before = next((one for one in reversed(done[:at]) if _is_over_the_same(one, call)), None)
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
@@ -126,6 +124,12 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
             what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
             why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
     return why
+
+
+def _is_over_the_same(other: Call, call: Call) -> bool:
+    """Whether an answer to the other call came over the connection of this one. Nobody answers a produce with acks=0."""
+    same = other.process == call.process and (other.f == "poll") == (call.f == "poll")
+    return same and other.asked[0].acks != 0
 
 
 def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:

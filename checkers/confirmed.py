@@ -39,7 +39,8 @@ def undeleted(done: list[Call], rows: list[tuple[str, EventRow]], refused: list[
     found = []
     for call in done:
         topic = call.asked[0].value
-        if call.f != _DELETE or call.type != "ok" or any("/delete_topics" in said and f" {topic}" in said for said in refused):
+        unknown = any("/delete_topics:" in said and topic in said.rpartition(": ")[2].split(", ") for said in refused)
+        if call.f != _DELETE or call.type != "ok" or unknown:
             continue
         mine = [row for name, row in rows if name.rpartition("-")[0] == topic and row.at < call.ended]
         last = next((row.kind for row in reversed(mine) if row.at < call.invoked and row.kind in _LIVES), None)

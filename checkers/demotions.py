@@ -22,13 +22,12 @@ Only simulated runs are judged: on a busy machine heartbeats are late without a 
 """
 
 from itertools import repeat
-from typing import NamedTuple
 
 import polars as pl
 
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts
 from checkers.ranges import gathered
-from checkers.rows import rows_as
+from checkers.rows import ClusterRow, rows_as
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -40,26 +39,6 @@ _LATE_ANSWERS = "answer-late"  # the name of that fault
 _NEVER = 1 << 62
 _LOSSES = ("packets", "lossy")  # single messages are lost, and connections go on
 _OUT = ("inactive", "stopping")
-
-
-class _Row(NamedTuple):
-    """One event. Columns that the kind does not fill are None, whatever their type says."""
-
-    at: int  # index of the row
-    time_ns: int
-    kind: str
-    node: str
-    broker: str
-    incarnation: int
-    topic: str
-    topic_id: str | None
-    partition: int | None
-    leader: str | None
-    isr: tuple[str, ...]
-    stamps: list[int] | None
-    replicas: tuple[str, ...]
-    fault: str
-    detail: str
 
 
 class _State:
@@ -93,7 +72,7 @@ class _Cluster:
         self.kinds: dict[str, str] = {}  # of the faults
         self.partitions: dict[tuple[str, int], _State] = {}
 
-    def see(self, row: _Row) -> list[str]:
+    def see(self, row: ClusterRow) -> list[str]:
         """Apply a row; say who lost a place by it without a cause."""
         match row.kind:
             case K.REGISTERED:
@@ -126,7 +105,7 @@ class _Cluster:
                 pass
         return []
 
-    def _held(self, row: _Row) -> list[str]:
+    def _held(self, row: ClusterRow) -> list[str]:
         who = (row.node, row.broker, row.incarnation)
         before, self.heard[who] = self.heard.get(who), row.detail
         if row.detail in _OUT:
@@ -153,7 +132,7 @@ class _Cluster:
             reached = max(reached, ended)
         return total >= HALF * self.session_ns
 
-    def _about(self, row: _Row, state: _State) -> list[str]:
+    def _about(self, row: ClusterRow, state: _State) -> list[str]:
         if row.kind == K.ASSIGNED:
             state.assigned = row.replicas
         elif row.kind == K.ISR_CHANGE_SENT:
@@ -164,7 +143,7 @@ class _Cluster:
             state.moves = True
         return []
 
-    def _written(self, row: _Row, state: _State) -> list[str]:
+    def _written(self, row: ClusterRow, state: _State) -> list[str]:
         before, leader = (state.stamps, state.leader) if row.topic_id == state.topic_id else ({}, None)
         state.topic_id = row.topic_id
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
@@ -179,7 +158,7 @@ class _Cluster:
             why.append(f"{state.name} lost its leader {leader} at row {row.at} and got no other, without a cause")
         return why
 
-    def _has_cause(self, node: str, stamp: int | None, row: _Row, state: _State) -> bool:
+    def _has_cause(self, node: str, stamp: int | None, row: ClusterRow, state: _State) -> bool:
         now = row.time_ns
         late_ns = self.answered_late.get(row.node, -1)
         unknown = self.since.get(node, -1) < late_ns and now < late_ns + _SOON_MS * MS
@@ -194,7 +173,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     if not facts.simulated:
         return Findings()
     cluster = _Cluster(facts.promise.session_timeout_ms)
-    why = [said for row in rows_as(_Row, events) for said in cluster.see(row)]
+    why = [said for row in rows_as(ClusterRow, events) for said in cluster.see(row)]
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 

@@ -126,7 +126,8 @@ def _stretches(rows: list[EventRow], facts: Facts) -> Iterator[_Stretch]:
                 yield from reign.rest(row.time_ns, free=False)
                 reign = None
             case _ if changes or row.kind in _CHANGE:
-                reign.asks = row.kind == K.ISR_CHANGE_SENT if row.kind in _CHANGE else reign.asks
+                if row.kind in _CHANGE:
+                    reign.asks = row.kind == K.ISR_CHANGE_SENT
                 yield from reign.rest(row.time_ns, free=not reign.asks and not hindrances.are_of(row.node))
             case _:
                 pass

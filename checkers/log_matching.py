@@ -4,8 +4,8 @@ Source: docs/oracles.md §7.1 LogMatching; B-01, B-02. Only the leader of an epo
 record epoch therefore hold one value on every replica, committed or not. A replica never truncates a committed record, even if it
 would fetch it again at once: until then it is in the ISR without the record. No high watermark, of a leader or a follower, covers
 a record other than the committed one. Bytes that the harness destroyed were not truncated; a record that a later generation
-replaced may be truncated (docs/promise.md CUT-1). A broker from which the partition was taken may begin a new
-log when it is assigned anew, even if the old one is still in a failed directory (KIP-112, R-302).
+replaced may be truncated (docs/promise.md CUT-1). A broker from which the partition was taken may begin a new log when it is
+assigned anew, even if the old one is still in a failed directory (KIP-112, R-302).
 
     >>> from checkers.sketches import sketch
     >>> sketch("log-matching", "append node=b1 offset=0 value=a", "append node=b2 offset=0 value=b detail=follower")

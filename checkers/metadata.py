@@ -188,8 +188,8 @@ class Standing:
     def is_calm(self, now_ns: int, node: str) -> bool:
         """Whether the broker and the controller have been left alone for so long that the broker knows everything."""
         changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
-        hit_ns = max((self._hit[one] for one in ("", node, self._controller) if one in self._hit), default=-self.healing_ms * MS)
-        stands = self._stands(now_ns, changed_ns) and now_ns - hit_ns >= self.healing_ms * MS
+        hits = [self._hit[one] for one in ("", node, self._controller) if one in self._hit]
+        stands = self._stands(now_ns, changed_ns) and all(now_ns - hit_ns >= self.healing_ms * MS for hit_ns in hits)
         hit = any(where in (node, self._controller) or not said.startswith(_LOCAL) for (_, where), said in self._in_force.items())
         return not hit and self._controller is not None and stands and node in self._registered
 

@@ -3,7 +3,7 @@
 An operator's order stays in ZooKeeper until a leader is elected, or until no replica can lead. Then it is deleted, and the
 operator is told that it is done. A controller that deletes it earlier and dies forgets it, and the partition stays offline.
 
-An order that the operator waits for in vain is judged too, if in the last CALM_MS nothing happened to brokers and no fault was in
+An order that the operator waits for in vain is judged too, if in the last 6 s nothing happened to brokers and no fault was in
 force but at brokers that are down.
 
 An order is judged if a replica could lead from its request to its confirmation: one assigned, registered, and active for the
@@ -13,40 +13,20 @@ Only simulated runs are judged: on real nodes the rows of operators and of ZooKe
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import polars as pl
 
+from checkers.calms import CALM_MS
 from checkers.checker import MS, Facts
 from checkers.moves import EDIT
-from checkers.rows import Call, rows_as
+from checkers.rows import Call, ClusterRow, rows_as
 from history.event import EventKind as K
 
 REQUEST = "elect-unclean"
-CALM_MS = 6000  # a connection stands still for at most 5 s after a cut; then the election takes a few messages
+_HELD_MS = CALM_MS + 1000  # a connection may stand still for CALM_MS after a cut; then the election takes a few messages
 _OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED)
 ROWS = (K.STATE_WRITTEN, K.ASSIGNED, K.TOPIC_DELETED, K.DIR_FAILED, K.WOUND, *_OF_BROKERS)
 _PATH = "/admin/unclean_election"
-
-
-class _Row(NamedTuple):
-    """One event. Columns that the kind does not fill are None, whatever their type says."""
-
-    at: int
-    time_ns: int
-    kind: str
-    node: str
-    broker: str
-    incarnation: int
-    topic: str
-    topic_id: str | None
-    partition: int | None
-    leader: str | None
-    isr: tuple[str, ...]
-    elr: list[str] | None
-    replicas: tuple[str, ...]
-    fault: str
-    detail: str
 
 
 def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]:
@@ -55,7 +35,7 @@ def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]
     edited = any(call.f == EDIT and (call.asked[0].value or "").startswith(_PATH) for call in done)
     if not asked or edited or not facts.simulated:
         return []
-    rows = rows_as(_Row, events.filter(pl.col("kind").is_in([str(kind) for kind in (*ROWS, K.REQUEST_REFUSED)])))
+    rows = rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in (*ROWS, K.REQUEST_REFUSED)])))
     found = []
     for call in asked:
         name, _ = call.request
@@ -75,9 +55,9 @@ def _in_vain(call: Call) -> bool:
     return bool(call.rows) and call.rows[0].error == "REQUEST_TIMED_OUT"
 
 
-def _is_calm(rows: list[_Row], call: Call, facts: Facts) -> bool:
-    """Whether in the last CALM_MS nothing happened to any broker, and no fault was in force but at brokers that are down."""
-    since_ns = call.rows[0].time_ns - CALM_MS * MS
+def _is_calm(rows: list[ClusterRow], call: Call, facts: Facts) -> bool:
+    """Whether in the last _HELD_MS nothing happened to any broker, and no fault was in force but at brokers that are down."""
+    since_ns = call.rows[0].time_ns - _HELD_MS * MS
     told = [row for row in rows if row.kind in _OF_BROKERS]
     if call.invoked_ns > since_ns or any(row.time_ns >= since_ns for row in told):
         return False
@@ -87,11 +67,11 @@ def _is_calm(rows: list[_Row], call: Call, facts: Facts) -> bool:
     return all(node in facts.brokers and not registered.get(node, False) for node in hit)
 
 
-def _is_about(row: _Row, name: str) -> bool:
+def _is_about(row: ClusterRow, name: str) -> bool:
     return row.partition is not None and f"{row.topic}-{row.partition}" == name
 
 
-def _able(rows: list[_Row], call: Call, since: dict[str, int]) -> list[str]:
+def _able(rows: list[ClusterRow], call: Call, since: dict[str, int]) -> list[str]:
     """The replicas that an order may elect; none if the partition had a leader since the request, or is deleted.
 
     `since`: the first registration of each broker.
@@ -109,13 +89,13 @@ def _able(rows: list[_Row], call: Call, since: dict[str, int]) -> list[str]:
     return [node for node in sorted(counted | older) if assigned and all(node in replicas for replicas in assigned)]
 
 
-def _in_force(rows: list[_Row], call: Call) -> Iterable[_Row]:
+def _in_force(rows: list[ClusterRow], call: Call) -> Iterable[ClusterRow]:
     """The last of these rows before the request, and all later ones."""
     before = [row for row in rows if row.at < call.invoked]
     return (*before[-1:], *rows[len(before) :])
 
 
-def _serves(node: str, rows: list[_Row], call: Call) -> bool:
+def _serves(node: str, rows: list[ClusterRow], call: Call) -> bool:
     """Whether a broker was registered and active all the time, with directories that nothing ever happened to."""
     if any(row.node == node and (row.kind == K.DIR_FAILED or (row.kind == K.WOUND and row.detail == "swapped")) for row in rows):
         return False

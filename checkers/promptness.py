@@ -7,7 +7,7 @@ Judged are the steps of which the history shows both ends:
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
   can lead (V3 §A, KIP-343);
 * a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a
-  command and a question more, and brokers whose directories failed or were emptied are left out;
+  command and a question more, and brokers that ever lacked a directory or lost bytes of one are left out;
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
   new partition also to a broker with a failed directory, which has another one (KIP-112, R-302);
 * a new partition gets a state (V3 §B);
@@ -30,7 +30,6 @@ may be late.
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import NamedTuple
 
 import polars as pl
 
@@ -38,7 +37,7 @@ from checkers.calms import CALM_MS
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.moves import EDIT
 from checkers.ranges import gathered
-from checkers.rows import calls, operation_rows, rows_as
+from checkers.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -53,39 +52,17 @@ Partition = tuple[str, int]
 Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
 
 
-class _Row(NamedTuple):
-    """One event. Columns that the kind does not fill are None, whatever their type says."""
-
-    at: int  # index of the row
-    time_ns: int
-    kind: str
-    node: str
-    broker: str
-    incarnation: int
-    topic: str
-    partition: int | None
-    leader: str | None
-    leader_epoch: int
-    isr: tuple[str, ...]
-    stamps: list[int] | None
-    elr: list[str] | None
-    zk_version: int | None
-    replicas: tuple[str, ...]
-    fault: str
-    detail: str
-
-
 class _Debt:
     """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
 
     __slots__ = ("brokers", "due_ms", "incarnation", "since_ns", "spared", "until_ns", "words")
 
-    def __init__(self, row: _Row, brokers: Iterable[str], words: str, due_ms: int) -> None:
+    def __init__(self, row: ClusterRow, brokers: Iterable[str], words: str, due_ms: int) -> None:
         self.due_ms = due_ms
         self.since_ns, self.until_ns = row.time_ns, row.time_ns + due_ms * MS
         self.brokers, self.words = frozenset(brokers), f"{words} {due_ms} ms after row {row.at}"
         self.incarnation = row.incarnation
-        self.spared = "none"  # beginning of the names of faults that do not hinder it
+        self.spared: tuple[str, ...] = ()  # beginnings of the names of faults that do not hinder it
 
     def is_hindered_by(self, node: str, kind: str, needed: set[str]) -> bool:
         """Whether a fault of this kind at a broker hinders the step."""
@@ -97,7 +74,7 @@ class _State:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.written: _Row | None = None
+        self.written: ClusterRow | None = None
         self.stamps: dict[str, int | None] = {}  # member of the ISR -> its registration
         self.assigned: tuple[str, ...] = ()
         self.way = ""  # of the move: forward, back or down; empty: none
@@ -121,7 +98,7 @@ class _Debts:
         self.open: dict[Key, _Debt] = {}
         self.late: list[str] = []
 
-    def owe(self, key: Key, row: _Row, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> _Debt:
+    def owe(self, key: Key, row: ClusterRow, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> _Debt:
         """Expect a step, in place of the same step expected earlier."""
         self.open.pop(key, None)
         ahead = sum(other[0] == key[0] for other in self.open) if key[0] in _IN_TURN else 0
@@ -134,7 +111,12 @@ class _Debts:
         for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
             del self.open[key]
 
-    def see_fault(self, row: _Row) -> None:
+    def resigned(self, node: str) -> None:
+        """The broker is not controller any more, if it was."""
+        if self.controller == node:
+            self.controller = None
+
+    def see_fault(self, row: ClusterRow) -> None:
         """A fault begins or ends at a broker."""
         if row.kind == K.FAULT_BEGUN:
             self.in_force[row.fault, row.node] = row.detail
@@ -171,13 +153,13 @@ class _Cluster:
         self.debts = _Debts()
         self.registered: dict[str, int] = {}
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
-        self.hurt: set[str] = set()  # brokers of which a directory failed or was emptied, at any time
+        self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
         self.waiting: set[str] = set()  # brokers that the controller holds for inactive or stopping
         self.broken: set[str] = set()  # brokers with a failed directory
         self.partitions: dict[Partition, _State] = {}
         self.deleted: set[Partition] = set()  # of topics whose deletion was requested
 
-    def see(self, row: _Row) -> None:
+    def see(self, row: ClusterRow) -> None:
         """Apply one row."""
         debts = self.debts
         self.look(row.time_ns)
@@ -189,7 +171,7 @@ class _Cluster:
                 debts.controller, debts.in_office_ns, self.waiting = row.node, row.time_ns, set()
                 self._forget_moves()  # the controller before may have ended them; this one notes those that it goes on with
             case K.CONTROLLER_RESIGNED:
-                debts.controller = None if row.node == debts.controller else debts.controller
+                debts.resigned(row.node)
             case K.BROKER_STATE if row.node == debts.controller:
                 self._held(row)
             case K.REGISTERED:
@@ -201,7 +183,7 @@ class _Cluster:
                     self._lead(tp, state, row)
             case K.SESSION_ENDED if self.registered.get(row.node) == row.incarnation:
                 del self.registered[row.node]
-                debts.controller = None if row.node == debts.controller else debts.controller
+                debts.resigned(row.node)
                 debts.settle("told", row.node)
                 for tp in [tp for tp, state in self.partitions.items() if state.leader == row.node]:
                     debts.settle("told", partition=tp)  # the next leader is told
@@ -210,17 +192,20 @@ class _Cluster:
             case K.WOUND:
                 self.hurt.add(row.node)
                 self._leaves(row.node)
-            case K.NODE_STARTED | K.NODE_STOPPED | K.DIR_FAILED:
-                (self.broken.add if row.kind == K.DIR_FAILED else self.broken.discard)(row.node)
-                if row.kind == K.DIR_FAILED:
-                    self.hurt.add(row.node)
-                if row.kind != K.NODE_STARTED:
-                    self._leaves(row.node)
-                if row.kind == K.NODE_STOPPED:
-                    self.stopped.add(row.node)
-                    debts.controller = None if row.node == debts.controller else debts.controller
-                debts.settle("isr", row.node)
-                debts.settle("told", row.node)
+            case K.NODE_STARTED:
+                self.broken.discard(row.node)
+                self._interrupted(row.node)
+            case K.NODE_STOPPED:
+                self.broken.discard(row.node)
+                self.stopped.add(row.node)
+                debts.resigned(row.node)
+                self._interrupted(row.node)
+                self._leaves(row.node)
+            case K.DIR_FAILED:
+                self.broken.add(row.node)
+                self._interrupted(row.node)
+                self.hurt.add(row.node)
+                self._leaves(row.node)
             case _ if row.partition is not None:
                 self._about((row.topic, row.partition), row)
             case _:
@@ -240,7 +225,7 @@ class _Cluster:
         for state in self.partitions.values():
             state.way = ""
 
-    def _held(self, row: _Row) -> None:
+    def _held(self, row: ClusterRow) -> None:
         if row.detail not in _WAITING:
             self.waiting.discard(row.broker)
             self.debts.settle("out", row.broker)
@@ -254,7 +239,7 @@ class _Cluster:
         for tp, state in self.partitions.items():
             self._move(tp, state, row)  # nobody waits for its answers any more
 
-    def _lost(self, row: _Row, broker: str, why: str) -> None:
+    def _lost(self, row: ClusterRow, broker: str, why: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
         for tp, state in self.partitions.items():
             others = [node for node in state.stamps if node != broker]
@@ -266,9 +251,10 @@ class _Cluster:
     def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes that are in the ISR under their present registration and in service."""
         present = [node for node in nodes if node in state.stamps and self.registered.get(node) == state.stamps[node]]
-        return [node for node in present if node not in self.waiting | self.broken | self.stopped]
+        absent = self.waiting | self.broken | self.stopped
+        return [node for node in present if node not in absent]
 
-    def _about(self, tp: Partition, row: _Row) -> None:
+    def _about(self, tp: Partition, row: ClusterRow) -> None:
         if row.kind == K.ASSIGNED:
             self.deleted.discard(tp)
         elif tp in self.deleted:
@@ -306,7 +292,7 @@ class _Cluster:
             case _:
                 self._move(tp, state, row)
 
-    def _written(self, tp: Partition, state: _State, row: _Row) -> None:
+    def _written(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         before, state.written = state.written, row
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
         self.debts.settle("made", partition=tp)
@@ -324,21 +310,21 @@ class _Cluster:
             self._tell(tp, state, row, state.assigned)
         self._move(tp, state, row)
 
-    def _tell(self, tp: Partition, state: _State, row: _Row, brokers: Iterable[str]) -> None:
+    def _tell(self, tp: Partition, state: _State, row: ClusterRow, brokers: Iterable[str]) -> None:
         """These brokers, where they have a replica and are live, must learn the leader."""
         if state.written is None or state.leader is None:
             return
         if state.stamps.get(state.leader) not in (None, self.registered.get(state.leader)):
             return  # it is to be replaced, and perhaps the controller waits for the ends of logs
+        is_new = row is state.written and row.zk_version == 0
         for broker in brokers:
-            is_new = row is state.written and row.zk_version == 0
             present = broker in self.registered and broker not in self.stopped and (is_new or broker not in self.broken)
             if present and broker in state.assigned and broker not in state.left:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
                 debt = self.debts.owe(("told", broker, tp), row, (broker,), said)
-                debt.spared = "dir-" if broker in self.broken else debt.spared
+                debt.spared = ("dir-",) if broker in self.broken else ()
 
-    def _lead(self, tp: Partition, state: _State, row: _Row) -> None:
+    def _lead(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A partition without a leader: one is elected when all are back that may hold committed records."""
         written, key = state.written, ("led", "", tp)
         if written is None or written.leader is not None or key in self.debts.open:
@@ -349,12 +335,17 @@ class _Cluster:
             said = f"nobody leads {state.name}, though its ISR and ELR are back,"
             self.debts.owe(key, row, members, said, more_ms=2 * self.facts.promise.request_timeout_ms)
 
+    def _interrupted(self, node: str) -> None:
+        """The broker forgets its ISR changes and commands, all or those of a directory: none of them is owed any more."""
+        self.debts.settle("isr", node)
+        self.debts.settle("told", node)
+
     def _leaves(self, node: str) -> None:
         """A broker went: who waits for it to lead again waits on."""
         for key in [key for key, debt in self.debts.open.items() if key[0] == "led" and node in debt.brokers]:
             del self.debts.open[key]
 
-    def _assigned(self, tp: Partition, state: _State, row: _Row) -> None:
+    def _assigned(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         state.assigned = row.replicas
         for broker in {key[1] for key in self.debts.open if key[0] == "told" and key[2] == tp} - {*row.replicas}:
             self.debts.settle("told", broker, tp)
@@ -363,7 +354,7 @@ class _Cluster:
             self.debts.owe(("made", "", tp), row, live, f"{state.name} has no state")
         self._move(tp, state, row)
 
-    def _move(self, tp: Partition, state: _State, row: _Row) -> None:
+    def _move(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A move whose target replicas are in the ISR must go on: the next row about the partition follows soon."""
         self.debts.settle("move", partition=tp)
         if not state.way or state.leader is None:
@@ -384,7 +375,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     if not facts.simulated:
         return Findings()
     cluster = _Cluster(facts, _edits(operations, facts))
-    for row in rows_as(_Row, events):
+    for row in rows_as(ClusterRow, events):
         cluster.see(row)
     cluster.look(facts.end_ns)
     late = tuple(cluster.debts.late)

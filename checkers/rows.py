@@ -37,6 +37,29 @@ class EventRow(NamedTuple):
     detail: str | None
 
 
+class ClusterRow(NamedTuple):
+    """One event of any broker, partition or fault, for checkers of a whole run. Columns as in `EventRow`."""
+
+    at: int
+    time_ns: int
+    kind: str
+    node: str
+    broker: str
+    incarnation: int
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    leader: str | None
+    leader_epoch: int
+    zk_version: int | None
+    isr: tuple[str, ...]
+    stamps: list[int] | None
+    elr: list[str] | None
+    replicas: tuple[str, ...]
+    fault: str
+    detail: str
+
+
 # The columns that a row of each kind must fill to be judged; other kinds need none.
 FILLED: tuple[tuple[K, tuple[str, ...]], ...] = (
     (K.NODE_STARTED, ("node",)),

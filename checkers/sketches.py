@@ -1,14 +1,16 @@
 """Run a checker on a history written in a few lines, for the examples in docstrings.
 
 A line is a row: `ok poll offset=0 value=a` for an operation, `hw node=b1 hw=2 leo=2` for an event (docs/history-format.md names
-the columns). Nodes in a list are joined by commas. Defaults: topic t, partition 0, life 1, process 1, epoch 1, acks -1, HW of a
-leader; indices and milliseconds count up. A completion without an invocation gets one.
+the columns). Nodes in a list are joined by commas; a value with spaces stands in single quotes. Defaults: topic t, partition 0,
+life 1, process 1, epoch 1, acks -1, HW of a leader; indices and milliseconds count up. A completion without an invocation gets
+one.
 
     >>> from checkers.sketches import sketch
     >>> sketch("order", "ok produce value=a offset=1", "ok produce value=b offset=0", "ok poll offset=7 value=c")
     ['offset-order', 'phantom-read']
 """
 
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -69,7 +71,7 @@ def history_of(*lines: str) -> History:
 def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
     open_calls: set[object] = set()
     for line in lines:
-        first, *rest = line.split()
+        first, *rest = _words(line)
         if first in _KINDS:
             named = dict(word.split("=", 1) for word in rest)
             where = {} if first in _NODE_KINDS else _PARTITION
@@ -87,6 +89,12 @@ def _rows(lines: tuple[str, ...]) -> Iterator[dict[str, object]]:
         if first == OpType.OK:
             columns.setdefault("leader_epoch", "1")
         yield {"acks": "-1", **columns} if rest[0] == "produce" else columns
+
+
+def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.quotes, lexer.escape, lexer.commenters = True, "'", "", ""  # values may be JSON
+    return list(lexer)
 
 
 def _question(answer: dict[str, object]) -> dict[str, object]:

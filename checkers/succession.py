@@ -27,14 +27,13 @@ the beginning of the run, and who was known to be gone is not judged.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts, promised
 from checkers.moves import EDIT
 from checkers.ranges import gathered
-from checkers.rows import rows_as
+from checkers.rows import ClusterRow, rows_as
 from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -44,28 +43,6 @@ _OUT = ("inactive", "stopping")
 _IDLE_MAX = 2  # epochs in a row by which a move changes neither leader nor ISR
 _OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED, K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED)
 _Member = tuple[str, int | None]  # a broker, and the registration under which it is counted
-
-
-class _Row(NamedTuple):
-    """One event. Columns that the kind does not fill are None, whatever their type says."""
-
-    at: int  # index of the row
-    kind: str
-    node: str
-    broker: str
-    incarnation: int
-    topic: str
-    topic_id: str | None
-    partition: int | None
-    leader: str | None
-    leader_epoch: int
-    zk_version: int | None
-    isr: tuple[str, ...] | None
-    stamps: list[int] | None
-    elr: list[str] | None
-    replicas: tuple[str, ...]
-    fault: str
-    detail: str
 
 
 class _Known:
@@ -79,7 +56,7 @@ class _Known:
         self.in_force: set[tuple[str, str]] = set()  # faults, and where
         self.changed_at = -1  # the last row about a broker or a fault
 
-    def see(self, row: _Row) -> None:
+    def see(self, row: ClusterRow) -> None:
         """Apply a row about a broker or a fault."""
         self.changed_at = row.at
         if row.kind == K.FAULT_BEGUN:
@@ -133,14 +110,14 @@ class _States:
 
     def __init__(self, name: str, least: int) -> None:
         self.name, self._least = name, least
-        self.before: _Row | None = None
+        self.before: ClusterRow | None = None
         self.assigned: tuple[str, ...] = ()
         self.moves = False  # from the first move on only the epoch and the ISR are judged
         self.ordered = False  # an unclean election was ordered
         self.preferred = False  # a preferred one may have been
         self._idle = 0  # epochs in a row that changed nothing, as long as nothing happened meanwhile
 
-    def see(self, row: _Row, known: _Known | None) -> list[Anomaly]:
+    def see(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
         """Apply a row about the partition; say what is wrong with a state."""
         if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
             self._idle = 0
@@ -154,10 +131,10 @@ class _States:
             return self._written(row, known)
         return []
 
-    def _written(self, row: _Row, known: _Known | None) -> list[Anomaly]:
+    def _written(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
         before, self.before = self.before, row
         found: list[tuple[str, str]] = []
-        if before is None or before.topic_id != row.topic_id or before.isr is None or row.zk_version == 0:  # a new state znode
+        if before is None or before.topic_id != row.topic_id or row.zk_version == 0:  # a new state znode
             found += self._leader(row, None)
             return [self._anomaly(kind, words, row, row) for kind, words in found]
         found += self._epoch(row, before, known)
@@ -169,11 +146,11 @@ class _States:
         self.ordered &= known is None or row.leader is None or len(row.isr or ()) < self._least
         return [self._anomaly(kind, words, before, row) for kind, words in found]
 
-    def _anomaly(self, kind: str, words: str, before: _Row, row: _Row) -> Anomaly:
+    def _anomaly(self, kind: str, words: str, before: ClusterRow, row: ClusterRow) -> Anomaly:
         witness = tuple(sorted({before.at, row.at}))
         return Anomaly(kind=kind, checker=NAME, key=self.name, witness=witness, words=f"{self.name}: {words}")
 
-    def _epoch(self, row: _Row, before: _Row, known: _Known | None) -> list[tuple[str, str]]:
+    def _epoch(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
         step = row.leader_epoch - before.leader_epoch
         if step < 0:
             return []  # state-writes reports it
@@ -189,7 +166,7 @@ class _States:
             return [("wrong-epoch", f"epoch {row.leader_epoch} has the leader and the ISR of epoch {before.leader_epoch}")]
         return []
 
-    def _isr(self, row: _Row, before: _Row) -> list[tuple[str, str]]:
+    def _isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
         added = [node for node, stamp in _members(row, before) if (node, stamp) not in _members(before, row)]
         if row.leader is None and _members(row, before) != _members(before, row):
             return [("wrong-isr", f"nobody leads epoch {row.leader_epoch}, and the ISR is not the one before")]
@@ -197,14 +174,14 @@ class _States:
             return [("wrong-isr", f"the election of epoch {row.leader_epoch} took {', '.join(added)} into the ISR")]
         return []
 
-    def _gone(self, row: _Row, before: _Row, known: _Known | None) -> list[tuple[str, str]]:
+    def _gone(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
         left_out = [member for member in _members(before, row) if member not in _members(row, before)]
         if known is None or row.leader is None or self.moves or row.node == before.leader:
             return []
         gone = known.gone(row.node, left_out, _members(row))
         return [("wrong-isr", f"{node} is in the ISR of epoch {row.leader_epoch}, and {row.node} knew it gone") for node in gone]
 
-    def _leader(self, row: _Row, before: _Row | None) -> list[tuple[str, str]]:
+    def _leader(self, row: ClusterRow, before: ClusterRow | None) -> list[tuple[str, str]]:
         isr = row.isr or ()
         if row.leader is None or self.moves or row.leader not in self.assigned or (before and before.leader == row.leader):
             return []
@@ -216,7 +193,7 @@ class _States:
             return [("wrong-leader", f"{row.leader} leads epoch {row.leader_epoch}, though {first} is the first of its ISR")]
         return []
 
-    def _elr(self, row: _Row, before: _Row) -> list[tuple[str, str]]:
+    def _elr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
         isr, elr = set(row.isr or ()), set(row.elr or ())
         left = ({*(before.isr or ()), *(before.elr or ())} - isr) if len(isr) < self._least else set()
         if elr == left:
@@ -228,7 +205,7 @@ def _list(nodes: set[str]) -> str:
     return ", ".join(sorted(nodes)) or "empty"
 
 
-def _members(row: _Row, beside: _Row | None = None) -> list[_Member]:
+def _members(row: ClusterRow, beside: ClusterRow | None = None) -> list[_Member]:
     # With registrations only where the state beside it has them, too.
     isr = row.isr or ()
     stamped = row.stamps is not None and (beside is None or beside.stamps is not None)
@@ -237,7 +214,7 @@ def _members(row: _Row, beside: _Row | None = None) -> list[_Member]:
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge each state of each partition against the one before. Ignores `cuts` (excused losses): they excuse no write."""
-    rows = rows_as(_Row, events)
+    rows = rows_as(ClusterRow, events)
     known = _Known()
     states = {key: _States(f"{key[0]}-{key[1]}", least) for key, least in _least(rows, facts)}
     keeps_elr = any(row.elr for row in rows)
@@ -257,7 +234,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(found))
 
 
-def _least(rows: list[_Row], facts: Facts) -> Iterator[tuple[tuple[str, int], int]]:
+def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, int], int]]:
     """Each partition with its min.insync.replicas."""
     for topic, partition in {(row.topic, row.partition) for row in rows if row.partition is not None}:
         promise = promised(facts, topic)
