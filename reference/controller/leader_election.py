@@ -200,6 +200,9 @@ def _keep(turn: Turn, controller: Controller, change: StateChange, base: Partiti
     controller.states[base.tp] = base
     if known is None or known.leader_epoch != base.leader_epoch:
         channel.tell_state(controller, base)
+    elif known.zk_version != base.zk_version:
+        # ZooKeeper's answer to an ISR change was lost, or the leader wrote its ISR itself: only the other brokers must hear of it
+        channel.tell_metadata(controller, base)
     proposal = proposals.choose(turn, controller, base)
     if proposal is None:
         _finish(turn, controller, base.tp, change)

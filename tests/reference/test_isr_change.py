@@ -30,6 +30,7 @@ from reference.messages import (
 from reference.replica import high_watermark, isr
 from reference.replica.partition import IsrAsked, Leader, brokers_of
 from reference.types import Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, TopicPartition, ZkVersion
+from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import write
 
@@ -164,6 +165,21 @@ def test_isr_change_reaches_the_metadata_of_all_brokers() -> None:
     lab.settle()
 
     assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 4)] * 4
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_isr_change_without_zookeeper_answer_reaches_metadata(lost: int) -> None:
+    """The answer to the read or to the write is lost: the next read finds the change, and no write follows that would tell it."""
+    lab = Interrupted(4, replicas=(2, 3, 4))
+    lab.wait(3000)
+    lab.held = comes_from(4)
+    lab.lost = lost
+    shrink(lab, 4)
+    lab.settle()
+    lab.wait(3000)
+
+    assert (lab.losses, lab.isr()) == (1, [2, 3])
+    assert [brokers_of(lab.nodes[i].state.broker.metadata[T0].isr) for i in lab.ids] == [(2, 3)] * 4
 
 
 def test_isr_change_results_come_in_request_order() -> None:
