@@ -50,6 +50,7 @@ class _Row(NamedTuple):
     node: str
     broker: str
     topic: str
+    topic_id: str
     partition: int | None
     dir: int
     fault: str
@@ -178,7 +179,8 @@ def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterato
 
 def _forgotten(rows: list[_Row]) -> Iterator[str]:
     """Replicas that start with a shorter log than they had, or after a good end with a lower high watermark (LIVE-11)."""
-    had: dict[tuple[str, str, int | None], tuple[int, int]] = {}  # (node, partition) -> log end and high watermark at least
+    # (node, partition) -> the topic id, the log end, and the high watermark at least
+    had: dict[tuple[str, str, int | None], tuple[str, int, int]] = {}
     ended_well: set[str] = set()
     for row in rows:
         key = (row.node, row.topic, row.partition)
@@ -189,14 +191,16 @@ def _forgotten(rows: list[_Row]) -> Iterator[str]:
         elif row.kind == K.NODE_STOPPED:
             ended_well.add(row.node) if row.detail == GOOD_END else ended_well.discard(row.node)
         elif row.kind in (K.BECAME_LEADER, K.RECOVERED) and row.leo is not None and row.hw is not None:
-            leo, hw = had.get(key, (0, 0))
-            if row.kind == K.RECOVERED and row.leo < leo:
+            topic_id, leo, hw = had.get(key, (row.topic_id, 0, 0))
+            if topic_id != row.topic_id:
+                pass  # a log of another topic of the name, in a directory that is in service now
+            elif row.kind == K.RECOVERED and row.leo < leo:
                 name = f"{row.topic}-{row.partition}"
                 yield f"{row.node} restarts with LEO {row.leo} of {name}, it had LEO {leo} and lost no bytes by a fault"
             elif row.kind == K.RECOVERED and row.node in ended_well and row.hw < hw:
                 what = f"HW {row.hw} of {row.topic}-{row.partition} after a controlled shutdown"
                 yield f"{row.node} restarts with {what}, it had HW {hw} or more"
-            had[key] = (row.leo, row.hw)
+            had[key] = (row.topic_id, row.leo, row.hw)
 
 
 def _unbalanced(rows: list[_Row], facts: Facts) -> Iterator[str]:

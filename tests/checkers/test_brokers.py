@@ -162,11 +162,13 @@ LED = "became-leader node=b1 leo=9 hw=7"
             ["b1 restarts with LEO 8 of t-0, it had LEO 9 and lost no bytes by a fault"],
         ),
         ("node-stopped node=b1 detail=crash", "leo=9 hw=0", []),
+        # seed 30008: the directory with the log of the present topic is in service again
+        ("node-stopped node=b1 detail=crash", "leo=0 hw=0 topic_id=2", []),
         ("truncate node=b1 offset=3", "leo=3 hw=3", []),
         ("wound node=b1 offset=3 detail=power-loss incarnation=1", "leo=3 hw=3", []),
         ("replica-deleted node=b1", "leo=0 hw=0", []),
     ],
-    ids=["shorter", "high watermark after a crash", "truncated", "wounded", "deleted"],
+    ids=["shorter", "high watermark after a crash", "another topic", "truncated", "wounded", "deleted"],
 )
 def test_broker_restarts_with_the_leo_that_it_had(between: str, found: str, told: list[str]) -> None:
     assert sketch("brokers", LED, between, f"recovered node=b1 {found}") == told
