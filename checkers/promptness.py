@@ -55,14 +55,22 @@ Key = tuple[str, str, Partition]  # the step, the broker that it is about, and t
 class _Debt:
     """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
 
-    __slots__ = ("brokers", "due_ms", "incarnation", "since_ns", "spared", "until_ns", "words")
+    __slots__ = ("_words", "at", "brokers", "due_ms", "incarnation", "since_ns", "spared", "until_ns")
 
-    def __init__(self, row: ClusterRow, brokers: Iterable[str], words: str, due_ms: int) -> None:
-        self.due_ms = due_ms
-        self.since_ns, self.until_ns = row.time_ns, row.time_ns + due_ms * MS
-        self.brokers, self.words = frozenset(brokers), f"{words} {due_ms} ms after row {row.at}"
+    def __init__(self, row: ClusterRow, brokers: Iterable[str], words: str) -> None:
+        self.at, self.since_ns, self.due_ms, self.until_ns = row.at, row.time_ns, 0, row.time_ns
+        self.brokers, self._words = frozenset(brokers), words
         self.incarnation = row.incarnation
         self.spared: tuple[str, ...] = ()  # beginnings of the names of faults that do not hinder it
+
+    @property
+    def words(self) -> str:
+        return f"{self._words} {self.due_ms} ms after row {self.at}"
+
+    def defer(self, ms: int) -> None:
+        """Give the step more time."""
+        self.due_ms += ms
+        self.until_ns += ms * MS
 
     def is_hindered_by(self, node: str, kind: str, needed: set[str]) -> bool:
         """Whether a fault of this kind at a broker hinders the step."""
@@ -101,8 +109,12 @@ class _Debts:
     def owe(self, key: Key, row: ClusterRow, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> _Debt:
         """Expect a step, in place of the same step expected earlier."""
         self.open.pop(key, None)
-        ahead = sum(other[0] == key[0] for other in self.open) if key[0] in _IN_TURN else 0
-        self.open[key] = debt = _Debt(row, brokers, words, DUE_MS + TURN_MS * ahead + more_ms)
+        others = [debt for other, debt in self.open.items() if other[0] == key[0] and key[0] in _IN_TURN]
+        for other in others:
+            if other.since_ns == row.time_ns:  # the controller may take this step before that one
+                other.defer(TURN_MS)
+        self.open[key] = debt = _Debt(row, brokers, words)
+        debt.defer(DUE_MS + TURN_MS * len(others) + more_ms)
         return debt
 
     def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:

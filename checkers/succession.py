@@ -10,7 +10,8 @@
 * A leader that stays in the ISR stays the leader; the next one is the first of the ISR in the order of the assignment. Only an
   operator's order of the preferred replica and a move change that.
 * The ELR is what left the ISR while it had fewer than min.insync.replicas members, and is not in it; else it is empty. Only an
-  ordered unclean election and a move make it smaller.
+  ordered unclean election and a move make it smaller. A leader that was in neither may lack records that they hold: they count
+  no more, so the ELR is empty (docs/promise.md DUR-7).
 
 A controller that reads a heartbeat of a new registration knows of this one alone, so such a bounce says nothing about others.
 One that hears a heartbeat after the end of its registration believes it until it has read ZooKeeper again (R-190).
@@ -141,8 +142,7 @@ class _States:
         if row.leader is None or row.leader_epoch != before.leader_epoch:
             found += self._isr(row, before)
             found += self._leader(row, before) + self._gone(row, before, known)
-        if not (self.moves or self.ordered):
-            found += self._elr(row, before)
+        found += self._elr(row, before)
         self.ordered &= known is None or row.leader is None or len(row.isr or ()) < self._least
         return [self._anomaly(kind, words, before, row) for kind, words in found]
 
@@ -195,8 +195,13 @@ class _States:
 
     def _elr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
         isr, elr = set(row.isr or ()), set(row.elr or ())
-        left = ({*(before.isr or ()), *(before.elr or ())} - isr) if len(isr) < self._least else set()
-        if elr == left:
+        counted = {*(before.isr or ()), *(before.elr or ())}
+        if row.leader is not None and row.leader not in counted:
+            if not elr:
+                return []
+            return [("wrong-elr", f"the ELR is {_list(elr)}; it must be empty, for {row.leader} was in neither ISR nor ELR")]
+        left = (counted - isr) if len(isr) < self._least else set()
+        if elr == left or self.moves or self.ordered:
             return []
         return [("wrong-elr", f"the ELR is {_list(elr)}; it must be {_list(left)}, for the ISR is {_list(isr)}")]
 

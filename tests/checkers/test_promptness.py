@@ -206,6 +206,17 @@ def test_new_partitions_get_their_states_one_by_one() -> None:
     assert found(*made, *three) == [f"u-3 has no state {due_ms} ms after row {LAST + 4}"]
 
 
+def test_new_partitions_get_their_states_in_any_order() -> None:
+    """The controller takes partitions by name (seed 30288 of `--faults all`)."""
+    made = [at(f"assigned partition={number} topic=u replicas=b3", 2000) for number in (1, 0)]
+    first = at("state-written partition=0 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2100)
+    heard = at("became-leader partition=0 topic=u node=b3", 2110)
+
+    for ms, told in ((DUE_MS + TURN_MS, []), (DUE_MS + TURN_MS + 10, [f"u-1 has no state 600 ms after row {LAST + 1}"])):
+        second = at("state-written partition=1 topic=u node=b9 leader=b3 isr=b3 stamps=3", 2000 + ms)
+        assert found(*made, first, heard, second, at("became-leader partition=1 topic=u node=b3", 2010 + ms)) == told
+
+
 def test_isr_changes_are_made_one_by_one() -> None:
     """Twelve took 508 ms over slow links (seed 1323 of `--faults all`)."""
     asked = [at(f"{ASKED} partition={number}", 2000) for number in (1, 2, 3)]

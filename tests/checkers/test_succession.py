@@ -149,3 +149,13 @@ def test_operator_may_order_the_preferred_leader() -> None:
 def test_elr_is_what_left_a_short_isr(states: tuple[str, ...], kinds: list[str]) -> None:
     """The promise of these histories has min.insync.replicas 2."""
     assert sketch("succession", *(f"state-written node=b1 leader=b1 {state}" for state in states)) == kinds
+
+
+@pytest.mark.parametrize(("leader", "elr", "kinds"), [("b3", "b1,b2", ["wrong-elr"]), ("b3", "", []), ("b2", "b1", [])])
+def test_elr_is_empty_after_a_leader_from_outside(leader: str, elr: str, kinds: list[str]) -> None:
+    """DUR-7: b1 and b2 are not counted any more, for b3 may lack records that they hold."""
+    short = "state-written leader=b1 leader_epoch=0 isr=b1,b2", "state-written leader=b1 leader_epoch=0 isr=b1 elr=b2"
+    offline = "state-written node=b9 leader_epoch=1 isr=b1 elr=b2", "unclean-election-ordered"
+    ordered = f"state-written node=b9 leader={leader} leader_epoch=2 isr={leader}" + (f" elr={elr}" if elr else "")
+
+    assert sketch("succession", *short, *offline, ordered) == kinds
