@@ -61,7 +61,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     controller_epoch_persist: bool = True  # B-46: the epoch comes from /controller_epoch, not from memory
     controller_epoch_check: bool = True  # U-08, B-45: commands of an older controller are refused
     admin_path_first: bool = False  # C-13: V3 deletes the admin path before it updates the topic path
-    removals_first: bool = True  # B-62: a new controller reads what is being deleted first | V3 §D: last
+    removals_first: bool = True  # B-62: who commands or creates replicas knows what is being deleted | V3 §D: read last
     zk_guard: bool = True  # B-44: controller writes are multis that check /controller_epoch
     epoch_bump: Literal["every_write", "leader_change", "never"] = "every_write"  # when the controller raises the leader epoch
     broker_incarnation: bool = True  # U-09, B-47, B-48: registrations are told apart; stale ISR members are not elected

@@ -168,7 +168,8 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §E step 3.2, step 3.3 and step 4: a starting broker creates or deletes replicas by what it read in ZooKeeper.
 
     Step 3.2, becoming leader from the state read, needs `startup_leads`: a controller may have elected another leader since, and
-    the log may be shorter than when the state was written.
+    the log may be shorter than when the state was written. A replica that is missing may have been deleted with its topic, whose
+    znodes are still there (B-62): with `removals_first` the controller alone says what to create.
     """
     topic_ids = {found.tp: found.topic_id for found in broker.learning}
     for tp in broker.before_learning:
@@ -178,6 +179,8 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
             delete_replica(turn, broker, tp)
     for found, answer in zip(broker.learning, answers, strict=True):
         if not isinstance(answer, Data) or found.tp in broker.stopped:
+            continue
+        if found.tp not in broker.partitions and turn.config.variant.removals_first:
             continue
         state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3

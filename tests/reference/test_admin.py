@@ -250,6 +250,22 @@ def test_new_controller_commands_no_partition_under_removal(variant: str, again:
     assert [i for i in holders(lab, T1) if i != 3] == again
 
 
+@pytest.mark.parametrize(("variant", "found"), [("safe", [3]), ("removals-last", [2, 3])])
+def test_starting_broker_creates_no_partition_under_removal(variant: str, found: list[int]) -> None:
+    """B-62: b3 does not answer, so the znodes stay, and no controller is left that could tell the others."""
+    lab = full(VARIANTS[variant])
+    add(lab, 3, 2)
+    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
+    remove(lab)
+    lab.crash(1)
+    lab.crash(2)
+    lab.expire(2)
+    lab.start(2)
+    lab.settle()
+
+    assert holders(lab, T1) == found
+
+
 def test_removal_ends_though_its_controller_fails() -> None:
     lab = full()
     add(lab, 3, 2)

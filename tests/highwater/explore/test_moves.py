@@ -48,7 +48,7 @@ def test_safe_holds_when_the_controller_changes_during_a_move() -> None:
     """Every schedule of one move and one expiry of a running broker's session."""
     result = search("safe", ONE_MOVE)
 
-    assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 8636, 22714, 21)
+    assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 8442, 22113, 21)
     assert MOVED in result.goals
 
 
