@@ -119,7 +119,6 @@ class Broker(Struct):
     learning_topics: tuple[str, ...] = ()
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
-    stopped: tuple[TopicPartition, ...] = ()  # deleted by a command while assignments were read
     dir_births: tuple[Incarnation, ...] = ()  # the registration that first used each log directory
     offline_dirs: tuple[int, ...] = ()  # bad for the rest of this life (broker.log_dirs)
     offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known; by partition

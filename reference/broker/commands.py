@@ -172,9 +172,6 @@ def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> N
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> ErrorCode:
     """Refuse to stop a replica that was told a later epoch (KIP-570, U-10) or that is of another topic (KIP-516, B-61)."""
-    if stop.delete and broker.registration != "registered":
-        # The assignments that a starting broker reads may be older than this command; they must not create the replica again.
-        broker.stopped = (*broker.stopped, stop.tp)
     partition = broker.partitions.get(stop.tp)
     if stop.delete and partition is None:
         _bury(turn, broker, stop, sent)

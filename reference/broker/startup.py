@@ -178,9 +178,8 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
         if _is_stray(turn, broker, tp, topic_ids) and isinstance(broker.partitions[tp].role, Idle):
             delete_replica(turn, broker, tp)
     for found, answer in zip(broker.learning, answers, strict=True):
-        if not isinstance(answer, Data) or found.tp in broker.stopped:
-            continue
-        if found.tp not in broker.partitions and turn.config.variant.removals_first:
+        is_there = found.tp in broker.partitions or not turn.config.variant.removals_first
+        if not isinstance(answer, Data) or not is_there:
             continue
         state = replace(paths.decode_state(found.tp, found.replicas, answer), topic_id=found.topic_id)
         if state.leader != turn.config.broker or turn.config.variant.startup_leads:  # V3 §E step 3.2, step 3.3
@@ -192,7 +191,6 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     broker.learning = []
     broker.learning_topics = ()
     broker.before_learning = ()
-    broker.stopped = ()
     strays.after_learning(turn, broker, tuple(tp for tp in broker.partitions if _is_stray(turn, broker, tp, topic_ids)))
 
 
@@ -209,7 +207,6 @@ def on_expired(turn: Turn, broker: Broker) -> None:
     broker.registration = "none"
     broker.registration_request = 0
     broker.settling = []
-    broker.stopped = ()
     broker.strays = Strays()
     turn.effects.append(CancelTimer("register"))
     if turn.config.variant.broker_incarnation:
