@@ -5,7 +5,8 @@
   links or disks excuses it.
 * A broker that alone reaches no other broker fences itself in time, so that no client reads old records from it for ever (R-185).
 * A broker counts its replicas in failed directories (R-312).
-* A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark.
+* A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark; a power
+  loss after a good end takes nothing.
   The log end and high watermark with which it began to lead are known; later ones are greater (R-048, R-158).
 * A broker creates a log in the directory with the fewest logs (KIP-112, R-293). So two of its directories differ by one log at
   most, and by one more for each log that it deleted. Brokers whose directories failed or lost bytes are left out.
@@ -178,12 +179,17 @@ def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterato
 
 
 def _forgotten(rows: list[_Row]) -> Iterator[str]:
-    """Replicas that start with a shorter log than they had, or after a good end with a lower high watermark (LIVE-11)."""
+    """Replicas that start with a shorter log than they had, or after a good end with a lower high watermark (LIVE-11).
+
+    A broker that ended well has flushed everything, so a power loss afterwards takes nothing.
+    """
     # (node, partition) -> the topic id, the log end, and the high watermark at least
     had: dict[tuple[str, str, int | None], tuple[str, int, int]] = {}
     ended_well: set[str] = set()
     for row in rows:
         key = (row.node, row.topic, row.partition)
+        if row.kind == K.WOUND and row.detail == "power-loss" and row.node in ended_well:
+            yield f"{row.node} shut down in order and lost records of {row.topic}-{row.partition} to a power loss at row {row.at}"
         if row.kind in (K.WOUND, K.DIR_FAILED, K.FAULT_BEGUN) and (row.kind != K.FAULT_BEGUN or _is_of_disks(row.detail)):
             had = {one: known for one, known in had.items() if one[0] != row.node}
         elif row.kind in (K.TRUNCATE, K.REPLICA_DELETED):

@@ -7,11 +7,21 @@ import polars as pl
 
 from checkers.checker import MS, Facts
 from history.event import EventKind as K
+from history.promise import Promise
 
 CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
 Times = list[tuple[int, int]]  # ns, each from its begin to its end
 # Beginnings of the names of faults of one broker that leave the links among the others, and the others themselves, as they are.
 OF_ONE_BROKER = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "dir-", "disk-")
+
+
+def still_ms(kind: str, promise: Promise) -> int:
+    """How long after a fault of this kind a connection may stand still.
+
+    A slow link holds a message for up to replica.lag.time.max.ms (`nemesis.link_kinds`); a connection sends nothing before the two
+    messages that open it have arrived.
+    """
+    return max(CALM_MS, 3 * promise.replica_lag_time_max_ms) if kind.startswith("slow") else CALM_MS
 
 
 def place_of(facts: Facts, process: int) -> str:

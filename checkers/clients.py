@@ -31,7 +31,7 @@ Only simulated runs are judged: there no machine is late, and the client counts 
 import polars as pl
 
 from checkers import screens
-from checkers.calms import CALM_MS, OF_ONE_BROKER, calms, excuses, fault_times, place_of
+from checkers.calms import CALM_MS, OF_ONE_BROKER, calms, excuses, fault_times, place_of, still_ms
 from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
 from checkers.duplicates import ONCE
 from checkers.rows import Call, calls, operation_rows
@@ -153,9 +153,9 @@ def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about:
         ended_ns, mine = call.rows[0].time_ns, place_of(facts, call.process)
         read_ns = min((given[row.value] for row in call.asked if row.value in given), default=ended_ns)
         hits = [one for one in faults if one.begun_ns <= ended_ns and (one.node == mine or one.node not in facts.client_places)]
-        ends = [facts.end_ns if one.ended_ns is None else one.ended_ns for one in hits]
-        ends += [time_ns for time_ns, _ in states if time_ns <= ended_ns]
-        since_ns = max(read_ns, call.invoked_ns, max(ends, default=-CALM_MS * MS) + CALM_MS * MS)
+        calm = [facts.end_ns if hit.ended_ns is None else hit.ended_ns + still_ms(hit.kind, facts.promise) * MS for hit in hits]
+        calm += [time_ns + CALM_MS * MS for time_ns, _ in states if time_ns <= ended_ns]
+        since_ns = max(read_ns, call.invoked_ns, *calm)
         members = next((size for time_ns, size in reversed(states) if time_ns <= ended_ns), 0)
         if ended_ns > since_ns + attempt_ns and members >= promise.min_insync_replicas:
             what = f"{_took_ns(call) // MS} ms for its produce of {about[0]}-{about[1]} at row {call.ended}"

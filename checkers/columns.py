@@ -42,10 +42,10 @@ NAMES = (
 )
 _FUNCTIONS = ("produce", "poll", "latest")
 # The errors that say that something is wrong with a produce itself, and not with the broker that got it.
-SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH")
+SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID")
 SHAPE_ERRORS = ("INVALID_REQUEST", "INVALID_REQUIRED_ACKS")
 ACKS_ERRORS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")  # acks=all alone asks for replicas
-REASONS = (*SEQUENCE_ERRORS, *SHAPE_ERRORS, *ACKS_ERRORS, "UNKNOWN_PRODUCER_ID")
+REASONS = (*SEQUENCE_ERRORS, *SHAPE_ERRORS, *ACKS_ERRORS)
 COMMITS = ("commit", "committed")
 NONE = -1  # no value, no offset, no matching turn
 OFFSET_BITS = 44  # low bits of a key packed from partition and offset

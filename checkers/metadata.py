@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.calms import CALM_MS, OF_ONE_BROKER
+from checkers.calms import CALM_MS, OF_ONE_BROKER, still_ms
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts
 from checkers.ranges import gathered
 from checkers.rows import rows_as
@@ -99,6 +99,7 @@ class Standing:
     """
 
     def __init__(self, promise: Promise) -> None:
+        self._promise = promise
         self.lag_ms = promise.session_timeout_ms + 2 * promise.request_timeout_ms
         self.healing_ms = max(self.lag_ms, CALM_MS + promise.request_timeout_ms)
         self._registered: dict[str, int | None] = {}
@@ -177,7 +178,9 @@ class Standing:
             self._in_force[row.fault, node] = row.detail or ""
         else:
             said = self._in_force.pop((row.fault, node), "")
-            self._hit[node if said.startswith(_LOCAL) else ""] = row.time_ns
+            where = node if said.startswith(_LOCAL) else ""
+            ended_ns = row.time_ns + (still_ms(said, self._promise) - CALM_MS) * MS  # a slow link holds what it delayed for longer
+            self._hit[where] = max(self._hit.get(where, 0), ended_ns)
 
     def partitions(self) -> list[_Name]:
         """The partitions that have a state, in the order of their names."""

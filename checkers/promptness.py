@@ -14,8 +14,8 @@ Judged are the steps of which the history shows both ends:
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
 
-Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` no fault has hit a broker
-that takes part, and the controller has been in office for `TERM_MS`. ISR changes and new partitions get `TURN_MS` more for each
+Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` (`calms.still_ms` after a slow
+link) no fault has hit a broker that takes part, and the controller has been in office for `TERM_MS`. ISR changes and new partitions get `TURN_MS` more for each
 that is due already, since the controller makes one after the other. Only simulated runs are judged: on a busy machine everything
 may be late.
 
@@ -33,13 +33,14 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.calms import CALM_MS
+from checkers.calms import CALM_MS, still_ms
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.moves import EDIT
 from checkers.ranges import gathered
 from checkers.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
+from history.promise import Promise
 
 NAME = "promptness"
 DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
@@ -98,11 +99,12 @@ class _State:
 class _Debts:
     """The steps that must follow, and what hinders them: faults, and a controller that is missing or new."""
 
-    def __init__(self) -> None:
+    def __init__(self, promise: Promise) -> None:
+        self.promise = promise
         self.controller: str | None = None
         self.in_office_ns = 0  # since when
         self.in_force: dict[tuple[str, str], str] = {}  # (fault, broker) -> its kind
-        self.ended_ns: dict[str, int] = {}  # broker, or ZooKeeper -> when its last fault ended
+        self.calm_ns: dict[str, int] = {}  # broker, or ZooKeeper -> from when on its last fault hinders nothing any more
         self.open: dict[Key, _Debt] = {}
         self.late: list[str] = []
 
@@ -133,7 +135,8 @@ class _Debts:
         if row.kind == K.FAULT_BEGUN:
             self.in_force[row.fault, row.node] = row.detail
         elif (kind := self.in_force.pop((row.fault, row.node), None)) is not None:
-            self.ended_ns[_ZOOKEEPER if kind.startswith("zookeeper") else row.node] = row.time_ns
+            node = _ZOOKEEPER if kind.startswith("zookeeper") else row.node
+            self.calm_ns[node] = max(self.calm_ns.get(node, 0), row.time_ns + still_ms(kind, self.promise) * MS)
 
     def look(self, now: int) -> None:
         """Tell which steps are late. A step that was hindered has more time."""
@@ -152,7 +155,7 @@ class _Debts:
         needed = {*debt.brokers, self.controller, _ZOOKEEPER}
         if any(debt.is_hindered_by(node, kind, needed) for (_, node), kind in self.in_force.items()):
             return None
-        calm = [ended + CALM_MS * MS for node, ended in self.ended_ns.items() if node in needed]
+        calm = [calm_ns for node, calm_ns in self.calm_ns.items() if node in needed]
         return max(debt.since_ns, self.in_office_ns + TERM_MS * MS, *calm)
 
 
@@ -162,7 +165,7 @@ class _Cluster:
     def __init__(self, facts: Facts, edited: list[tuple[int, int]]) -> None:
         self.facts = facts
         self._edited = edited  # when an operator's edit may have taken a move's request away, from and to
-        self.debts = _Debts()
+        self.debts = _Debts(facts.promise)
         self.registered: dict[str, int] = {}
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
         self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
@@ -301,6 +304,9 @@ class _Cluster:
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
                 state.way, state.target, state.left = "", (), set()
                 self.debts.settle("move", partition=tp)
+            case K.REPLICA_DELETED:
+                self.debts.settle("made", partition=tp)  # it was not added again: a move wrote its assignment while it is removed
+                self._move(tp, state, row)
             case _:
                 self._move(tp, state, row)
 

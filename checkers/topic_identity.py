@@ -1,14 +1,18 @@
 """Checker: a record of one topic is never seen under another topic of the same name (docs/promise.md DUR-8, B-61).
 
 A record belongs to the topic under whose id a leader appended it. If a consumer gets it, or a follower copies it, under an id
-under which no leader appended it, it came from a log that should have been deleted. Rows without a topic id are ignored, and a
-partition whose name had one topic only is not judged.
+under which no leader appended it, it came from a log that should have been deleted. A producer that repeats a record under the id
+of the next topic may have it in both, so leaders append a record that one call sends under one id only; this is judged in
+simulated runs, because librdkafka sends no topic ids. Rows without a topic id are ignored, and a partition whose name had one topic
+only is not judged.
 
     >>> from checkers.sketches import sketch
     >>> rows = "append node=b1 offset=0 value=a topic_id=1", "append node=b1 offset=0 value=b topic_id=2"
     >>> sketch("topic-identity", *rows, "ok poll offset=0 value=a topic_id=2")
     ['other-topic']
 """
+
+from collections.abc import Iterator
 
 import polars as pl
 
@@ -31,7 +35,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     for value, topic_id, index in made.iter_rows():
         first.setdefault(value, index)
         owners.add((value, topic_id))
-    read = operations.filter((pl.col("type") == "ok") & pl.col("value").is_not_null() & pl.col("topic_id").is_not_null())
+    answered = (pl.col("f") == "poll") & (pl.col("type") == "ok")
+    read = operations.filter(answered & pl.col("value").is_not_null() & pl.col("topic_id").is_not_null())
     columns = ("index", "topic_id", "value")
     seen = sorted([*named.select(columns).iter_rows(), *read.select(columns).iter_rows()])
     topic, partition = partition_of(operations, events)
@@ -41,7 +46,20 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             words = f"{value} appears under topic id {topic_id}, but was written under another topic id only"
             witness = tuple(sorted({first[value], index}))
             found.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
+    for value, ids, witness in _repeated(operations, made) if facts.simulated else ():
+        words = f"{value} was sent once, and was written under the topic ids {ids}"
+        found.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
     return Findings(anomalies=tuple(found))
+
+
+def _repeated(operations: pl.DataFrame, made: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Values that one call sent and leaders appended under several topic ids: with these ids, and the first append under each."""
+    by_topic = made.group_by("value", "topic_id").agg(pl.col("index").min())
+    several = by_topic.group_by("value").agg(pl.col("topic_id").sort_by("index"), pl.col("index").sort())
+    sent = operations.filter((pl.col("f") == "produce") & (pl.col("type") == "invoke")).group_by("value").len()
+    once = several.filter(pl.col("index").list.len() > 1).join(sent.filter(pl.col("len") == 1), on="value").sort("value")
+    for value, ids, indexes in once.select("value", "topic_id", "index").iter_rows():
+        yield value, " and ".join(ids), tuple(indexes)
 
 
 CHECKER = Checker(
@@ -51,7 +69,7 @@ CHECKER = Checker(
     blind="Records whose first append has no row; reads without an id.",
     kinds=("other-topic",),
     group_by=PARTITION,
-    operations=("poll",),
+    operations=("produce", "poll"),
     events=(K.APPEND,),
     across_topics=True,
     check=check,

@@ -23,7 +23,7 @@ def _wrong(call: Call, produced: list[Call]) -> str | None:
         if given in _OF_REQUESTS or (asked.acks != -1 and given in _OF_REPLICAS):
             return "wrong-error"
         known = asked.delivery != "once" or _acknowledged_before(call, produced) > 0
-        return "wrong-error" if given in _OF_SEQUENCES and known else None
+        return "wrong-error" if given in _OF_SEQUENCES | {"UNKNOWN_PRODUCER_ID"} and known else None
     needed = 8 if asked.error == "DUPLICATE_SEQUENCE_NUMBER" else 1
     if asked.delivery == "once" and _acknowledged_before(call, produced) < needed:
         return None

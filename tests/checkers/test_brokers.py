@@ -174,6 +174,14 @@ def test_broker_restarts_with_the_leo_that_it_had(between: str, found: str, told
     assert sketch("brokers", LED, between, f"recovered node=b1 {found}") == told
 
 
+@pytest.mark.parametrize(("how", "told"), [("'halt:shut down'", True), ("crash", False)])
+def test_broker_that_shut_down_has_flushed_its_logs(how: str, told: bool) -> None:
+    lost = "wound node=b1 offset=3 detail=power-loss incarnation=1"
+    words = "b1 shut down in order and lost records of t-0 to a power loss at row 2"
+
+    assert sketch("brokers", LED, f"node-stopped node=b1 detail={how}", lost) == ([words] if told else [])
+
+
 @pytest.mark.parametrize(("how", "told"), [("halt:shut down", True), ("crash", False)])
 def test_high_watermark_survives_a_controlled_shutdown(how: str, told: bool) -> None:
     story = Story()

@@ -241,6 +241,14 @@ def test_partition_of_a_deleted_topic_owes_nothing(again: tuple[str, ...], told:
     assert [words.startswith(why) for words in said] == ([True] if told else [])
 
 
+@pytest.mark.parametrize(("then", "told"), [((), True), (("replica-deleted node=b1",), False)], ids=["added", "being removed"])
+def test_assignment_of_a_removed_partition_owes_no_state(then: tuple[str, ...], told: bool) -> None:
+    """A move that its removal ends writes the assignment once more (seed 448 of `--faults all`)."""
+    said = found("topic-deleted", "assigned replicas=b1,b2", *then)
+
+    assert any("has no state" in words for words in said) is told
+
+
 @pytest.mark.parametrize("node", ["b9", "b3"], ids=["the controller", "the broker"])
 def test_stopped_process_owes_nothing_before_it_registers(node: str) -> None:
     """ZooKeeper keeps the session of an ended process for its timeout (seeds 1001 and 1114 of `--faults all`)."""
