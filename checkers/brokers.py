@@ -5,8 +5,8 @@
   links or disks excuses it.
 * A broker that alone reaches no other broker fences itself in time, so that no client reads old records from it for ever (R-185).
 * A broker counts its replicas in failed directories (R-312).
-* A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark; a power
-  loss after a good end takes nothing.
+* A broker starts with what it had: with its log, unless bytes were destroyed, and after a good end also with its high watermark.
+  A power loss after a good end takes nothing.
   The log end and high watermark with which it began to lead are known; later ones are greater (R-048, R-158).
 * A broker creates a log in the directory with the fewest logs (KIP-112, R-293). So two of its directories differ by one log at
   most, and by one more for each log that it deleted. Brokers whose directories failed or lost bytes are left out.

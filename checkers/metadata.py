@@ -179,7 +179,9 @@ class Standing:
         else:
             said = self._in_force.pop((row.fault, node), "")
             where = node if said.startswith(_LOCAL) else ""
-            ended_ns = row.time_ns + (still_ms(said, self._promise) - CALM_MS) * MS  # a slow link holds what it delayed for longer
+            ended_ns = (
+                row.time_ns + (still_ms(said, self._promise) - CALM_MS) * MS
+            )  # a slow link holds what it delayed for longer
             self._hit[where] = max(self._hit.get(where, 0), ended_ns)
 
     def partitions(self) -> list[_Name]:

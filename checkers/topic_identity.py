@@ -3,8 +3,8 @@
 A record belongs to the topic under whose id a leader appended it. If a consumer gets it, or a follower copies it, under an id
 under which no leader appended it, it came from a log that should have been deleted. A producer that repeats a record under the id
 of the next topic may have it in both, so leaders append a record that one call sends under one id only; this is judged in
-simulated runs, because librdkafka sends no topic ids. Rows without a topic id are ignored, and a partition whose name had one topic
-only is not judged.
+simulated runs, because librdkafka sends no topic ids. Rows without a topic id are ignored, and a partition whose name had one
+topic only is not judged.
 
     >>> from checkers.sketches import sketch
     >>> rows = "append node=b1 offset=0 value=a topic_id=1", "append node=b1 offset=0 value=b topic_id=2"
