@@ -19,6 +19,9 @@ A batch that an idempotent producer sends again and that is committed already is
 (B-66, KIP-98). It is committed if a consumer was given one of its records. One attempt takes at most half of the timeout, so the
 call ends soon after that, counted from when for 5 s no fault has hit the client or a broker and the state has not changed.
 
+Nobody answers a produce with acks=0; a broker that cannot append it closes the connection, so the client looks for the leader
+(KAFKA-955). A producer may lose what it sends until then. It does not lose more than LOOKUP_MS later while nothing else happens.
+
 Only simulated runs are judged: there no machine is late, and the client counts its attempts.
 
     >>> from checkers.sketches import sketch
@@ -31,7 +34,7 @@ Only simulated runs are judged: there no machine is late, and the client counts 
 import polars as pl
 
 from checkers import screens
-from checkers.calms import CALM_MS, OF_ONE_BROKER, calms, excuses, fault_times, place_of, still_ms
+from checkers.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
 from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
 from checkers.duplicates import ONCE
 from checkers.rows import Call, calls, operation_rows
@@ -44,6 +47,7 @@ _READS = ("poll", "latest")
 _LOCAL = (*OF_ONE_BROKER, "session", "isolate-", "cut-")  # a read needs no link among other brokers
 _PAUSE_MS = 100  # retry.backoff.ms: a produce that has no more time left is not sent again
 _TICK_MS = 1  # clients read their clocks in whole milliseconds
+LOOKUP_MS = 1000  # to hear of a closed connection, ask for the leader and connect to it
 _RESTS_MS = 2000  # after its last fault a leader has caught up with what waited for it
 # Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
 _RETRIABLE = frozenset(
@@ -165,6 +169,46 @@ def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about:
     return why
 
 
+def _unheard(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+    """Describe the producers that lost records with acks=0 again and again, though nothing happened to them or a broker."""
+    sent = [call for call in done if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
+    if not sent:
+        return []
+    appended = set(events.filter((pl.col("kind") == str(K.APPEND)) & (pl.col("detail") == "leader"))["value"].to_list())
+    faults = list(fault_times(events, facts))
+    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    written = list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+    since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
+    why: dict[int, str] = {}
+    for call in sorted(sent, key=lambda call: call.invoked):
+        if any(row.value in appended for row in call.asked):
+            since.pop(call.process, None)
+            continue
+        first = since.setdefault(call.process, call)
+        if _is_disturbed(first.invoked_ns - LOOKUP_MS * MS, call, faults, written, facts):
+            since[call.process] = call
+        elif call.invoked_ns - first.invoked_ns > LOOKUP_MS * MS:
+            rows = f"rows {first.invoked} and {call.invoked}"
+            what = f"process {call.process} lost what it sent to {name} with acks=0 between {rows}"
+            why.setdefault(call.process, f"{what}, though nothing happened to it or a broker")
+    return list(why.values())
+
+
+def _is_disturbed(
+    since_ns: int, call: Call, faults: list[FaultTime], written: list[tuple[int, str | None]], facts: Facts
+) -> bool:
+    """Whether between a time and a call a fault may have hit its client or a broker, or the partition's state changed."""
+    ended_ns, place, bound_ns = call.rows[0].time_ns, place_of(facts, call.process), facts.promise.bound_ms * MS
+    hit = any(
+        one.begun_ns <= ended_ns
+        and (one.ended_ns is None or since_ns <= one.ended_ns + bound_ns)
+        and (one.node == place or one.node not in facts.client_places)
+        for one in faults
+    )
+    leader = next((leader for time_ns, leader in reversed(written) if time_ns <= ended_ns), None)
+    return hit or leader is None or any(since_ns <= time_ns <= ended_ns for time_ns, _ in written)
+
+
 def _has_retries(call: Call, facts: Facts) -> bool:
     """Whether an idempotent produce had a retry left: until then an attempt takes at most half of the timeout."""
     asked, attempts = call.asked[0], call.rows[0].attempts
@@ -192,6 +236,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     why += _hung(done, events, facts, name)
     why += _unread(done, events, facts, name)
     why += _unacknowledged(done, events, facts, (topic, number))
+    why += _unheard(done, events, facts, name)
     if retries:
         produces = [call for call in done if call.f == "produce"]
         given_up = (_gave_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
@@ -202,14 +247,15 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A client's call ends within its timeout, at once where no fault hits the client or a broker; a produce is sent again "
-    "after a retriable error while it has retries and time left, and acknowledged at once where it is committed already.",
+    "after a retriable error while it has retries and time left, and acknowledged at once where it is committed already; one "
+    "without an answer (acks=0) reaches the next leader.",
     assumes="The manifest tells timeout and retries of the clients; a completion tells the number of attempts.",
     blind="Real clients, which do not tell their attempts; retries that come too soon; errors of attempts before the last; "
     "other calls than reads and produces with acks=1 that hang under a fault of a broker, or within B of one.",
     kinds=(),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
-    events=(K.FAULT_BEGUN, K.FAULT_ENDED, K.STATE_WRITTEN),
+    events=(K.FAULT_BEGUN, K.FAULT_ENDED, K.STATE_WRITTEN, K.APPEND),
     of_the_living=True,
     check=check,
     screen=screens.clients,

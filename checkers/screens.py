@@ -139,14 +139,14 @@ def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
 
 
 def clients(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
-    """Suspect partitions with a call that failed, or that took long; none where the clients' timeout is not known."""
+    """Suspect partitions with a call that failed, took long or has no answer (acks=0); none without the clients' timeout."""
     if facts.client_timeout_ms is None:
         return nothing(columns, shared, facts)
     turns = columns.turns
     ended = np.flatnonzero(~turns.asks & (turns.other != NONE))
     patience = min(PROMPT_MS, facts.client_timeout_ms) * MS
     slow = turns.time_ns[ended] - turns.time_ns[turns.other[ended]] > patience
-    return Screened(suspect=columns.named(turns.part[ended[slow | ~turns.ok[ended]]]))
+    return Screened(suspect=columns.named(turns.part[ended[slow | ~turns.ok[ended] | turns.acks_none[ended]]]))
 
 
 def replacement(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:

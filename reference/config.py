@@ -218,6 +218,7 @@ VARIANTS: dict[str, Variant] = {
     "hw-under-min-isr": _without(hw_under_min_isr=True),
     "no-elr": _without(elr=False),
     "no-log-birth": _without(log_birth=False),
+    "acks0-silent": _without(acks0_silent=True),
     "no-min-isr-check": _without(min_isr_check="none", hw_under_min_isr=True),
     # Heartbeats would hide this mistake: an isolated leader counts as absent, and cannot ask for an ISR change.
     "unclean-election": _without(unclean_election=True, heartbeat=False, isr_change_via="zookeeper"),

@@ -190,3 +190,25 @@ def test_committed_batch_is_acknowledged_when_sent_again(led: str, between: tupl
     found = _of_places(led, asked, *between, ended, timeout_ms=20000, words="though a consumer had the record")
 
     assert bool(found) is told
+
+
+LEFT = "invoke produce value=x acks=0 process=1 time_ns=9000000000", "ok produce value=x acks=0 process=1 time_ns=9000000000"
+AGAIN = "invoke produce value=y acks=0 process=1 time_ns=10500000000", "ok produce value=y acks=0 process=1 time_ns=10500000000"
+
+
+@pytest.mark.parametrize(
+    ("between", "told"),
+    [
+        ((), True),
+        (("append node=b1 offset=0 value=x detail=leader",), False),
+        (("append node=b1 offset=0 value=y detail=leader",), False),
+        (("state-written node=b9 leader=b2 isr=b1,b2 leader_epoch=1 time_ns=9500000000",), False),
+        (("fault-begun fault=f node=b3 detail=cut-peers time_ns=9500000000",), False),
+    ],
+    ids=["both are lost", "the first is there", "the second is there", "another leader", "a fault"],
+)
+def test_producer_without_answers_learns_of_the_leader(between: tuple[str, ...], told: bool) -> None:
+    """KAFKA-955: the broker closes the connection, so only what was sent before that is lost."""
+    found = sketch("clients", "state-written node=b9 leader=b1 isr=b1,b2", *LEFT, *between, *AGAIN)
+
+    assert any("with acks=0" in words for words in found) is told
