@@ -89,7 +89,8 @@ INVARIANTS: dict[str, Invariant] = {
     ),
     "REQ": Invariant(words="a request that keeps the rules is not refused as if it broke one", kinds=("wrong-error",)),
     "LIVE": Invariant(
-        words="there is progress after healing", not_live=("availability", "availability-cluster", "progress", "replacement")
+        words="there is progress after healing",
+        not_live=("availability", "availability-cluster", "progress", "replacement", "clients"),
     ),
     "META": Invariant(words="metadata converges", not_live=("convergence", "availability")),
     "CTL": Invariant(
