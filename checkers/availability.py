@@ -27,7 +27,7 @@ from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.confirmed import undeleted, unmade
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import misled, undone, unheard
+from checkers.moves import misled, undone, unexplained, unheard
 from checkers.orders import ROWS as ORDER_ROWS
 from checkers.orders import forgotten
 from checkers.ranges import gathered
@@ -100,7 +100,9 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
-    refused = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))["detail"].to_list()
+    told = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))
+    refused = told["detail"].to_list()
+    why.extend(unexplained(done, told.select("index", "detail").iter_rows()))
     why.extend(unmade(done, placed, refused))
     why.extend(undeleted(done, placed, refused) if facts.simulated else ())
     why.extend(forgotten(done, events, facts))

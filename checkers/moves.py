@@ -15,10 +15,12 @@ judged.
 Requests for a partition that was removed since, or for a deleted topic, are not judged.
 
 Each valid entry of a request that an operator wrote by hand is begun or refused, whatever stands beside it (KAFKA-2234). Requests
-are not judged that another edit, or a cancellation, may have undone before the controller read them.
+are not judged that another edit, or a cancellation, may have undone before the controller read them. A request that holds no list
+of partitions is refused by name: nothing else tells the operator why it is gone.
 """
 
 from ast import literal_eval
+from collections.abc import Iterable
 from math import inf
 
 import msgspec
@@ -72,6 +74,28 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
         for name, replicas in _entries(call).items()
         if _is_owed(name, replicas, call.invoked, [row for about, row in rows if about == name])
     ]
+
+
+def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[str]:
+    """Describe each request written by hand that is none, and that the controller deleted without a word."""
+    asked = [call for call in done if (call.f in REQUESTS or (call.f == EDIT and _is_of_moves(call))) and call.type != "fail"]
+    told = list(refused)
+    return [
+        f"the request at row {call.invoked} in {_path(call)} is none, and nobody refused it"
+        for call in asked
+        if call.f == EDIT and call.type == "ok" and _is_none(call) and not _may_be_undone(call, asked)
+        if not any(at > call.invoked and words.startswith(f"{_path(call)}:") for at, words in told)
+    ]
+
+
+def _is_none(call: Call) -> bool:
+    path, _, text = (call.asked[0].value or "").partition(" created with ")
+    if path not in _BY_HAND or not text:
+        return False
+    try:
+        return not isinstance(msgspec.json.decode(literal_eval(text))["partitions"], list)
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return True
 
 
 def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:

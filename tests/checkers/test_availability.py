@@ -519,6 +519,27 @@ def test_valid_entry_beside_an_invalid_one_is_heard(entries: str, then: str | No
 
 
 @pytest.mark.parametrize(
+    ("text", "then", "told"),
+    [
+        ("no json", None, True),
+        ("no json", "/admin/reassign_partitions: 1 entries are invalid", False),
+        ("no json", "/admin/reassign_partitions_extra: 1 entries are invalid", True),
+        ('{"partitions":7}', None, True),
+        ('{"partitions":[]}', None, False),
+    ],
+)
+def test_what_is_no_request_is_refused_by_name(text: str, then: str | None, *, told: bool) -> None:
+    """LIVE-4: nothing else tells the operator why it is gone."""
+    story = quiet_cluster()
+    story.op(10, OpType.INVOKE, "edit-znode", ({"value": f"/admin/reassign_partitions created with {text!r}"},))
+    story.op(10, OpType.OK, "edit-znode")
+    if then is not None:
+        story.event(EventKind.REQUEST_REFUSED, whole_node=True, node="b1", detail=then)
+
+    assert any("nobody refused it" in why for why in judge(healed(story)).not_live) is told
+
+
+@pytest.mark.parametrize(
     ("f", "value", "effect"),
     [
         ("create-topic", "events on 1,2,3", EventKind.ASSIGNED),
