@@ -63,7 +63,7 @@ def _measure(asked: argparse.Namespace) -> int:
             measure_together(bench, gate, list(filter(take, serving(mutants, bench.folder))))
             bench.measure(gate, mutants, take=take)
     if not asked.by_hand:
-        store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.rows or row.outcome == "survived")
+        store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.is_known)
         write_page()
     found = [gate.progress(mutant) for mutant in filter(take, serving(mutants, bench.folder))]
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}

@@ -61,6 +61,11 @@ class Progress(Struct, frozen=True, kw_only=True):
         return "undecided" if self.left else "survived"
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything is known of the mutant: it was run, or no run of the gate reaches it."""
+        return bool(self.rows) or self.outcome == "survived"
+
+    @property
     def differed(self) -> int:
         """In how many runs the history was not that of the unmutated code."""
         return sum(row.differs for row in self.rows if row.run != SERVES)

@@ -163,3 +163,10 @@ def test_torn_last_line_of_a_ledger_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "M-1.jsonl").write_bytes(b'{"run":"serves"}\n{"run":"cor')
 
     assert Gate([SERVES], tmp_path).progress(KILLED).rows == (RunRow(run=SERVES),)
+
+
+@pytest.mark.parametrize(("left", "known"), [((), True), (("corpus/a",), False)], ids=["reached by no run", "not run yet"])
+def test_mutant_that_no_run_reaches_is_a_survivor(left: tuple[str, ...], known: bool) -> None:
+    found = Progress(mutant=load_sample()[0], rows=(), left=left, reached=len(left))
+
+    assert (found.is_known, found.outcome) == (known, "survived" if known else "undecided")
