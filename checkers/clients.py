@@ -86,14 +86,13 @@ def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> li
     if not suspects:
         return []
     hit = excuses(events, facts)
-    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
-    written = list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+    written = _leaders(events)
     why = []
     for call in suspects:
         ended_ns, patience_ns = call.rows[0].time_ns, (facts.client_timeout_ms or 0) * MS
         excused = any(a <= ended_ns and call.invoked_ns < b for a, b in hit.get(place_of(facts, call.process), ()))
         moved = any(call.invoked_ns - patience_ns <= time_ns <= ended_ns for time_ns, _ in written)
-        leader = next((leader for time_ns, leader in reversed(written) if time_ns <= ended_ns), None)
+        leader = _leader_at(written, ended_ns)
         if not excused and not moved and leader is not None:
             what = f"{_took_ns(call) // MS} ms for its {call.f} of {name} at row {call.ended}"
             said = "" if call.type == "ok" else f" and got {call.rows[0].error}"
@@ -176,8 +175,7 @@ def _unheard(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) ->
         return []
     appended = set(events.filter((pl.col("kind") == str(K.APPEND)) & (pl.col("detail") == "leader"))["value"].to_list())
     faults = list(fault_times(events, facts))
-    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
-    written = list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+    written = _leaders(events)
     since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
     why: dict[int, str] = {}
     for call in sorted(sent, key=lambda call: call.invoked):
@@ -205,8 +203,18 @@ def _is_disturbed(
         and (one.node == place or one.node not in facts.client_places)
         for one in faults
     )
-    leader = next((leader for time_ns, leader in reversed(written) if time_ns <= ended_ns), None)
+    leader = _leader_at(written, ended_ns)
     return hit or leader is None or any(since_ns <= time_ns <= ended_ns for time_ns, _ in written)
+
+
+def _leaders(events: pl.DataFrame) -> list[tuple[int, str | None]]:
+    """The leader in each state that was written, and when."""
+    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    return list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+
+
+def _leader_at(written: list[tuple[int, str | None]], time_ns: int) -> str | None:
+    return next((leader for since_ns, leader in reversed(written) if since_ns <= time_ns), None)
 
 
 def _has_retries(call: Call, facts: Facts) -> bool:

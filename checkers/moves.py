@@ -66,7 +66,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 
 def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     """Describe each valid entry of a request written by hand that was neither begun nor refused until the end of the run."""
-    asked = [call for call in done if (call.f in REQUESTS or (call.f == EDIT and _is_of_moves(call))) and call.type != "fail"]
+    asked = _asked(done)
     return [
         f"{name} was to be moved to {', '.join(replicas)} by the request at row {call.invoked}, which nobody heard"
         for call in asked
@@ -78,7 +78,7 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 
 def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[str]:
     """Describe each request written by hand that is none, and that the controller deleted without a word."""
-    asked = [call for call in done if (call.f in REQUESTS or (call.f == EDIT and _is_of_moves(call))) and call.type != "fail"]
+    asked = _asked(done)
     told = list(refused)
     return [
         f"the request at row {call.invoked} in {_path(call)} is none, and nobody refused it"
@@ -86,16 +86,6 @@ def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[st
         if call.f == EDIT and call.type == "ok" and _is_none(call) and not _may_be_undone(call, asked)
         if not any(at > call.invoked and words.startswith(f"{_path(call)}:") for at, words in told)
     ]
-
-
-def _is_none(call: Call) -> bool:
-    path, _, text = (call.asked[0].value or "").partition(" created with ")
-    if path not in _BY_HAND or not text:
-        return False
-    try:
-        return not isinstance(msgspec.json.decode(literal_eval(text))["partitions"], list)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-        return True
 
 
 def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
@@ -129,21 +119,35 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     return why
 
 
+def _asked(done: list[Call]) -> list[Call]:
+    """The requests of moves, and the edits of their znodes, that may have been carried out."""
+    return [call for call in done if (call.f in REQUESTS or (call.f == EDIT and _is_of_moves(call))) and call.type != "fail"]
+
+
 def _path(call: Call) -> str:
     return (call.asked[0].value or "").partition(" ")[0]
 
 
-def _entries(call: Call) -> dict[str, tuple[str, ...]]:
-    """The valid entries of a request that was created by hand: the replicas of each partition, by the last entry for it."""
-    path, _, text = (call.asked[0].value or "").partition(" created with ")
-    found: dict[str, tuple[str, ...]] = {}
-    if path not in _BY_HAND or not text:
-        return found
+def _is_none(call: Call) -> bool:
+    """Whether the call wrote something into a znode of moves that holds no list of partitions."""
+    written = (call.asked[0].value or "").startswith(f"{_path(call)} created with ")
+    return written and _path(call) in _BY_HAND and _listed(call) is None
+
+
+def _listed(call: Call) -> list[object] | None:
+    """The partitions of a request that was created by hand, as they stand there; None if there is no list of them."""
+    text = (call.asked[0].value or "").partition(" created with ")[2]
     try:
         rows = msgspec.json.decode(literal_eval(text))["partitions"]
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-        return found
-    for row in rows if isinstance(rows, list) else ():
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, SyntaxError):
+        return None
+    return rows if isinstance(rows, list) else None
+
+
+def _entries(call: Call) -> dict[str, tuple[str, ...]]:
+    """The valid entries of a request that was created by hand: the replicas of each partition, by the last entry for it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for row in (_listed(call) or ()) if _path(call) in _BY_HAND else ():
         match row:
             case {"topic": str(topic), "partition": int(partition), "replicas": [int(), *_] as replicas, **rest} if not rest:
                 valid = all(isinstance(b, int) and b >= 0 for b in replicas) and len(set(replicas)) == len(replicas)

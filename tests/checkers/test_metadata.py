@@ -2,6 +2,8 @@
 
 import pytest
 
+from checkers import metadata
+from checkers.calms import CALM_MS
 from checkers.metadata import OF_CLUSTER
 from checkers.sketches import sketch
 
@@ -113,6 +115,14 @@ def test_broker_learns_after_a_cut_once_its_connections_live(ended_s: int, wrong
     cut = "fault-begun fault=f node=b1 detail=cut-peers", f"fault-ended fault=f node=b1 time_ns={ended_s}000000000"
 
     assert bool(told(*cut, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [("slow", False), ("cut-peers", True)])
+def test_broker_behind_a_slow_link_learns_later(monkeypatch: pytest.MonkeyPatch, kind: str, wrong: bool) -> None:
+    monkeypatch.setattr(metadata, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
+    fault = f"fault-begun fault=f node=b1 detail={kind}", f"fault-ended fault=f node=b1 detail={kind} time_ns=54000000000"
+
+    assert bool(told(*fault, answer=RIGHT.replace("epoch=1", "epoch=0"))) is wrong
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from checkers import promptness
 from checkers.calms import CALM_MS
 from checkers.promptness import DUE_MS, TERM_MS, TURN_MS
 from checkers.sketches import sketch
@@ -70,6 +71,14 @@ def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, said: list[st
     fault = "fault-begun fault=f node=b1 detail=slow", "fault-ended fault=f node=b1 detail=slow time_ns=500000000"
 
     assert found(ASKED, *fault, at(ENDED, ms + 500)) == said
+
+
+@pytest.mark.parametrize(("kind", "said"), [("slow", []), ("cut-peers", [LOST])])
+def test_slow_link_excuses_a_step_for_longer(monkeypatch: pytest.MonkeyPatch, kind: str, said: list[str]) -> None:
+    monkeypatch.setattr(promptness, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
+    fault = f"fault-begun fault=f node=b1 detail={kind}", f"fault-ended fault=f node=b1 detail={kind} time_ns=500000000"
+
+    assert found(ASKED, *fault, at(ENDED, CALM_MS + DUE_MS + 1100)) == said
 
 
 def test_nothing_is_due_while_there_is_no_controller() -> None:
