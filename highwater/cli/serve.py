@@ -1,5 +1,6 @@
 """`highwater serve`: the runs of a store as web pages on this machine."""
 
+import logging
 import socket
 from ipaddress import ip_address
 from pathlib import Path
@@ -55,6 +56,8 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=_CLOSE_S,
         )
+        # Ctrl-C says itself that it interrupts; that a client had not closed or read in time is no error of the server.
+        logging.getLogger("uvicorn.error").addFilter(lambda record: "graceful shutdown" not in str(record.msg))
         uvicorn.Server(config).run(sockets=[listening])
     return 0
 

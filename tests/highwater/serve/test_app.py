@@ -198,3 +198,18 @@ def test_signal_ends_the_server_with_an_open_connection(number: signal.Signals, 
         assert process.stderr is not None
         assert process.stderr.read() == "highwater: interrupted\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["seed-1"]
+
+
+@pytest.mark.slow
+def test_signal_ends_the_server_of_a_client_that_reads_nothing(tmp_path: Path) -> None:
+    put(tmp_path, VALID, page="x" * 50_000_000)
+    with command("serve", str(tmp_path), "--port", "0", folder=tmp_path) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[0]
+        with socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) as client:
+            client.sendall(b"GET /store/seed-1/sim-1/report.html HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) != 0
+        assert process.stderr is not None
+        assert process.stderr.read() == "highwater: interrupted\n"
