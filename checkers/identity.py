@@ -27,14 +27,14 @@ LOOKS = [str(kind) for kind in (K.ZK_STATE, K.METADATA_VIEW, K.LOG_ON_DISK, K.RE
 
 def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
     """Divide one partition's rows by topic id, oldest topic first."""
-    deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED))
+    deleted = events.filter(pl.col("kind") == str(K.TOPIC_DELETED)).with_columns(pl.col("topic_id").fill_null(""))
     ended = dict(deleted.group_by("topic_id").agg(pl.col("index").min()).iter_rows())
     # The final observations may be stale: a topic that only they name was never written, led or read, and is ignored.
     acted = events.filter(~pl.col("kind").is_in(LOOKS))
     named = pl.concat([operations["topic_id"], acted["topic_id"]]).drop_nulls().unique().to_list()
     if len(named) <= 1 and not ended:
         return [Life(named[0] if named else "", False, operations, events)]
-    ids = sorted(named, key=_age)
+    ids = sorted(named or [""], key=_age)
     of_call = _topics_of_calls(operations, events, ids)
     own = operations.with_columns(pl.col("index").replace_strict(of_call, return_dtype=pl.String).alias("topic_id"))
     own = own.with_columns(pl.col("topic_id").cast(pl.String))  # without operations the line above yields a column of numbers

@@ -224,7 +224,8 @@ def banner_of(verdict: Verdict, manifest: RunManifest, hazard: Hazard | None = N
     if verdict.excused:
         sentence += f" {len(verdict.excused)} losses are excused by wounds."
     if verdict.live is False:
-        sentence += " After healing, the cluster did not recover in time."
+        first, *others = verdict.not_live
+        sentence += f" It was not live: {first}{f', and {len(others)} more' if others else ''}."
     if manifest.outcome != "completed":
         sentence += f" The run itself ended early: {manifest.outcome}."
     tone = verdict.validity.name.lower()

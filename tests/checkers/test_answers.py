@@ -16,7 +16,8 @@ def test_acknowledged_producer_is_not_refused_for_its_sequence(error: str) -> No
     assert sketch("answers", refused) == []
 
 
-def test_removed_partition_knows_no_producer() -> None:
+@pytest.mark.parametrize("deleted", ["topic-deleted topic_id=1", "topic-deleted"])
+def test_removed_partition_knows_no_producer(deleted: str) -> None:
     refused = "fail produce value=b acks=-1 delivery=once error=UNKNOWN_PRODUCER_ID"
 
-    assert sketch("answers", ACKNOWLEDGED, "topic-deleted topic_id=1", refused) == []
+    assert sketch("answers", ACKNOWLEDGED, deleted, refused) == []

@@ -60,6 +60,14 @@ def test_run_page_banner_separates_safety_and_liveness(findings: Findings, verdi
     assert (banner.verdict, banner.live, banner.tone) == (verdict, live, tone)
 
 
+def test_run_page_banner_tells_why_a_run_was_not_live() -> None:
+    late = Findings(live_judged=True, not_live=("orders-0 has no leader", "b2 is asked in vain", "b3 is asked in vain"))
+    # Reasons are sorted (checkers.verdict.merge).
+    assert banner_of(merge([late]), manifest_of()).sentence == (
+        "The run kept its promise. It was not live: b2 is asked in vain, and 2 more."
+    )
+
+
 def test_run_page_banner_names_an_interrupted_run() -> None:
     manifest = msgspec.structs.replace(manifest_of(), outcome="interrupted")
     assert "ended early: interrupted" in banner_of(merge([Findings()]), manifest).sentence
