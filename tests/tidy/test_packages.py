@@ -7,9 +7,11 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from highwater.backends.real.containers.images import BROKER
 from tests.tidy.sources import PACKAGES, ROOT, sources
@@ -100,6 +102,25 @@ def test_every_dependency_is_pinned() -> None:
     pinned = {_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines()}
 
     assert sorted(wanted - pinned) == []
+
+
+def test_pinned_packages_run_on_the_oldest_python() -> None:
+    """Debian 12 has Python 3.11.2; a pin that needs a later one makes the setup there fail."""
+    oldest = PYPROJECT["project"]["requires-python"].removeprefix(">=") + ".0"
+    refused = []
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line and not line.startswith("#") and not SpecifierSet(_python_of(_name(line))).contains(oldest):
+            refused.append(line)
+
+    assert refused == []
+
+
+def _python_of(name: str) -> str:
+    """The Python versions that an installed package names; "" (any) for a package that this platform does not need."""
+    try:
+        return metadata(name)["Requires-Python"] or ""
+    except PackageNotFoundError:
+        return ""
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
