@@ -10,7 +10,7 @@ from bench.guided import FIRSTS, Mode, Row, counts_of, is_done, page, read_rows,
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 
-RARE, FREQUENT, NEVER, WORSE, HALF_DONE, *_ = variants()
+RARE, FREQUENT, NEVER, WORSE, HALF_DONE, OPEN, *_ = variants()
 BUDGET = 60
 
 
@@ -70,16 +70,26 @@ def test_page_compares_only_rarely_caught_variants() -> None:
         *_rows(WORSE, "plain", 11, 12, 13, 14, 15),
         *_rows(WORSE, "guided", 11, 12, 13, 14, None),
         *_rows(HALF_DONE, "plain", 11, 12, 13, 14, 15),
-        *_rows(HALF_DONE, "guided", 11),
+        *_rows(HALF_DONE, "guided", 5, 7),
+        *_rows(OPEN, "plain", 11, 12, 13, 14, 15),
     ]
     text = page(rows, BUDGET)
 
-    assert "**On 1 of 3 rarely caught variants the guided search needs at most half the runs.**" in text
+    assert "**On 2 of 4 rarely caught variants the guided search needs at most half the runs.**" in text
     assert f"| `{RARE}` | 5 | 40 (20 to 60) | 20 (8 to 40) | yes | lost-write |" in text
     assert f"| `{NEVER}` | 5 | > 60 | > 60 | neither |  |" in text
     assert f"| `{WORSE}` | 5 | 13 (11 to 15) | 13 (11 to > 60) | no | lost-write |" in text
     assert f"no search is needed: `{FREQUENT}` 3 (1 to 50)." in text
-    assert f"Not measured yet: `{HALF_DONE}`" in text
+    assert f"| `{HALF_DONE}` | 2 | 11 (11 to 12) | 5 (5 to 7) | yes | lost-write |" in text
+    assert f"Not measured yet: `{OPEN}`" in text
+
+
+@pytest.mark.parametrize(("guided", "said"), [(30, "yes"), (31, "sooner"), (None, "neither")])
+def test_escape_of_plain_runs_is_more_than_the_budget(guided: int | None, said: str) -> None:
+    """Plain runs that catch nothing within 60 runs need at least 61."""
+    text = page([*_rows(RARE, "plain", None), *_rows(RARE, "guided", guided)], BUDGET)
+
+    assert f"| {said} |" in text
 
 
 def test_rows_that_were_measured_again_replace_the_earlier_ones(tmp_path: Path) -> None:
