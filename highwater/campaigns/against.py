@@ -8,7 +8,7 @@ import io
 import os
 import subprocess
 import sys
-import tarfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def perform_on(revision: str, arguments: Sequence[str], phases: Sequence[Phase])
     commit = commit_of(revision)
     arguments = (*arguments, "--parts", ",".join(phases), "--keep-going")
     with temporary_folder("against") as folder:
-        _unpack(_git("archive", "--format=tar", commit, "reference", what=revision), folder)
+        _unpack(_git("archive", "--format=zip", commit, "reference", what=revision), folder)
         _python(folder, "-c", _PROBE, revision=revision)
         runs = Path(folder, "runs.jsonl")
         files = ("--store", f"{folder}/store", "--runs", str(runs))
@@ -140,8 +140,8 @@ def _words(line: RunLine) -> str:
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(folder)
 
 
 def _python(folder: Path, *arguments: str, revision: str) -> None:

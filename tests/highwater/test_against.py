@@ -1,7 +1,7 @@
 """Two versions of the protocol under one harness (`chaos --against`)."""
 
 import io
-import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -87,13 +87,14 @@ def test_against_an_unknown_revision_is_refused() -> None:
 
 
 def _archive(path: Path | None) -> bytes:
-    """A tar file with this folder as `reference`, or with an empty package."""
+    """A zip file with this folder as `reference`, or with an empty package."""
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as files:
+    with zipfile.ZipFile(archive, mode="w") as files:
         if path is None:
-            files.addfile(tarfile.TarInfo("reference/__init__.py"))
+            files.writestr("reference/__init__.py", "")
         else:
-            files.add(path, "reference")
+            for file in path.rglob("*.py"):
+                files.write(file, f"reference/{file.relative_to(path)}")
     return archive.getvalue()
 
 
