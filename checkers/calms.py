@@ -18,10 +18,10 @@ OF_ONE_BROKER = ("crash", "bounce", "power-loss", "pause", "controller-kill", "s
 def still_ms(kind: str, promise: Promise) -> int:
     """How long after a fault of this kind a connection may stand still.
 
-    A slow link holds a message for up to replica.lag.time.max.ms (`nemesis.link_kinds`), and a connection sends nothing before
-    the two messages that open it have arrived.
+    A slow link holds a message for up to replica.lag.time.max.ms (`nemesis.link_kinds`), for twice as long where both its ends
+    are slow, and a connection sends nothing before the two messages that open it have arrived.
     """
-    return max(CALM_MS, 3 * promise.replica_lag_time_max_ms) if kind.startswith("slow") else CALM_MS
+    return max(CALM_MS, 6 * promise.replica_lag_time_max_ms) if kind.startswith("slow") else CALM_MS
 
 
 def place_of(facts: Facts, process: int) -> str:

@@ -115,7 +115,9 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
         node, ended_ns = call.rows[0].node, call.rows[0].time_ns
         if before is None or before.type != "ok" or before.rows[0].node != node:
             continue  # the client may have lost its time in looking for the leader
-        since_ns = min(before.invoked_ns, call.invoked_ns - _RESTS_MS * MS)
+        # A client gives up all calls at a broker when any connection to it breaks, and may learn late that an idle one broke.
+        rests_ms = CALM_MS if call.rows[0].error == "NETWORK_EXCEPTION" else _RESTS_MS
+        since_ns = min(before.invoked_ns, call.invoked_ns - rests_ms * MS)
         place = place_of(facts, call.process)
         hit = any(
             one.begun_ns <= ended_ns

@@ -169,7 +169,7 @@ class _Cluster:
         self.registered: dict[str, int] = {}
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
         self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
-        self.waiting: set[str] = set()  # brokers that the controller holds for inactive or stopping
+        self.waiting: dict[str, str] = {}  # brokers that the controller holds for inactive or stopping -> which of the two
         self.broken: set[str] = set()  # brokers with a failed directory
         self.partitions: dict[Partition, _State] = {}
         self.deleted: set[Partition] = set()  # of topics whose deletion was requested
@@ -184,7 +184,7 @@ class _Cluster:
                 if row.partition is None and row.node not in self.facts.client_places:
                     debts.see_fault(row)
             case K.CONTROLLER_ELECTED:
-                debts.controller, debts.in_office_ns, self.waiting = row.node, row.time_ns, set()
+                debts.controller, debts.in_office_ns, self.waiting = row.node, row.time_ns, {}
                 self._forget_moves()  # the controller before may have ended them; this one notes those that it goes on with
             case K.CONTROLLER_RESIGNED:
                 debts.resigned(row.node)
@@ -192,7 +192,7 @@ class _Cluster:
                 self._held(row)
             case K.REGISTERED:
                 self.registered[row.node] = row.incarnation
-                self.waiting.discard(row.node)
+                self.waiting.pop(row.node, None)
                 self.stopped.discard(row.node)
                 for tp, state in self.partitions.items():
                     self._tell(tp, state, row, (row.node,))
@@ -242,18 +242,18 @@ class _Cluster:
             state.way = ""
 
     def _held(self, row: ClusterRow) -> None:
-        if row.detail not in _WAITING:
-            self.waiting.discard(row.broker)
+        if row.detail in _WAITING:
+            self.waiting[row.broker] = row.detail
+            self._leaves(row.broker)
+            if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
+                self._lost(row, row.broker, f"{row.node} holds it for inactive")
+        else:
+            self.waiting.pop(row.broker, None)
             self.debts.settle("out", row.broker)
-            for tp, state in self.partitions.items():
-                self._lead(tp, state, row)
-            return
-        self.waiting.add(row.broker)
-        self._leaves(row.broker)
-        if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
-            self._lost(row, row.broker, f"{row.node} holds it for inactive")
         for tp, state in self.partitions.items():
-            self._move(tp, state, row)  # nobody waits for its answers any more
+            if row.broker not in self.waiting:
+                self._lead(tp, state, row)
+            self._move(tp, state, row)  # its answers are awaited only while it is active
 
     def _lost(self, row: ClusterRow, broker: str, why: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
@@ -267,7 +267,7 @@ class _Cluster:
     def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes that are in the ISR under their present registration and in service."""
         present = [node for node in nodes if node in state.stamps and self.registered.get(node) == state.stamps[node]]
-        absent = self.waiting | self.broken | self.stopped
+        absent = self.waiting.keys() | self.broken | self.stopped
         return [node for node in present if node not in absent]
 
     def _about(self, tp: Partition, row: ClusterRow) -> None:
@@ -347,7 +347,7 @@ class _Cluster:
         if written is None or written.leader is not None or key in self.debts.open:
             return
         members = {*written.isr, *(written.elr or ())}
-        absent = self.waiting | self.stopped | self.hurt
+        absent = self.waiting.keys() | self.stopped | self.hurt
         if members and all(node in self.registered and node not in absent for node in members):
             said = f"nobody leads {state.name}, though its ISR and ELR are back,"
             self.debts.owe(key, row, members, said, more_ms=2 * self.facts.promise.request_timeout_ms)
@@ -381,7 +381,8 @@ class _Cluster:
         least = 1 if promise is None else max(promise.min_insync_replicas, 1)
         wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
         if len(self._serving(state, state.target)) >= wanted:
-            asked = [node for node in self.registered if node not in self.waiting]  # any may hold a replica to be deleted
+            # Any may hold a replica to be deleted, and one that stops is asked until its session ends.
+            asked = [node for node in self.registered if self.waiting.get(node) != "inactive"]
             if self.stopped.intersection(asked):
                 return
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"

@@ -6,7 +6,8 @@ led by that broker or be without a leader while another member of its ISR could 
 ISR names since before the period, and without a failed directory.
 
 A controller that is cut off from the brokers and not from ZooKeeper is left out: nothing in KIP-343 deposes it. The promised time
-covers one election of a controller; from each later one it counts anew, because a new controller takes all brokers for active.
+covers one election of a controller; from each later one, and from the end of such a controller, it counts anew, because a new
+controller takes all brokers for active.
 
 The same holds for a broker that has reported the failure of the directory with its replica, two session timeouts sooner, since
 nobody waits for a session or a heartbeat (KIP-112).
@@ -98,6 +99,10 @@ class _Faults:
         cut_off = [node for (_, node), kind in self.in_force.items() if kind in ALONE]
         return (cut_off[0], True) if len(self.in_force) == 1 and cut_off and not lost - {*cut_off} else None
 
+    def spare(self, controller: str | None) -> bool:
+        """Whether a fault cuts the controller off from the brokers and leaves it its ZooKeeper: nothing deposes it."""
+        return any(node == controller and kind.startswith("cut-peers") for (_, node), kind in self.in_force.items())
+
 
 def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     """The periods before healing in which one broker alone could not serve the partition, for longer than the promise."""
@@ -105,7 +110,8 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     patience_ms = {True: facts.promise.replacement_ms, False: facts.promise.replacement_ms - 2 * facts.promise.session_timeout_ms}
     faults = _Faults()
     since: tuple[tuple[str, bool], int, int] | None = None
-    elections: list[int] = []  # since then
+    elections: list[int] = []  # since then; the promised time covers the first of them
+    controller: str | None = None
     found = []
     names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
     for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
@@ -120,8 +126,9 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         if alone is None:
             since = None
         elif since is None or alone != since[0]:
-            since, elections = (alone, at, time_ns), []
+            since, elections = (alone, at, time_ns), [time_ns] if faults.spare(controller) else []
         if kind == K.CONTROLLER_ELECTED:
+            controller = node
             elections.append(time_ns)
     return [period for period in found if period.due_ns < period.until_ns]
 

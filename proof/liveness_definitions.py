@@ -57,7 +57,7 @@ def replacement(case: Case) -> set[str]:
         lone = _in_force(case.events, begun)
         if len(lone) != 1 or lone[0].detail not in _ALONE:
             continue
-        node, replaced_ns = lone[0].node, begun.time_ns + REPLACEMENT_NS
+        node, replaced_ns = lone[0].node, _replaced_ns(case.events, begun, lone[0])
         past = [row for row in case.events if row.time_ns < replaced_ns]
         leader = [row.leader for row in _states(past)][-1:]
         if replaced_ns < ended.time_ns and leader in ([None], [node]) and _others(past, node, begun):
@@ -76,6 +76,19 @@ def replacement(case: Case) -> set[str]:
         if len(tried) >= 3 and not any(call.ok for call in tried):
             found.add("unwritten")
     return found
+
+
+def _replaced_ns(events: Events, begun: ClusterEvent, fault: ClusterEvent) -> int:
+    """When the promised time of a period has passed; it counts anew from each election that it does not cover."""
+    elected = [row for row in events if row.kind is K.CONTROLLER_ELECTED]
+    before = [row.node for row in elected if row.index < begun.index]
+    later = [row.time_ns for row in elected if row.index > begun.index]
+    deposed_by_nothing = before[-1:] == [fault.node] and "cut-peers" in str(fault.detail)
+    due_ns = begun.time_ns + REPLACEMENT_NS
+    for time_ns in later[0 if deposed_by_nothing else 1 :]:
+        if time_ns <= due_ns:
+            due_ns = time_ns + REPLACEMENT_NS
+    return due_ns
 
 
 def _others(past: Events, node: str | None, begun: ClusterEvent) -> list[str]:

@@ -7,7 +7,7 @@ from checkers.calms import CALM_MS, still_ms
 from proof.manifests import promise
 
 
-@pytest.mark.parametrize(("kind", "ms"), [("slow", 12_000), ("cut-peers", CALM_MS)])
+@pytest.mark.parametrize(("kind", "ms"), [("slow", 24_000), ("cut-peers", CALM_MS)])
 def test_slow_link_holds_what_it_delayed(kind: str, ms: int) -> None:
-    """A command over a connection that was being opened took 8.8 s (seed 284 of `--faults all`)."""
+    """Commands over connections that were being opened took 8.8 and 9.3 s (seeds 284 and 60222 of `--faults all`)."""
     assert still_ms(kind, replace(promise(), replica_lag_time_max_ms=4000)) == ms

@@ -111,14 +111,18 @@ def test_read_needs_no_other_broker_than_its_leader(fault: str, told: bool) -> N
     assert bool(found) is told
 
 
-@pytest.mark.parametrize(("f", "told"), [("poll", True), ("latest", False)], ids=["the same", "another"])
-def test_answer_over_the_same_connection_shows_that_it_lives(f: str, told: bool) -> None:
-    """Fetches have a connection of their own, and the other one may have broken (seed 1184 of `--faults all`)."""
+@pytest.mark.parametrize(
+    ("f", "error", "told"),
+    [("poll", "REQUEST_TIMED_OUT", True), ("latest", "REQUEST_TIMED_OUT", False), ("poll", "NETWORK_EXCEPTION", False)],
+    ids=["the same", "another", "told of another"],
+)
+def test_answer_over_the_same_connection_shows_that_it_lives(f: str, error: str, told: bool) -> None:
+    """Fetches have a connection of their own, and the other one may have broken (seeds 1184 and 60260 of `--faults all`)."""
     first = "invoke poll offset=0 process=0 time_ns=500000000", "ok poll process=0 node=b1 time_ns=600000000"
     cut = [f"fault-{kind} fault=g node=b1 detail=cut-clients time_ns={s}000000000" for kind, s in (("begun", 1), ("ended", 2))]
     before = f"invoke {f} offset=0 process=0 time_ns=5000000000", f"ok {f} process=0 node=b1 time_ns=5100000000"
 
-    found = _of_places(LED, *first, *cut, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED)
+    found = _of_places(LED, *first, *cut, *before, *_poll(0, 6, f"error={error} node=b1"), HEALED)
 
     assert any("though no fault hit it or b1" in words for words in found) is told
 

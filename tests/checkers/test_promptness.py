@@ -68,7 +68,7 @@ def test_fault_of_zookeeper_excuses_every_step() -> None:
 
 @pytest.mark.parametrize(("ms", "said"), [(CALM_MS + DUE_MS, []), (CALM_MS + DUE_MS + 600, [LOST])])
 def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, said: list[str]) -> None:
-    fault = "fault-begun fault=f node=b1 detail=slow", "fault-ended fault=f node=b1 detail=slow time_ns=500000000"
+    fault = "fault-begun fault=f node=b1 detail=clog", "fault-ended fault=f node=b1 detail=clog time_ns=500000000"
 
     assert found(ASKED, *fault, at(ENDED, ms + 500)) == said
 
@@ -334,3 +334,23 @@ def test_move_does_not_wait_for_an_inactive_broker() -> None:
 
     assert found(fault, begun) == []
     assert found(fault, begun, inactive) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 3}"]
+
+
+def test_move_waits_for_a_broker_that_is_active_again() -> None:
+    """It may have a replica to be deleted (seed 60632 of `--faults all`)."""
+    fault = "fault-begun fault=f node=b3 detail=cut-peers-long"
+    begun = "reassignment-begun node=b9 detail='forward to 1,2'"
+    held = [f"broker-state node=b9 broker=b3 incarnation=3 detail={what}" for what in ("inactive", "active")]
+
+    assert found(fault, begun, *held) == []
+
+
+@pytest.mark.parametrize("what", ["stopping", "inactive"])
+def test_move_waits_for_a_stopping_process_with_a_session(what: str) -> None:
+    """The controller asks it in vain until then (seeds 60291 and 60597 of `--faults all`)."""
+    held = f"broker-state node=b9 broker=b3 incarnation=3 detail={what}"
+    begun = "reassignment-begun node=b9 detail='forward to 1,2'"
+
+    said = found(held, "node-stopped node=b3 detail=shutdown", begun)
+
+    assert ("took no step" in " ".join(said)) is (what == "inactive")

@@ -76,6 +76,20 @@ def test_controller_cut_off_from_its_peers_is_not_judged() -> None:
     assert not_live(story) == ()
 
 
+@pytest.mark.parametrize(("kind", "until_s", "told"), [("cut-peers", 8, 0), ("cut-peers", 10, 1), ("isolate-one", 8, 1)])
+def test_time_counts_from_the_end_of_a_cut_off_controller(kind: str, until_s: int, told: int) -> None:
+    """The next one takes it for active (seed 60877 of `--faults all`); 5 s are promised from the election on."""
+    story = led(controller="b1")
+    begun_ns = story.time_ns
+    story.event(EventKind.FAULT_BEGUN, whole_node=True, node="b1", fault="f1", detail=kind)
+    story.time_ns = begun_ns + 4 * SECOND
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b3", controller_epoch=2)
+    story.time_ns = begun_ns + until_s * SECOND
+    story.event(EventKind.FAULT_ENDED, whole_node=True, node="b1", fault="f1", detail=kind)
+
+    assert len(not_live(story)) == told
+
+
 def test_members_registered_anew_cannot_replace_a_leader() -> None:
     """KIP-380: they may have lost records since the ISR named them."""
     story = led(stamps=(11, 2, 3))

@@ -201,7 +201,7 @@ def test_signal_ends_the_server_with_an_open_connection(number: signal.Signals, 
 
 
 @pytest.mark.slow
-def test_signal_ends_the_server_of_a_client_that_reads_nothing(tmp_path: Path) -> None:
+def test_signal_ends_the_server_of_a_silent_client(tmp_path: Path) -> None:
     put(tmp_path, VALID, page="x" * 50_000_000)
     with command("serve", str(tmp_path), "--port", "0", folder=tmp_path) as process:
         assert process.stdout is not None
