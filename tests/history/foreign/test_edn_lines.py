@@ -1,6 +1,7 @@
 """Reading simple lines of EDN many at a time gives what reading them token by token gives: rows, errors and line numbers."""
 
 import io
+import sys
 from typing import Any
 
 import pytest
@@ -20,6 +21,10 @@ _ATOMS = (
 )  # fmt: skip
 _GAPS = ("", " ", ", ", ",", "  ", "\t", " ,,", "\n", "\r\n", "\r")
 _LINE = "{:index 3, :time 99, :process 0, :type :ok, :f :txn, :value [[:append 1 2] [:r 3 nil] [:r 4 [1 2 -3]]]}"
+
+needs_possessive = pytest.mark.skipif(
+    sys.version_info < (3, 11, 5), reason="possessive quantifiers of re fail on Python 3.11.2, and EDN is read by tokens, slowly"
+)
 
 
 def _formed(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -104,6 +109,7 @@ def test_stored_histories_are_read_as_their_tokens_are() -> None:
         _assert_same(path.read_bytes())
 
 
+@needs_possessive
 def test_simple_lines_need_no_reading_of_tokens() -> None:
     """Otherwise the properties above would compare the exact reader with itself."""
     lines = (
@@ -120,6 +126,7 @@ def test_simple_lines_need_no_reading_of_tokens() -> None:
         assert [(first, end, len(rows)) for first, end, rows in SimpleLines().read(file, 0)] == [(0, len(file), 3)], line
 
 
+@needs_possessive
 def test_one_odd_line_costs_no_other_line_its_fast_reading() -> None:
     file = f"{_LINE}\n" * 40 + "{:a 1.5}\n" + f"{_LINE}\n" * 40
     lines = SimpleLines()
@@ -130,6 +137,7 @@ def test_one_odd_line_costs_no_other_line_its_fast_reading() -> None:
     assert (before[-1][1], after[-1][1]) == (40 * (len(_LINE) + 1), len(file))
 
 
+@needs_possessive
 def test_many_different_names_are_read_fast() -> None:
     file = "".join(f"{{:type :ok, :value :name{'x' * n}}}\n" for n in range(200))
 
