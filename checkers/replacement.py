@@ -99,7 +99,7 @@ class _Faults:
         cut_off = [node for (_, node), kind in self.in_force.items() if kind in ALONE]
         return (cut_off[0], True) if len(self.in_force) == 1 and cut_off and not lost - {*cut_off} else None
 
-    def spare(self, controller: str | None) -> bool:
+    def keep_in_office(self, controller: str | None) -> bool:
         """Whether a fault cuts the controller off from the brokers and leaves it its ZooKeeper: nothing deposes it."""
         return any(node == controller and kind.startswith("cut-peers") for (_, node), kind in self.in_force.items())
 
@@ -126,7 +126,7 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         if alone is None:
             since = None
         elif since is None or alone != since[0]:
-            since, elections = (alone, at, time_ns), [time_ns] if faults.spare(controller) else []
+            since, elections = (alone, at, time_ns), [time_ns] if faults.keep_in_office(controller) else []
         if kind == K.CONTROLLER_ELECTED:
             controller = node
             elections.append(time_ns)
