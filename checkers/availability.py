@@ -27,7 +27,7 @@ from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.confirmed import undeleted, unmade
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import misled, undone, unexplained, unheard
+from checkers.moves import dropped, misled, undone, unexplained, unheard
 from checkers.orders import ROWS as ORDER_ROWS
 from checkers.orders import forgotten
 from checkers.ranges import gathered
@@ -100,6 +100,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
+    why.extend(dropped(done, events) if facts.simulated else ())
     told = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))
     refused = told["detail"].to_list()
     why.extend(unexplained(done, told.select("index", "detail").iter_rows()))
@@ -368,7 +369,8 @@ def check_partition(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts
 CLUSTER = Checker(
     name="availability-cluster",
     claim="At the bound B after healing, and at the end, one broker is controller, all are registered; admin actions are "
-    "done, as confirmed, each that is requested after the bound succeeds, and none is refused because of one that is not there.",
+    "done, as confirmed, each that is requested after the bound succeeds, and none is refused because of one that is not there; "
+    "a new controller goes on with all moves, not with some.",
     assumes="ZooKeeper's registrations are complete.",
     blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
     "were cancelled, or requested while an extra request for the partition might be waiting.",
@@ -381,6 +383,7 @@ CLUSTER = Checker(
         K.CONTROLLER_RESIGNED,
         K.BECAME_LEADER,
         K.REASSIGNMENT_BEGUN,
+        K.REASSIGNMENT_ENDED,
         K.REASSIGNMENT_REFUSED,
         K.REQUEST_REFUSED,
     ),

@@ -1,9 +1,9 @@
 """Checker of deletions: only replicas outside the ISR are deleted, and a deleted topic's log is not written again.
 
 Source: RES of the catalogue (B-48, B-52, B-53, B-59); V3 §F step 3.2.4, R-236. No replica in ZooKeeper's ISR is deleted unless
-its topic's deletion was requested. After a broker has deleted a log of a topic under deletion, it appends nothing under that
-topic id. Leading or following such a replica for a moment is harmless: if a controller dies during a deletion, the next
-controller starts it again. A partition that was removed and added again keeps its topic id (V3 §H). The checker recognizes it by
+its topic's deletion was requested. After a broker has deleted a log of a topic under deletion, it neither leads nor follows nor
+appends under that topic id: if a controller dies during a deletion, the next one starts it again and commands no such replica,
+which would fetch the deleted records (B-62). A partition that was removed and added again keeps its topic id (V3 §H). The checker recognizes it by
 its state znode, which is written for the first time (version 0).
 
     >>> from checkers.sketches import sketch
@@ -18,6 +18,11 @@ from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "deletion"
+_AGAIN = {
+    K.BECAME_LEADER: "leads",
+    K.BECAME_FOLLOWER: "follows with",
+    K.APPEND: "appended to",
+}  # what a deleted replica never does
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -48,8 +53,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             if node in counted and topic_id not in ended:
                 words = f"{node} deleted its replica while it was in the ISR"
                 anomalies.append(Anomaly(kind="wrongly-deleted", checker=NAME, key=key, witness=(since, at), words=words))
-        elif kind == K.APPEND and (node, topic_id) in deleted:
-            words = f"{node} appended again to its replica of topic {topic_id} after deleting it"
+        elif kind in _AGAIN and (node, topic_id) in deleted:
+            words = f"{node} {_AGAIN[kind]} its replica of topic {topic_id} after deleting it"
             witness = tuple(sorted((ended[topic_id], deleted.pop((node, topic_id)), at)))
             anomalies.append(Anomaly(kind="resurrected", checker=NAME, key=key, witness=witness, words=words))
     return Findings(anomalies=tuple(anomalies))
@@ -57,12 +62,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="No replica in the ISR of a living topic is deleted, and nothing is appended to a replica deleted with its topic.",
+    claim="No replica in the ISR of a living topic is deleted; one that was deleted with its topic has no role and takes no records.",
     assumes="Brokers record each deletion with the topic's id; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR; logs that vanish without a deletion (see acked-loss); stray logs (see convergence).",
     kinds=("wrongly-deleted", "resurrected"),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.TOPIC_DELETED, K.REPLICA_DELETED, K.APPEND),
+    events=(K.STATE_WRITTEN, K.TOPIC_DELETED, K.REPLICA_DELETED, *_AGAIN),
     across_topics=True,
     check=check,
 )

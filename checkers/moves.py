@@ -17,6 +17,9 @@ Requests for a partition that was removed since, or for a deleted topic, are not
 Each valid entry of a request that an operator wrote by hand is begun or refused, whatever stands beside it (KAFKA-2234). Requests
 are not judged that another edit, or a cancellation, may have undone before the controller read them. A request that holds no list
 of partitions is refused by name: nothing else tells the operator why it is gone.
+
+A new controller goes on with every move that is under way, not with some of them (V3 §D step 7, KAFKA-6193): it reads them all
+before it takes up the first.
 """
 
 from ast import literal_eval
@@ -24,12 +27,17 @@ from collections.abc import Iterable
 from math import inf
 
 import msgspec
+import polars as pl
 
-from checkers.rows import Call, EventRow
+from checkers.rows import Call, ClusterRow, EventRow, rows_as
 from history.event import EventKind as K
 
 REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")
 EDIT = "edit-znode"
+MOVE_ROWS = (
+    *(K.CONTROLLER_ELECTED, K.ASSIGNED, K.TOPIC_DELETED),
+    *(K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED),
+)
 _REFUSED = "refused"
 _BY_HAND = {"/admin/reassign_partitions": "reassign", "/admin/reassign_partitions_extra": "reassign-extra"}
 
@@ -104,8 +112,7 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             if targets.get(name, row.replicas) == row.replicas:
                 targets.pop(name, None)
         elif row.kind == K.REASSIGNMENT_BEGUN and name in assigned and row.at < edited:
-            way, _, target = (row.detail or "").partition(" to ")
-            to = tuple(f"b{number}" for number in target.split(","))
+            way, to = (row.detail or "").partition(" to ")[0], _target(row.detail or "")
             if name not in targets:  # a move begins, or the one before reached its target and is not over yet
                 origins = before.get(name, set())
                 if way == "forward" and to == assigned[name]:
@@ -117,6 +124,51 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
                 why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {was}")
             targets[name] = to
     return why
+
+
+def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
+    """Describe each move under way with which a new controller did not go on when it went on with others.
+
+    Moves that an operator edited by hand are not judged, nor are those that have reached their target.
+    """
+    edits = [call for call in done if call.f == EDIT and _is_of_moves(call)]
+    assigned: dict[str, tuple[str, ...]] = {}
+    begun: dict[str, ClusterRow] = {}  # the moves under way
+    controller, taken_up_ns, left = "", -1, dict[str, ClusterRow]()
+    found: list[tuple[str, dict[str, ClusterRow]]] = []  # controllers, and the moves that they left when they took up others
+    for row in rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in MOVE_ROWS]))):
+        name = f"{row.topic}-{row.partition}"
+        if row.kind == K.CONTROLLER_ELECTED:
+            controller, taken_up_ns = row.node, -1
+        elif row.kind == K.ASSIGNED:
+            assigned[name] = row.replicas
+        elif row.kind != K.REASSIGNMENT_BEGUN:  # over, refused or removed
+            begun.pop(name, None)
+        elif row.node == controller:
+            if taken_up_ns < 0:
+                taken_up_ns = row.time_ns
+                left = {
+                    about: was
+                    for about, was in begun.items()
+                    if assigned.get(about) != _target(was.detail) and not _is_edited(edits, was.at, row.at)
+                }
+                found.append((controller, left))
+            if row.time_ns == taken_up_ns:
+                left.pop(name, None)
+            begun[name] = row
+    return [
+        f"{node} did not go on with the move of {about}, which was begun at row {was.at}, when it took up others"
+        for node, moves in found
+        for about, was in moves.items()
+    ]
+
+
+def _is_edited(edits: list[Call], since: int, until: int) -> bool:
+    return any(_ended(edit) > since and edit.invoked < until for edit in edits)
+
+
+def _target(detail: str) -> tuple[str, ...]:
+    return tuple(f"b{number}" for number in detail.partition(" to ")[2].split(","))
 
 
 def _asked(done: list[Call]) -> list[Call]:

@@ -59,7 +59,7 @@ def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
 
 
 def deletion(operations: Operations, events: Events) -> set[str]:
-    """Definition: no replica in the ISR of an existing topic is deleted; a deleted topic's replica takes no records."""
+    """Definition: no replica in the ISR of an existing topic is deleted; one deleted with its topic stays so."""
     found: set[str] = set()
     for row in events:
         before = [one for one in events if one.index < row.index and one.topic_id == row.topic_id]
@@ -67,7 +67,7 @@ def deletion(operations: Operations, events: Events) -> set[str]:
         if row.kind is K.REPLICA_DELETED and not asked:
             states = [one for one in before if one.kind is K.STATE_WRITTEN]
             found |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
-        if row.kind is K.APPEND and asked:
+        if row.kind in (K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER) and asked:
             gone = [one for one in before if one.kind is K.REPLICA_DELETED and one.node == row.node]
             found |= {"resurrected"} if any(one.index > asked[0].index for one in gone) else set()
     return found

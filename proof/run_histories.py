@@ -72,8 +72,10 @@ def drawn_deletion(rng: Rng) -> Case:
                 gone.add((topic_id, node))
                 rows.append(_event(index, K.REPLICA_DELETED, node=node, topic_id=topic_id, life=1))
             case 5 | 6 | 7 if (topic_id, node) not in gone or odd or rng.below(4) == 0:
+                kind = rng.pick((K.APPEND, K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER))
                 about = {"node": node, "life": 1, "offset": 0, "value": f"v{index}", "leader_epoch": 1, "detail": "follower"}
-                rows.append(_event(index, K.APPEND, topic_id=topic_id, **about))
+                about |= {"leo": 0, "hw": 0} if kind is K.BECAME_LEADER else {}
+                rows.append(_event(index, kind, topic_id=topic_id, **about))
             case _:
                 pass
     return Case([], rows)

@@ -17,12 +17,12 @@ from tests.checkers.corpus import history as stored
 from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out
 
 
-def healed(story: Story) -> History:
+def healed(story: Story, **facts: object) -> History:
     """Let the bound pass after the rows so far; then the run ends."""
     healed_at = story.time_ns
     story.time_ns += BOUND_NS
     story.event(EventKind.FINAL_READS, whole_node=True)
-    return story.history(healed_at_ns=healed_at)
+    return story.history(healed_at_ns=healed_at, **facts)
 
 
 def quiet_cluster(m: int = 2) -> Story:
@@ -265,156 +265,6 @@ def test_added_partition_must_have_a_full_isr() -> None:
     story.follows("b2", 0, "b1")
 
     assert "b2 not in the ISR of orders-1 at the end" in judge(healed(story)).not_live
-
-
-def moved(*steps: tuple[str, OpType], to: tuple[str, ...] = ("b1", "b2", "b3")) -> tuple[str, ...]:
-    """The violations of LIVE-4 after an administrator's requests with their outcomes and an assignment."""
-    story = quiet_cluster()
-    for process, (f, outcome) in enumerate(steps, 10):
-        asked: dict[str, object] = {"value": "orders-0 on 1,2,3"} if f.startswith("reassign") else {}
-        story.op(process, OpType.INVOKE, f, (asked,))
-        story.op(process, outcome, f)
-    story.event(EventKind.ASSIGNED, replicas=to)
-    return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
-
-
-def test_moved_partition_must_end_on_the_requested_replicas() -> None:
-    """LIVE-4: a forgotten request leaves /admin empty although the move is not done."""
-    ok, elsewhere = OpType.OK, ("b2", "b1", "b3")
-    missed = ("orders-0 was to be moved to b1, b2, b3 and is on b2, b1, b3 at the end",)
-
-    assert moved(("reassign", ok)) == ()
-    assert moved(("reassign", ok), to=elsewhere) == missed
-    assert moved(("cancel-reassignments", ok), ("allow-reassignments", ok), ("reassign-extra", ok), to=elsewhere) == missed
-
-
-def test_reassignment_that_may_be_cancelled_is_not_judged() -> None:
-    """A request of unknown outcome must not lead to a violation."""
-    ok, info, fail, elsewhere = OpType.OK, OpType.INFO, OpType.FAIL, ("b2", "b1", "b3")
-
-    assert moved(("reassign", info), to=elsewhere) == ()
-    assert moved(("reassign", fail), to=elsewhere) == ()
-    assert moved(("reassign", ok), ("cancel-reassignments", info), to=elsewhere) == ()
-    assert moved(("cancel-reassignments", ok), ("allow-reassignments", info), ("reassign", ok), to=elsewhere) == ()
-    assert moved(("reassign", ok), ("reassign-extra", info), to=elsewhere) == ()
-
-
-@pytest.mark.parametrize(
-    ("path", "outcome", "later", "wanted"),
-    [
-        ("/admin/reassign_partitions deleted", OpType.OK, False, 0),
-        ("/admin/reassign_partitions overwritten with '{'", OpType.INFO, True, 0),
-        ("/admin/reassign_partitions deleted", OpType.OK, True, 1),
-        ("/admin/delete_topics created with '{'", OpType.OK, False, 1),
-        ("/admin/reassign_cancel created with ''", OpType.OK, True, 0),
-    ],
-)
-def test_reassignment_before_an_edit_by_hand_is_not_judged(path: str, outcome: OpType, later: bool, wanted: int) -> None:
-    """LIVE-4: an operator who edits the pending moves may undo those that were requested before."""
-    story = quiet_cluster()
-    move, edit = ("reassign", "orders-0 on 1,2,3", OpType.OK), ("edit-znode", path, outcome)
-    for f, value, ended in (edit, move) if later else (move, edit):
-        story.op(10, OpType.INVOKE, f, ({"value": value},))
-        story.op(10, ended, f, ({"value": value},))
-    story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
-
-    assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
-
-
-@pytest.mark.parametrize(
-    ("steps", "told"),
-    [
-        (("forward to 1,2,4", "1,2,3,4", "back to 1,2,3"), 0),
-        (("forward to 1,2,4", "1,2,3,4", "back to 1,2,3,4"), 1),
-        (("forward to 1,2,4", "1,2,3,4", "forward to 1,2,4", "back to 1,2,3,4"), 1),
-        (("forward to 1,2,4", "1,2,3,4", "back to 1,4,3"), 1),
-        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,3"), 0),
-        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,4", "back to 1,2,4"), 0),
-        # Stopped before it began, and told by two controllers (seed 1461 of `--faults all`).
-        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,4", "back to 1,2,4"), 0),
-        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "back to 1,2,4", "back to 1,2,3"), 1),
-        # The next controller goes on with a move that has reached its target and is not over (seed 10640 of `--faults all`).
-        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 1,2,4", "back to 1,2,3"), 0),
-        (("forward to 1,2,4", "1,2,3,4", "1,2,4", "forward to 2,1,3", "1,2,4,3", "back to 1,2,3"), 1),
-    ],
-    ids=[
-        "before",
-        "all",
-        "all, by the next controller",
-        "other",
-        "after narrowing",
-        "reordered",
-        "at once",
-        "others",
-        "reached",
-        "before the move before",
-    ],
-)
-def test_rollback_goes_back_to_the_replicas_of_before(steps: tuple[str, ...], told: int) -> None:
-    story = quiet_cluster()
-    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
-    for step in steps:
-        if " to " in step:
-            story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail=step)
-        else:
-            story.event(EventKind.ASSIGNED, replicas=tuple(f"b{number}" for number in step.split(",")))
-
-    assert sum(" goes back to " in why for why in judge(healed(story)).not_live) == told
-
-
-@pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
-def test_reassignment_of_a_removed_partition_is_not_judged(again: bool, wanted: int) -> None:
-    """V3 §H: requests before a removal are not judged, requests after it are."""
-    story = quiet_cluster()
-    story.op(10, OpType.INVOKE, "reassign-request", ({"value": "orders-0 on 1,2,3"},))
-    story.op(10, OpType.OK, "reassign-request")
-    story.event(EventKind.TOPIC_DELETED, topic_id="7")
-    if again:
-        story.op(10, OpType.INVOKE, "reassign-request", ({"value": "orders-0 on 1,2,3"},))
-        story.op(10, OpType.OK, "reassign-request")
-    story.event(EventKind.ASSIGNED, replicas=("b3", "b2", "b1"))
-
-    assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
-
-
-def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
-    """The violations of LIVE-4 after a request in the extra znode, an optional row of the controller, and a second request."""
-    story = quiet_cluster()
-    story.op(10, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 1,2,3"},))
-    story.op(10, extra, "reassign-extra")
-    if then == "refused":
-        story.event(EventKind.REASSIGNMENT_REFUSED, node="b1", detail="fewer replicas than min.insync.replicas")
-    elif then:
-        story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail=then)
-    for f in ("cancel-reassignments", "allow-reassignments") if cancelled else ():
-        story.op(10, OpType.INVOKE, f)
-        story.op(10, OpType.OK, f)
-    story.op(10, OpType.INVOKE, "reassign", ({"value": "orders-0 on 3,2,1"},))
-    story.op(10, OpType.OK, "reassign")
-    story.event(EventKind.REASSIGNMENT_BEGUN, node="b2", detail="forward to 1,2,3")
-    story.event(EventKind.ASSIGNED, replicas=to)
-    return tuple(why for why in judge(healed(story)).not_live if "was to be moved to" in why)
-
-
-def test_extra_reassignment_request_rolls_back_the_other_one() -> None:
-    """LIVE-4, R-243: the request in /admin/reassign_partitions is rolled back first, whichever znode was written first."""
-    extra, other = ("b1", "b2", "b3"), ("b3", "b2", "b1")
-    first = ("orders-0 was to be moved to b1, b2, b3 and is on b3, b2, b1 at the end",)
-    second = ("orders-0 was to be moved to b3, b2, b1 and is on b1, b2, b3 at the end",)
-
-    assert raced(OpType.OK, to=extra) == ()
-    assert raced(OpType.OK, to=other) == first
-    assert raced(OpType.OK, then="back to 2,1,3", to=extra) == ()  # what stood there before it is rolled back
-    for settled in ("forward to 1,2,3", "refused"):
-        assert raced(OpType.OK, then=settled, to=extra) == second
-        assert raced(OpType.OK, then=settled, to=other) == ()
-
-
-def test_extra_reassignment_of_unknown_outcome_is_not_judged() -> None:
-    """A request of unknown outcome must not lead to a violation."""
-    for to in (("b1", "b2", "b3"), ("b3", "b2", "b1")):
-        assert raced(OpType.INFO, to=to) == ()
-        assert raced(OpType.OK, cancelled=True, to=to) == ()
 
 
 def test_reassignment_of_an_emptied_partition_may_be_pending() -> None:
