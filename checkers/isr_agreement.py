@@ -5,6 +5,11 @@ the same for every member of the ISR in ZooKeeper. Both are compared whenever an
 Wounded replicas are left out until they are in the ISR under a new incarnation (docs/promise.md CUT-2). For leaders of an epoch
 before a cut, the offsets that the cut took are left out (CUT-1). Entries that the rows do not show agree with everything.
 
+A leader asks for a new member only once that replica's log reaches the offset at which the leader's epoch began (KAFKA-7128). All
+records that were committed before are below that offset, and right after an election the leader's HW may be below some of them.
+The request is judged, because the member may have fetched the rest when ZooKeeper has the new ISR. Not judged are replicas that
+are left out as above or below, and those that obeyed a later epoch: they may have truncated since the fetch that the leader saw.
+
 A replica that was deleted while it was outside ZooKeeper's ISR (V3 §F step 3.2.4, R-236) is left out until it is in ZooKeeper's
 ISR again. A leader that has not heard of the deletion may still list it in its ISR. That is sound: the replica fetches no more,
 so nothing is committed by that ISR.
@@ -16,6 +21,9 @@ first.
     >>> rows = "state-written leader=b1 isr=b1,b2", "append node=b1 offset=0 value=a"
     >>> sketch("isr-agreement", *rows, "became-leader node=b1 hw=1 leo=1 isr=b1,b2")
     ['strong-isr', 'weak-isr']
+    >>> lacking = "append node=b1 offset=0 value=a", "became-leader node=b1 hw=0 leo=1 isr=b1"
+    >>> sketch("isr-agreement", "state-written leader=b1 isr=b1", *lacking, "isr-change-sent node=b1 isr=b1,b2")
+    ['early-join']
 """
 
 from typing import Literal
@@ -34,12 +42,13 @@ _ENDS_OFFICE = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED, K.NODE_STARTED)
 
 
 class _Leading:
-    """A broker that believes it leads: its own epoch, HW and ISR, and the row that last changed them."""
+    """A broker that believes it leads: its own epoch, HW and ISR, the row that last changed them, and where the epoch began."""
 
-    __slots__ = ("at", "epoch", "hw", "isr")
+    __slots__ = ("at", "epoch", "hw", "isr", "since", "start")
 
     def __init__(self, row: EventRow) -> None:
         self.epoch, self.hw, self.isr, self.at = row.leader_epoch, row.hw or 0, row.isr or (), row.at
+        self.start, self.since = row.leo or 0, row.at
 
 
 class _Agreement:
@@ -52,6 +61,7 @@ class _Agreement:
         self.isr: tuple[str, ...] = ()
         self.dropped: set[str] = set()  # deleted outside of the ISR in ZooKeeper
         self.leading: dict[str, _Leading] = {}
+        self.obeyed: dict[str, int] = {}  # broker -> the last leader epoch in which it took a role
         self.agreed: dict[tuple[str, str], int] = {}  # (leader, member): their logs are known to agree below this offset
         self.accused: set[tuple[str, int, str]] = set()  # (kind, epoch, member)
         self.anomalies: list[Anomaly] = []
@@ -72,7 +82,10 @@ class _Agreement:
                 self._shorter(row.node, row.at)
         elif kind == K.BECAME_LEADER:
             self.leading[row.node] = _Leading(row)
+            self.obeyed[row.node] = row.leader_epoch
             self._look(row.node, row.at)
+        elif kind == K.ISR_CHANGE_SENT:
+            self._asked(row)
         elif kind == K.ISR_CHANGE_ENDED:
             leader = self.leading.get(row.node)
             if leader is not None and leader.epoch == row.leader_epoch:
@@ -86,8 +99,29 @@ class _Agreement:
                 self._look(node, row.at)
         elif kind in _ENDS_OFFICE:
             self.leading.pop(row.node, None)
+            if kind == K.BECAME_FOLLOWER:
+                self.obeyed[row.node] = row.leader_epoch
         else:
             self.wounded.see(row)
+
+    def _asked(self, row: EventRow) -> None:
+        """Judge the members that a leader wants to take into its ISR by the length of their logs."""
+        leader = self.leading.get(row.node)
+        if leader is None or row.node in self.wounded.since:
+            return
+        for member in row.isr:
+            if member in leader.isr or member == row.node or self._is_left_out(member):
+                continue
+            end = len(self.replicas.log(member).values)
+            if end < leader.start and self.obeyed.get(member, -1) <= leader.epoch:
+                words = (
+                    f"{row.node} wants {member} in its ISR, whose log ends at {end}; "
+                    f"epoch {leader.epoch} of {row.node} began at {leader.start}"
+                )
+                self._report("early-join", leader.epoch, member, (leader.since, row.at), words)
+
+    def _is_left_out(self, member: str) -> bool:
+        return member in self.wounded.since or member in self.dropped
 
     def _shorter(self, node: str, at: int) -> None:
         leo = len(self.replicas.log(node).values)
@@ -104,12 +138,7 @@ class _Agreement:
             return
         limit = min([leader.hw, *(cut.offset for cut in self.cuts if leader.epoch < cut.leader_epoch)])
         for member in sorted({*leader.isr, *self.isr}):
-            if (
-                member == node
-                or member in self.wounded.since
-                or member in self.dropped
-                or self.agreed.get((node, member), 0) >= limit
-            ):
+            if member == node or self._is_left_out(member) or self.agreed.get((node, member), 0) >= limit:
                 continue
             offset = self._first_difference(node, member, limit)
             if offset is None:
@@ -135,9 +164,6 @@ class _Agreement:
 
     def _accuse(self, kind: Literal["weak-isr", "strong-isr"], node: str, member: str, offset: int, at: int) -> None:
         leader = self.leading[node]
-        if (kind, leader.epoch, member) in self.accused:
-            return
-        self.accused.add((kind, leader.epoch, member))
         whose = f"the ISR of {node}" if kind == "weak-isr" else "the ISR in ZooKeeper"
         theirs = self.replicas.log(member).values
         has = f"has {theirs[offset]}" if offset < len(theirs) else f"ends at {len(theirs)}"
@@ -146,8 +172,12 @@ class _Agreement:
             f"{member} is in {whose} and {has} at offset {offset}, "
             f"but {node}, leader of epoch {leader.epoch} with high watermark {leader.hw}, has {value}"
         )
-        witness = tuple(sorted({leader.at, at}))
-        self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
+        self._report(kind, leader.epoch, member, tuple(sorted({leader.at, at})), words)
+
+    def _report(self, kind: str, epoch: int, member: str, witness: tuple[int, ...], words: str) -> None:
+        if (kind, epoch, member) not in self.accused:
+            self.accused.add((kind, epoch, member))
+            self.anomalies.append(Anomaly(kind=kind, checker=NAME, key=self.key, witness=witness, words=words))
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -161,12 +191,22 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr).",
+    claim="Below the HW of a leader every member of its ISR, and of the ISR in ZooKeeper, has the same log (WeakIsr, StrongIsr); "
+    "a leader asks only for members that hold all from before its epoch.",
     assumes="Brokers record each append, truncation, HW and ISR change; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR, replicas that lost data until they rejoin it, and offsets that an excused loss took.",
-    kinds=("weak-isr", "strong-isr"),
+    kinds=("weak-isr", "strong-isr", "early-join"),
     group_by=PARTITION,
-    events=(*REPLAYED, K.HW, K.BECAME_LEADER, K.ISR_CHANGE_ENDED, K.STATE_WRITTEN, K.REGISTERED, *_ENDS_OFFICE),
+    events=(
+        *REPLAYED,
+        K.HW,
+        K.BECAME_LEADER,
+        K.ISR_CHANGE_SENT,
+        K.ISR_CHANGE_ENDED,
+        K.STATE_WRITTEN,
+        K.REGISTERED,
+        *_ENDS_OFFICE,
+    ),
     needs=(K.STATE_WRITTEN,),
     complexity="n log n in the rows, plus the part of the logs not compared yet for each change of an HW, an ISR or a leader",
     check=check,

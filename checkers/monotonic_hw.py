@@ -1,13 +1,21 @@
 """Checker: the high watermark only rises, within its leader's epoch, in each replica process, and as consumers see it.
 
-docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so replicas are judged within one leader
-epoch. Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a
-fetch response is a hint and is compared within one epoch only. An answer with an epoch below one that the consumer has already
-seen is stale, as answers of a deposed leader may be (VIS-3), and is not compared.
+docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so leaders are judged within one epoch.
+A replica that follows it keeps the HW that it had (U-04): what one process knew to be committed stays committed in later epochs,
+as long as nothing is taken from its log.
+
+Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a fetch
+response is a hint and is compared within one epoch only. An answer with an epoch below one that the consumer has already seen is
+stale, as answers of a deposed leader may be (VIS-3), and is not compared.
 
     >>> from checkers.sketches import sketch
     >>> sketch("monotonic-hw", "hw node=b1 hw=2 leo=2", "hw node=b1 hw=1 leo=2")
     ['hw-regressed']
+    >>> follows = "hw node=b1 hw=1 leo=2 leader_epoch=2 detail=follower"
+    >>> sketch("monotonic-hw", "hw node=b1 hw=2 leo=2", follows)
+    ['hw-regressed']
+    >>> sketch("monotonic-hw", "hw node=b1 hw=2 leo=2", "truncate node=b1 offset=1", follows)
+    []
 """
 
 from typing import NamedTuple
@@ -32,21 +40,29 @@ class _Seen(NamedTuple):
 
 
 def _replicas(events: pl.DataFrame, key: str) -> list[Anomaly]:
-    """Judge the high watermarks that brokers recorded, separately for each node, process, epoch and role."""
+    """Judge the high watermarks that brokers recorded: of each process until its log gets shorter, and within epoch and role."""
     anomalies: list[Anomaly] = []
     last: dict[tuple[str, int | None, int, str | None], _Seen] = {}
+    kept: dict[str, tuple[int | None, _Seen]] = {}  # node -> the process that noted its last HW, and that HW
     for row in event_rows(events):
+        if row.kind != K.HW:
+            kept.pop(row.node, None)
+            continue
         if row.leo is not None and row.hw > row.leo:
             words = f"{row.node} has the high watermark {row.hw} above its log end offset {row.leo}"
             anomalies.append(Anomaly(kind="hw-above-leo", checker=NAME, key=key, witness=(row.at,), words=words))
         scope = (row.node, row.life, row.leader_epoch, row.detail)
-        before = last.get(scope)
+        life, known = kept.get(row.node, (None, None))
+        seen = [one for one in (last.get(scope), known if life == row.life else None) if one is not None]
+        before = max(seen, key=lambda one: one.offset, default=None)
         if before is not None and row.hw < before.offset:
-            fall = f"fell from {before.offset} to {row.hw} in epoch {row.leader_epoch}"
+            since = "" if before.epoch == row.leader_epoch else f", and nothing was taken from its log since epoch {before.epoch}"
+            fall = f"fell from {before.offset} to {row.hw} in epoch {row.leader_epoch}{since}"
             words = f"the high watermark of {row.node} ({row.detail}) {fall}"
             witness = (before.at, row.at)
             anomalies.append(Anomaly(kind="hw-regressed", checker=NAME, key=key, witness=witness, words=words))
         last[scope] = _Seen(row.hw, row.leader_epoch, row.at)
+        kept[row.node] = (row.life, last[scope])
     return anomalies
 
 
@@ -146,13 +162,15 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="The HW never falls within a leader epoch; a consumer's end offsets and positions fall only to an excused loss.",
+    claim="The HW never falls within a leader epoch, nor in a process that keeps its log; "
+    "a consumer's end offsets and positions fall only to an excused loss.",
     assumes="Brokers record each change of the HW; answers carry the epoch of the leader that gave them.",
-    blind="A fall from one leader epoch to another, which is allowed; answers without a leader epoch.",
+    blind="A fall from one leader epoch to another where a log got shorter or a process began, which is allowed; "
+    "answers without a leader epoch.",
     kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
     group_by=PARTITION,
     operations=("poll", "latest"),
-    events=(K.HW,),
+    events=(K.HW, K.TRUNCATE, K.WOUND, K.REPLICA_DELETED),
     check=check,
     screen=screens.monotonic_hw,
 )

@@ -24,6 +24,7 @@ LEADS_TO_LOSS = (
     "unflushed",
     "strong-isr",
     "weak-isr",
+    "early-join",
     "uncommitted-below-hw",
     "log-mismatch",
     "hw-regressed",

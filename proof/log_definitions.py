@@ -46,6 +46,7 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "feuds": _OF_REPLICAS,
     "operations": _OF_CALLS,
     "events": _OF_REPLICAS,
+    "joins": {"isr-agreement": of_rows(isr_agreement)},
     "controllers": {"single-controller": of_rows(single_controller)},
     "topics": {"topic-identity": of_rows(topic_identity)},
     "wounds": {"acked-loss": acked_loss, "election": elections},

@@ -224,6 +224,15 @@ class _Brokers:
                 self.leader = node
                 self.state()
 
+    def ask(self) -> None:
+        """Append a leader's request for another ISR, or a change to the role of a follower."""
+        rng, node = self.rng, self.rng.pick(tuple(self.logs))
+        if rng.below(3):
+            wanted = tuple(sorted({*self.isr, node} if rng.below(4) else {self.leader, node}))
+            self.note(K.ISR_CHANGE_SENT, node=rng.pick(self.believers), leader_epoch=self.epoch, isr=wanted, zk_version=0)
+        else:
+            self.note(K.BECAME_FOLLOWER, node=node, leader_epoch=self.epoch + rng.below(2), leader=self.leader)
+
 
 def drawn_calls(rng: Rng) -> Case:
     """Return random client operations with the brokers that answered, periods in which these are fenced, and one ISR."""
@@ -243,6 +252,17 @@ def drawn_events(rng: Rng) -> Case:
     for _ in range(6 + rng.below(12)):
         brokers.step()
     return Case([], brokers.rows, flush=rng.pick(("none", "before_ack")))
+
+
+def drawn_joins(rng: Rng) -> Case:
+    """Return a random history of brokers and ZooKeeper in which leaders also ask for other ISRs, and become followers."""
+    brokers = _Brokers(rng)
+    for _ in range(6 + rng.below(12)):
+        if rng.below(4):
+            brokers.step()
+        else:
+            brokers.ask()
+    return Case([], brokers.rows)
 
 
 def drawn_commits(rng: Rng) -> Case:

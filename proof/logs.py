@@ -22,7 +22,7 @@ from proof.end_histories import drawn_cluster, drawn_end
 from proof.lies import drawn_feuds, drawn_lies
 from proof.liveness_histories import drawn_availability, drawn_progress, drawn_replacement
 from proof.log_definitions import DEFINITIONS
-from proof.log_histories import drawn_calls, drawn_commits, drawn_events
+from proof.log_histories import drawn_calls, drawn_commits, drawn_events, drawn_joins
 from proof.log_rows import Case
 from proof.manifests import manifest, promise
 from proof.run_histories import (
@@ -44,6 +44,7 @@ _MS = 1_000_000
 DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "operations": drawn_calls,
     "events": drawn_events,
+    "joins": drawn_joins,
     "controllers": drawn_controllers,
     "topics": drawn_topics,
     "wounds": drawn_wounds,

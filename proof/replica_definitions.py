@@ -26,8 +26,11 @@ def single_leader(operations: Operations, events: Events) -> set[str]:
 
 
 def isr_agreement(operations: Operations, events: Events) -> set[str]:
-    """Definition: ISR members agree below the HW, compared whenever an HW, an ISR, a leader or a log changes."""
-    found: set[str] = set()
+    """Definition: ISR members agree below the HW, compared whenever an HW, an ISR, a leader or a log changes.
+
+    Those that a leader asks for reach the start of its epoch.
+    """
+    found = {"early-join" for row in events if row.kind is K.ISR_CHANGE_SENT and _asks_too_early(events, row)}
     for at, row in enumerate(events):
         shorter = row.kind in (K.APPEND, K.TRUNCATE) and len(log_at(events, str(row.node), row.index - 1)) > (row.offset or 0)
         if not shorter and row.kind not in (K.HW, K.BECAME_LEADER, K.STATE_WRITTEN):
@@ -48,10 +51,26 @@ def isr_agreement(operations: Operations, events: Events) -> set[str]:
     return found
 
 
+def _asks_too_early(events: Events, ask: ClusterEvent) -> bool:
+    """Whether a leader asks for a member whose log ended before the leader's epoch began, and who knows no later epoch."""
+    before = [row for row in events if row.index < ask.index]
+    roles = {row.node: row for row in before if row.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER)}
+    office = roles.get(ask.node)
+    if office is None or office.kind is not K.BECAME_LEADER:
+        return False
+    for member in {*(ask.isr or ())} - {*(office.isr or ())} - {ask.node}:
+        later = member in roles and (roles[member].leader_epoch or 0) > (office.leader_epoch or 0)
+        if not later and len(log_at(events, member, ask.index)) < (office.leo or 0):
+            return True
+    return False
+
+
 def _leaders(events: Events) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Each broker that believes it leads the partition, with its high watermark and its ISR."""
     for node in sorted({str(row.node) for row in events if row.kind is K.BECAME_LEADER}):
-        office = [row for row in events if row.kind is K.BECAME_LEADER and row.node == node][-1]
+        office = [row for row in events if row.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER) and row.node == node][-1]
+        if office.kind is K.BECAME_FOLLOWER:
+            continue
         said = [
             row.hw
             for row in events

@@ -55,6 +55,7 @@ INVARIANTS: dict[str, Invariant] = {
         kinds=(
             "strong-isr",
             "weak-isr",
+            "early-join",
             "truncated-committed",
             "isr-outside-replicas",
             "leader-outside-isr",

@@ -1,5 +1,7 @@
 """The high watermark as brokers and consumers see it, beyond what the corpus shows (docs/promise.md VIS-1 to VIS-3, CUT-1)."""
 
+import pytest
+
 from checkers.single import judge
 from checkers.verdict import Verdict
 from history.op import OpType
@@ -25,6 +27,22 @@ def test_high_watermark_above_the_log_end_is_found() -> None:
     story.hw("b2", 2, leo=1, role="follower")
 
     assert kinds(judge(story.history())) == ["hw-above-leo"]
+
+
+@pytest.mark.parametrize(("cut", "life", "found"), [(False, 1, ["hw-regressed"]), (True, 1, []), (False, 2, [])])
+def test_follower_of_a_new_leader_keeps_its_high_watermark(cut: bool, life: int, found: list[str]) -> None:
+    """U-04: the new leader knows less to be committed. A log that got shorter and a new process may have a lower HW."""
+    story = told_end(begin())
+    story.hw("b3", 3, role="follower")
+    story.state("b2", 2, "b2 b3")
+    story.leads("b2", 2, leo=3, hw=1, isr="b2 b3")
+    story.follows("b3", 2, "b2")
+    if cut:
+        story.append("b3", 3, "u")
+        story.truncate("b3", 3)
+    story.hw("b3", 1, epoch=2, leo=3, role="follower", life=life)
+
+    assert [one.kind for one in judge(story.history()).anomalies if one.checker == "monotonic-hw"] == found
 
 
 def test_fetch_answer_below_the_requested_offset_is_found() -> None:
