@@ -5,7 +5,8 @@ min.insync.replicas of them. A write that takes them from at least that many to 
 before a fault turns this into a loss: one wound may then destroy the last copy that counts.
 
 Exempt are the election that an operator ordered, until the ISR is full again, and a partition with fewer assigned replicas, which
-needs only these. A protocol that keeps no ELR is not judged: a run shows that it keeps one by writing one.
+needs only these. A real cluster may be of a version that keeps no ELR: there a run shows that it keeps one by writing one.
+Simulated runs are always judged: what is promised does not depend on what the protocol keeps.
 
     >>> from checkers.sketches import sketch
     >>> sketch("electorate", "state-written isr=b1,b2", "state-written isr=b1 elr=b2", "state-written isr=b1")
@@ -49,7 +50,7 @@ class _Electorate:
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge all writes of partition states. Ignores `cuts` (excused losses): they excuse no write."""
     rows = list(events.filter(pl.col("partition").is_not_null()).select(_COLUMNS).iter_rows())
-    if not any(elr for *_, elr, _ in rows):
+    if not facts.simulated and not any(elr for *_, elr, _ in rows):
         return Findings()
     found: list[Anomaly] = []
     seen: dict[tuple[str, str | None, int], _Electorate] = {}
@@ -70,7 +71,7 @@ CHECKER = Checker(
     name=NAME,
     claim="No write of a partition's state takes the replicas that may be elected, ISR and ELR, below min.insync.replicas.",
     assumes="ZooKeeper's writes and the operator's election orders are recorded completely, states with their ELR.",
-    blind="Protocols that keep no ELR; what the replicas that may be elected hold (see isr-agreement).",
+    blind="Real clusters that keep no ELR; what the replicas that may be elected hold (see isr-agreement).",
     kinds=("short-electorate",),
     group_by=WHOLE_RUN,
     events=(K.STATE_WRITTEN, K.ASSIGNED, K.UNCLEAN_ELECTION_ORDERED),

@@ -11,6 +11,7 @@ Judged are the steps of which the history shows both ends:
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
   new partition also to a broker with a failed directory, which has another one (KIP-112, R-302);
 * a new partition gets a state (V3 §B);
+* a replica in a directory that failed gives up its role in the same instant, and waits for no command (KIP-112);
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
 
@@ -159,6 +160,55 @@ class _Debts:
         return max(debt.since_ns, self.in_office_ns + TERM_MS * MS, *calm)
 
 
+class _Roles:
+    """Replicas that lead or follow, as far as their directories are known: one in a failed directory resigns at once."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, Partition], int | None] = {}
+        self._held: set[tuple[str, Partition]] = set()
+        self._failed: dict[tuple[str, Partition], ClusterRow] = {}  # -> when the directory failed
+
+    def see(self, row: ClusterRow) -> list[str]:
+        """Apply one row; return which replicas gave up their roles too late."""
+        key = (row.node, (row.topic, row.partition or 0))
+        match row.kind:
+            case K.NODE_STARTED | K.NODE_STOPPED:
+                self._held = {held for held in self._held if held[0] != row.node}
+                return self._late(row, self._failed_at(row.node), DUE_MS)  # one that was killed at once had no time
+            case K.DIR_FAILED:
+                self._failed |= {held: row for held in self._held if held[0] == row.node and self._places.get(held) == row.dir}
+            case K.FAULT_BEGUN if row.partition is None and row.detail.startswith("pause"):  # perhaps between the two steps
+                self._failed = {held: since for held, since in self._failed.items() if held[0] != row.node}
+            case K.RECOVERED | K.FAULT_BEGUN if row.partition is not None:
+                self._places[key] = row.dir
+            case K.REPLICA_DELETED:
+                self._places.pop(key, None)
+            case K.TOPIC_DELETED:
+                self._places = {held: dir_ for held, dir_ in self._places.items() if held[1] != key[1]}
+            case K.BECAME_LEADER | K.BECAME_FOLLOWER:
+                self._held.add(key)
+            case K.RESIGNED:
+                self._held.discard(key)
+                return self._late(row, [key] if key in self._failed else [], 0)
+            case _:
+                pass
+        return []
+
+    def _failed_at(self, node: str) -> list[tuple[str, Partition]]:
+        return [key for key in self._failed if key[0] == node]
+
+    def _late(self, row: ClusterRow, keys: Iterable[tuple[str, Partition]], more_ms: int) -> list[str]:
+        found = []
+        for key in keys:
+            failed = self._failed.pop(key)
+            if failed.time_ns + more_ms * MS < row.time_ns:
+                ms, (topic, number) = (row.time_ns - failed.time_ns) // MS, key[1]
+                found.append(
+                    f"{row.node} kept its role in {topic}-{number} for {ms} ms after its directory failed at row {failed.at}"
+                )
+        return found
+
+
 class _Cluster:
     """The brokers and partitions after the rows applied so far, and the steps that must follow."""
 
@@ -171,6 +221,7 @@ class _Cluster:
         self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
         self.waiting: dict[str, str] = {}  # brokers that the controller holds for inactive or stopping -> which of the two
         self.broken: set[str] = set()  # brokers with a failed directory
+        self.roles = _Roles()
         self.partitions: dict[Partition, _State] = {}
         self.deleted: set[Partition] = set()  # of topics whose deletion was requested
         self.removed: dict[Partition, str | None] = {}  # whose removal was requested -> the id of the topic then
@@ -179,6 +230,7 @@ class _Cluster:
         """Apply one row."""
         debts = self.debts
         self.look(row.time_ns)
+        debts.late += self.roles.see(row)
         match row.kind:
             case K.FAULT_BEGUN | K.FAULT_ENDED:
                 if row.partition is None and row.node not in self.facts.client_places:
@@ -418,8 +470,8 @@ CHECKER = Checker(
     name=NAME,
     claim="A step of the protocol that nothing hinders is done at once: ISR changes, elections, commands, new partitions, moves.",
     assumes="The harness records when each fault begins and ends, and at which brokers; ZooKeeper's writes are complete.",
-    blind=f"Steps of brokers that a fault hit in the last {CALM_MS} ms; the first {TERM_MS} ms of a controller; runs of real "
-    "brokers.",
+    blind=f"Steps of brokers that a fault hit in the last {CALM_MS} ms; the first {TERM_MS} ms of a controller; "
+    "replicas of which no row tells the directory; runs of real brokers.",
     kinds=(),
     group_by=WHOLE_RUN,
     operations=(EDIT,),
@@ -444,6 +496,7 @@ CHECKER = Checker(
         K.BECAME_FOLLOWER,
         K.RESIGNED,
         K.REPLICA_DELETED,
+        K.RECOVERED,
         K.REASSIGNMENT_BEGUN,
         K.REASSIGNMENT_ENDED,
         K.REASSIGNMENT_REFUSED,

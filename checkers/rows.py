@@ -58,6 +58,7 @@ class ClusterRow(NamedTuple):
     replicas: tuple[str, ...]
     fault: str
     detail: str
+    dir: int | None
 
 
 # The columns that a row of each kind must fill to be judged; other kinds need none.

@@ -175,6 +175,7 @@ def drawn_flushes(rng: Rng) -> Case:
 
 def drawn_electorate(rng: Rng) -> Case:
     """Return a random history of the writes of one partition's state, which mostly keep who leaves the ISR in the ELR."""
+    keeps = bool(rng.below(4))
     rows: list[ClusterEvent] = []
     isr: tuple[str, ...] = _NODES
     elr: tuple[str, ...] = ()
@@ -186,7 +187,7 @@ def drawn_electorate(rng: Rng) -> Case:
                 rows.append(_event(index, K.UNCLEAN_ELECTION_ORDERED, topic="t", partition=0, leader="b1"))
             case _:
                 before, isr = {*isr, *elr}, tuple(node for node in _NODES if rng.below(2)) or ("b1",)
-                elr = tuple(sorted(before - {*isr})) if len(isr) < 2 and rng.below(6) else ()
+                elr = tuple(sorted(before - {*isr})) if keeps and len(isr) < 2 and rng.below(6) else ()
                 about = {"leader": isr[0], "leader_epoch": 1, "zk_version": index, "isr": isr, "elr": elr}
                 rows.append(_event(index, K.STATE_WRITTEN, topic="t", partition=0, node=isr[0], **about))
-    return Case([], rows, m=2)
+    return Case([], rows, m=2, simulated=bool(rng.below(2)))

@@ -354,3 +354,34 @@ def test_move_waits_for_a_stopping_process_with_a_session(what: str) -> None:
     said = found(held, "node-stopped node=b3 detail=shutdown", begun)
 
     assert ("took no step" in " ".join(said)) is (what == "inactive")
+
+
+PLACED = ("recovered node=b1 dir=1 leo=0 hw=0", "became-leader node=b1 leo=0 hw=0")
+FAILED = at("dir-failed node=b1 dir=1", 20)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ((FAILED, at("resigned node=b1", 20)), False),
+        ((FAILED, at("resigned node=b1", 40)), True),
+        ((at("dir-failed node=b1 dir=0", 20), at("resigned node=b1", 40)), False),
+        (("replica-deleted node=b1", FAILED, at("resigned node=b1", 40)), False),
+        ((FAILED, "node-stopped node=b1 detail=crash", at("resigned node=b1", 40)), False),
+        ((FAILED, "fault-begun fault=f node=b1 detail=pause", at("resigned node=b1", 40)), False),
+    ],
+    ids=["at once", "when told", "another directory", "another replica", "ended", "paused"],
+)
+def test_replica_in_a_failed_directory_resigns_at_once(rows: tuple[str, ...], told: bool) -> None:
+    """KIP-112: it does not wait for the controller, which may hear of the failure late."""
+    late = f"b1 kept its role in t-0 for 20 ms after its directory failed at row {LAST + 3}"
+
+    assert [said for said in found(*PLACED, *rows) if "role" in said] == [late] * told
+
+
+@pytest.mark.parametrize(("ms", "told"), [(DUE_MS, False), (DUE_MS + 10, True)])
+def test_replica_keeps_its_role_until_its_process_ends(ms: int, told: bool) -> None:
+    """A process that is killed while it gives up its roles may not have noted that."""
+    said = found(*PLACED, FAILED, at("node-stopped node=b1 detail=crash", 20 + ms))
+
+    assert ("kept its role" in " ".join(said)) is told
