@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bench import guided
-from bench.guided import FIRSTS, Mode, Row, counts_of, is_done, page, read_rows, variants
+from bench.guided import FIRSTS, Mode, Row, counts_of, faults_of, is_done, page, read_rows, variants
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 
@@ -125,3 +125,13 @@ def test_measurement_ends_with_the_first_run_that_catches(monkeypatch: pytest.Mo
 
     assert [(row.runs, row.by, row.plan, row.caught) for row in rows] == [(4, "lost-write", "seed-1003", True)] * 2
     assert guided.measure("v3", "plain", 1000, 3).caught is False
+
+
+def test_variant_that_breaks_no_promise_is_not_measured() -> None:
+    assert "lag-by-wall-clock" not in variants()
+
+
+@pytest.mark.parametrize(("variant", "faults"), [("no-log-birth", ("all",)), ("no-elr", ())])
+def test_variant_is_measured_with_faults_that_can_show_it(variant: str, faults: tuple[str, ...]) -> None:
+    """KAFKA-3410 needs a disk that was swapped, which the default kinds leave out."""
+    assert faults_of(variant) == faults
