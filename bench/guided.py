@@ -171,7 +171,7 @@ def variants() -> list[str]:
 
 
 def faults_of(variant: str) -> tuple[str, ...]:
-    """The fault mix: that of a campaign without `--faults`, or `all` if the variant's plan destroys what the default kinds spare."""
+    """The fault mix of a campaign without `--faults`, or `all` if the variant's plan destroys what the default kinds spare."""
     plans = [load_plan(CORPUS / row.plan) for row in _caught() if row.protocol == variant and row.plan is not None]
     return ("all",) if any(window.kind in _DESTROYING for plan in plans for window in plan.schedule) else ()
 

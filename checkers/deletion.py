@@ -3,8 +3,9 @@
 Source: RES of the catalogue (B-48, B-52, B-53, B-59); V3 §F step 3.2.4, R-236. No replica in ZooKeeper's ISR is deleted unless
 its topic's deletion was requested. After a broker has deleted a log of a topic under deletion, it neither leads nor follows nor
 appends under that topic id: if a controller dies during a deletion, the next one starts it again and commands no such replica,
-which would fetch the deleted records (B-62). A partition that was removed and added again keeps its topic id (V3 §H). The checker recognizes it by
-its state znode, which is written for the first time (version 0).
+which would fetch the deleted records (B-62). A log that is back after a power loss, since its deletion was not on disk yet, may
+have a role until it is deleted again. A partition that was removed and added again keeps its topic id (V3 §H). The checker
+recognizes it by its state znode, which is written for the first time (version 0).
 
     >>> from checkers.sketches import sketch
     >>> sketch("deletion", "state-written leader=b1 isr=b1,b2 topic_id=9", "replica-deleted node=b2 topic_id=9")
@@ -18,11 +19,8 @@ from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "deletion"
-_AGAIN = {
-    K.BECAME_LEADER: "leads",
-    K.BECAME_FOLLOWER: "follows with",
-    K.APPEND: "appended to",
-}  # what a deleted replica never does
+_ROLES = {K.BECAME_LEADER: "leads", K.BECAME_FOLLOWER: "follows with"}
+_AGAIN = {**_ROLES, K.APPEND: "appended to"}  # what a deleted replica never does
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -35,6 +33,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     isr: dict[str, tuple[tuple[str, ...], int]] = {}  # topic id -> ISR and its row
     ended: dict[str, int] = {}
     deleted: dict[tuple[str, str], int] = {}  # (node, topic id) -> row
+    back: set[tuple[str, str]] = set()  # those of which a restart found the log
     anomalies: list[Anomaly] = []
     columns = (events[name].to_list() for name in ("index", "kind", "node", "topic_id", "isr", "zk_version"))
     for at, kind, node, id_, members, version in zip(*columns, strict=True):
@@ -49,11 +48,14 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         elif kind == K.REPLICA_DELETED:
             if topic_id in ended:  # a replica that was moved away may come back while its topic exists
                 deleted[(node, topic_id)] = at
+                back.discard((node, topic_id))
             counted, since = isr.get(topic_id, ((), -1))
             if node in counted and topic_id not in ended:
                 words = f"{node} deleted its replica while it was in the ISR"
                 anomalies.append(Anomaly(kind="wrongly-deleted", checker=NAME, key=key, witness=(since, at), words=words))
-        elif kind in _AGAIN and (node, topic_id) in deleted:
+        elif kind == K.RECOVERED and (node, topic_id) in deleted:
+            back.add((node, topic_id))
+        elif kind in _AGAIN and (node, topic_id) in deleted and not (kind in _ROLES and (node, topic_id) in back):
             words = f"{node} {_AGAIN[kind]} its replica of topic {topic_id} after deleting it"
             witness = tuple(sorted((ended[topic_id], deleted.pop((node, topic_id)), at)))
             anomalies.append(Anomaly(kind="resurrected", checker=NAME, key=key, witness=witness, words=words))
@@ -62,12 +64,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 CHECKER = Checker(
     name=NAME,
-    claim="No replica in the ISR of a living topic is deleted; one that was deleted with its topic has no role and takes no records.",
+    claim="No replica in the ISR of a living topic is deleted; one deleted with its topic has no role and takes no records.",
     assumes="Brokers record each deletion with the topic's id; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR; logs that vanish without a deletion (see acked-loss); stray logs (see convergence).",
     kinds=("wrongly-deleted", "resurrected"),
     group_by=PARTITION,
-    events=(K.STATE_WRITTEN, K.TOPIC_DELETED, K.REPLICA_DELETED, *_AGAIN),
+    events=(K.STATE_WRITTEN, K.TOPIC_DELETED, K.REPLICA_DELETED, K.RECOVERED, *_AGAIN),
     across_topics=True,
     check=check,
 )

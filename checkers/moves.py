@@ -129,11 +129,12 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
 def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
     """Describe each move under way with which a new controller did not go on when it went on with others.
 
-    Moves that an operator edited by hand are not judged, nor are those that have reached their target.
+    Not judged are moves that an operator edited by hand, that have reached their target, or of a partition that is removed.
     """
     edits = [call for call in done if call.f == EDIT and _is_of_moves(call)]
     assigned: dict[str, tuple[str, ...]] = {}
     begun: dict[str, ClusterRow] = {}  # the moves under way
+    removed: dict[str, str | None] = {}  # partition -> its topic id
     controller, taken_up_ns, left = "", -1, dict[str, ClusterRow]()
     found: list[tuple[str, dict[str, ClusterRow]]] = []  # controllers, and the moves that they left when they took up others
     for row in rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in MOVE_ROWS]))):
@@ -142,9 +143,13 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
             controller, taken_up_ns = row.node, -1
         elif row.kind == K.ASSIGNED:
             assigned[name] = row.replicas
+            if removed.get(name) != row.topic_id:
+                removed.pop(name, None)
         elif row.kind != K.REASSIGNMENT_BEGUN:  # over, refused or removed
             begun.pop(name, None)
-        elif row.node == controller:
+            if row.kind == K.TOPIC_DELETED:
+                removed[name] = row.topic_id
+        elif row.node == controller and name not in removed:
             if taken_up_ns < 0:
                 taken_up_ns = row.time_ns
                 left = {

@@ -68,8 +68,12 @@ def deletion(operations: Operations, events: Events) -> set[str]:
             states = [one for one in before if one.kind is K.STATE_WRITTEN]
             found |= {"wrongly-deleted"} if states and row.node in (states[-1].isr or ()) else set()
         if row.kind in (K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER) and asked:
-            gone = [one for one in before if one.kind is K.REPLICA_DELETED and one.node == row.node]
-            found |= {"resurrected"} if any(one.index > asked[0].index for one in gone) else set()
+            own = [one for one in before if one.node == row.node and one.index > asked[0].index]
+            gone = [one.index for one in own if one.kind is K.REPLICA_DELETED]
+            is_back = row.kind is not K.APPEND and any(
+                one.kind is K.RECOVERED and one.index > max(gone, default=0) for one in own
+            )
+            found |= {"resurrected"} if gone and not is_back else set()
     return found
 
 

@@ -72,9 +72,9 @@ def drawn_deletion(rng: Rng) -> Case:
                 gone.add((topic_id, node))
                 rows.append(_event(index, K.REPLICA_DELETED, node=node, topic_id=topic_id, life=1))
             case 5 | 6 | 7 if (topic_id, node) not in gone or odd or rng.below(4) == 0:
-                kind = rng.pick((K.APPEND, K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER))
+                kind = rng.pick((K.APPEND, K.APPEND, K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RECOVERED))
                 about = {"node": node, "life": 1, "offset": 0, "value": f"v{index}", "leader_epoch": 1, "detail": "follower"}
-                about |= {"leo": 0, "hw": 0} if kind is K.BECAME_LEADER else {}
+                about |= {"leo": 0, "hw": 0} if kind in (K.BECAME_LEADER, K.RECOVERED) else {}
                 rows.append(_event(index, kind, topic_id=topic_id, **about))
             case _:
                 pass

@@ -26,6 +26,23 @@ def test_partition_may_lose_records_once_removal_is_requested(asked: bool, verdi
     assert judge(story.history()).validity is verdict
 
 
+@pytest.mark.parametrize(("again", "found"), [(False, []), (True, ["resurrected"])])
+def test_log_whose_deletion_was_lost_with_power_may_have_a_role(again: bool, found: list[str]) -> None:
+    """Seed 70079 of `--faults all`: the log is on disk again, and nobody commanded it anew."""
+    story = begin()
+    story.topic_id = "5"
+    story.state("b1", 1, "b1 b2 b3", version=1)
+    story.event(EventKind.TOPIC_DELETED)
+    story.event(EventKind.REPLICA_DELETED, node="b2", life=1)
+    story.node_started("b2", 2)
+    story.recovered("b2", 0)
+    if again:
+        story.event(EventKind.REPLICA_DELETED, node="b2", life=2)
+    story.follows("b2", 1, "b1")
+
+    assert [anomaly.kind for anomaly in judge(story.history()).anomalies if anomaly.checker == "deletion"] == found
+
+
 @pytest.mark.parametrize("kind", [EventKind.BECAME_FOLLOWER, EventKind.BECAME_LEADER, EventKind.APPEND])
 @pytest.mark.parametrize(("again", "found"), [(True, []), (False, ["resurrected"])])
 def test_removed_replica_must_not_come_back(kind: EventKind, again: bool, found: list[str]) -> None:
