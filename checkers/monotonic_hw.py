@@ -2,7 +2,7 @@
 
 docs/promise.md VIS-1 and VIS-2. After a failover a new leader may start with a lower HW, so leaders are judged within one epoch.
 A replica that follows it keeps the HW that it had (U-04): what one process knew to be committed stays committed in later epochs,
-as long as nothing is taken from its log.
+as long as nothing is taken from its log and it keeps a role: one that resigned may go on with another log, if a directory failed.
 
 Consumers are judged by end offsets and positions, which never go back except to a cut. The `high_watermark` field of a fetch
 response is a hint and is compared within one epoch only. An answer with an epoch below one that the consumer has already seen is
@@ -170,7 +170,7 @@ CHECKER = Checker(
     kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
     group_by=PARTITION,
     operations=("poll", "latest"),
-    events=(K.HW, K.TRUNCATE, K.WOUND, K.REPLICA_DELETED),
+    events=(K.HW, K.TRUNCATE, K.WOUND, K.REPLICA_DELETED, K.RESIGNED),
     check=check,
     screen=screens.monotonic_hw,
 )

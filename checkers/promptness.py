@@ -165,6 +165,7 @@ class _Roles:
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, Partition], int | None] = {}
+        self._deleted: set[tuple[Partition, str | None]] = set()  # and their topic ids; their replicas go without a row
         self._held: set[tuple[str, Partition]] = set()
         self._failed: dict[tuple[str, Partition], ClusterRow] = {}  # -> when the directory failed
 
@@ -176,14 +177,19 @@ class _Roles:
                 self._held = {held for held in self._held if held[0] != row.node}
                 return self._late(row, self._failed_at(row.node), DUE_MS)  # one that was killed at once had no time
             case K.DIR_FAILED:
-                self._failed |= {held: row for held in self._held if held[0] == row.node and self._places.get(held) == row.dir}
+                there = {held for held, dir_ in self._places.items() if held[0] == row.node and dir_ == row.dir}
+                self._failed |= dict.fromkeys(there & self._held, row)
+                self._places = {held: dir_ for held, dir_ in self._places.items() if held not in there}  # next, perhaps elsewhere
             case K.FAULT_BEGUN if row.partition is None and row.detail.startswith("pause"):  # perhaps between the two steps
                 self._failed = {held: since for held, since in self._failed.items() if held[0] != row.node}
-            case K.RECOVERED | K.FAULT_BEGUN if row.partition is not None:
+            case K.RECOVERED if (key[1], row.topic_id) not in self._deleted:
                 self._places[key] = row.dir
+            case K.FAULT_BEGUN if row.partition is not None and not any(held == key[1] for held, _ in self._deleted):
+                self._places[key] = row.dir  # it names no topic id
             case K.REPLICA_DELETED:
                 self._places.pop(key, None)
             case K.TOPIC_DELETED:
+                self._deleted.add((key[1], row.topic_id))
                 self._places = {held: dir_ for held, dir_ in self._places.items() if held[1] != key[1]}
             case K.BECAME_LEADER | K.BECAME_FOLLOWER:
                 self._held.add(key)

@@ -76,7 +76,7 @@ def monotonic_hw(operations: Operations, events: Events) -> set[str]:
     """Definition of VIS-1 and VIS-2: HWs and end offsets do not fall; no read is above the HW or below its position."""
     marks = [row for row in events if row.kind is K.HW]
     found = {"hw-above-leo" for row in marks if row.leo is not None and row.hw is not None and row.hw > row.leo}
-    shorter = [row for row in events if row.kind in (K.TRUNCATE, K.WOUND, K.REPLICA_DELETED)]
+    shorter = [row for row in events if row.kind in (K.TRUNCATE, K.WOUND, K.REPLICA_DELETED, K.RESIGNED)]
     for one, two in combinations(marks, 2):
         kept = (one.node, one.life) == (two.node, two.life) and not any(
             row.node == one.node and one.index < row.index < two.index for row in shorter

@@ -367,10 +367,16 @@ FAILED = at("dir-failed node=b1 dir=1", 20)
         ((FAILED, at("resigned node=b1", 40)), True),
         ((at("dir-failed node=b1 dir=0", 20), at("resigned node=b1", 40)), False),
         (("replica-deleted node=b1", FAILED, at("resigned node=b1", 40)), False),
+        (("dir-failed node=b1 dir=1", "resigned node=b1", *PLACED[1:], FAILED, at("resigned node=b1", 40)), False),
+        (
+            ("topic-deleted topic_id=5", "recovered node=b1 dir=1 leo=0 hw=0 topic_id=5", FAILED, at("resigned node=b1", 40)),
+            False,
+        ),
         ((FAILED, "node-stopped node=b1 detail=crash", at("resigned node=b1", 40)), False),
         ((FAILED, "fault-begun fault=f node=b1 detail=pause", at("resigned node=b1", 40)), False),
     ],
-    ids=["at once", "when told", "another directory", "another replica", "ended", "paused"],
+    # The last but two: seeds 70601 and 70497 of `--faults all`.
+    ids=["at once", "when told", "another directory", "another replica", "made elsewhere", "deleted", "ended", "paused"],
 )
 def test_replica_in_a_failed_directory_resigns_at_once(rows: tuple[str, ...], told: bool) -> None:
     """KIP-112: it does not wait for the controller, which may hear of the failure late."""
