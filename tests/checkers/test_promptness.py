@@ -357,7 +357,7 @@ def test_move_waits_for_a_stopping_process_with_a_session(what: str) -> None:
 
 
 PLACED = ("recovered node=b1 dir=1 leo=0 hw=0", "became-leader node=b1 leo=0 hw=0")
-FAILED = at("dir-failed node=b1 dir=1", 20)
+GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1", 20)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ FAILED = at("dir-failed node=b1 dir=1", 20)
         ((FAILED, at("resigned node=b1", 40)), True),
         ((at("dir-failed node=b1 dir=0", 20), at("resigned node=b1", 40)), False),
         (("replica-deleted node=b1", FAILED, at("resigned node=b1", 40)), False),
-        (("dir-failed node=b1 dir=1", "resigned node=b1", *PLACED[1:], FAILED, at("resigned node=b1", 40)), False),
+        ((GONE, at("resigned node=b1", 5), at("became-leader node=b1 leo=0 hw=0", 6), FAILED, at("resigned node=b1", 40)), False),
         (
             ("topic-deleted topic_id=5", "recovered node=b1 dir=1 leo=0 hw=0 topic_id=5", FAILED, at("resigned node=b1", 40)),
             False,
