@@ -444,7 +444,8 @@ class _Cluster:
             if self.stopped.intersection(asked):
                 return
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
-            self.debts.owe(("move", "", tp), row, asked, said)
+            others = sum(bool(one.way) for one in self.partitions.values()) - 1  # the controller first writes what it has begun
+            self.debts.owe(("move", "", tp), row, asked, said, more_ms=TURN_MS * others)
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -356,6 +356,16 @@ def test_move_waits_for_a_stopping_process_with_a_session(what: str) -> None:
     assert ("took no step" in " ".join(said)) is (what == "inactive")
 
 
+@pytest.mark.parametrize(("others", "told"), [(0, True), (2, False)])
+def test_move_waits_for_writes_of_other_moves(others: int, told: bool) -> None:
+    """Seed 70592 of `--faults all`: five moves at once, and a step took 587 ms."""
+    moves = [f"reassignment-begun node=b9 partition={number} detail='forward to 1,2'" for number in (*range(1, others + 1), 0)]
+
+    said = found(*moves, at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + DUE_MS + 2 * TURN_MS - 10))
+
+    assert ("the move of t-0" in " ".join(said)) is told
+
+
 PLACED = ("recovered node=b1 dir=1 leo=0 hw=0", "became-leader node=b1 leo=0 hw=0")
 GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1", 20)
 

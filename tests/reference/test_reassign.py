@@ -275,6 +275,23 @@ def test_broker_that_read_the_old_assignment_drops_its_replica() -> None:
     assert finish(lab, lambda: is_at(lab, RAR))
 
 
+def test_move_ends_though_a_broker_registers_meanwhile() -> None:
+    """A broker that registers while the entry is being removed is told to delete its replica; the move is done all the same."""
+    lab = cluster()
+
+    def registers() -> None:
+        lab.nodes[1].state.controller.agent.moves[T0].step = "deleting"  # as `reassign.move.proceed` does
+
+    lab.before[f"gone: {admin_paths.REASSIGN}"] = registers
+    reassign(lab)
+    assert finish(lab, lambda: is_at(lab, RAR))
+    epoch = lab.state().leader_epoch
+    lab.wait(2000)
+
+    assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-begun", "reassignment-ended"]
+    assert lab.state().leader_epoch == epoch
+
+
 # --- invalid requests, and those that must wait -------------------------------------------------------------------------------
 
 

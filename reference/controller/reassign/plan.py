@@ -80,7 +80,8 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
     move = controller.agent.moves.pop(tp, None)
     if move is None:
         return
-    if move.step == "clearing":
+    # A broker that registered while the entry was removed was told to delete its replica (`reassign.move.proceed`).
+    if move.step == "clearing" or (move.step in ("deleting", "narrowing") and assigned == move.target):
         turn.note(Note(kind="reassignment-ended", tp=tp, detail=_words(move)))
         state = controller.states.get(tp)
         if state is not None:
