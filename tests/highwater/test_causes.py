@@ -172,7 +172,7 @@ KNOWN = (
         "mutants/removal-taken-over",
         "removals-last",
         "back-after-deletion",
-        K.APPEND,
+        K.BECAME_FOLLOWER,
         "b2",
         ("the removal of t-1 was requested", "b2 deleted its replica", "after the deletion"),
     ),
