@@ -27,6 +27,7 @@ from checkers.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.confirmed import undeleted, unmade
 from checkers.isr_history import ISR_ROWS, IsrHistory
+from checkers.moves import ROWS as MOVE_ROWS
 from checkers.moves import dropped, misled, undone, unexplained, unheard
 from checkers.orders import ROWS as ORDER_ROWS
 from checkers.orders import forgotten
@@ -378,13 +379,9 @@ CLUSTER = Checker(
     group_by=WHOLE_RUN,
     operations=("admin-pending", *ADMIN_REQUESTS),
     events=(
-        *ORDER_ROWS,
-        K.CONTROLLER_ELECTED,
+        *dict.fromkeys((*ORDER_ROWS, *MOVE_ROWS)),
         K.CONTROLLER_RESIGNED,
         K.BECAME_LEADER,
-        K.REASSIGNMENT_BEGUN,
-        K.REASSIGNMENT_ENDED,
-        K.REASSIGNMENT_REFUSED,
         K.REQUEST_REFUSED,
     ),
     needs=(K.REGISTERED,),

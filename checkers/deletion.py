@@ -38,6 +38,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     columns = (events[name].to_list() for name in ("index", "kind", "node", "topic_id", "isr", "zk_version"))
     for at, kind, node, id_, members, version in zip(*columns, strict=True):
         topic_id = id_ or ""
+        replica = (node, topic_id)
         if kind == K.STATE_WRITTEN:
             # A partition without an earlier state row was deleted while it was being created: it is still the same partition.
             if version == 0 and topic_id in isr and ended.pop(topic_id, None) is not None:
@@ -47,17 +48,17 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             ended.setdefault(topic_id, at)
         elif kind == K.REPLICA_DELETED:
             if topic_id in ended:  # a replica that was moved away may come back while its topic exists
-                deleted[(node, topic_id)] = at
-                back.discard((node, topic_id))
+                deleted[replica] = at
+                back.discard(replica)
             counted, since = isr.get(topic_id, ((), -1))
             if node in counted and topic_id not in ended:
                 words = f"{node} deleted its replica while it was in the ISR"
                 anomalies.append(Anomaly(kind="wrongly-deleted", checker=NAME, key=key, witness=(since, at), words=words))
-        elif kind == K.RECOVERED and (node, topic_id) in deleted:
-            back.add((node, topic_id))
-        elif kind in _AGAIN and (node, topic_id) in deleted and not (kind in _ROLES and (node, topic_id) in back):
+        elif kind == K.RECOVERED and replica in deleted:
+            back.add(replica)
+        elif kind in _AGAIN and replica in deleted and not (kind in _ROLES and replica in back):
             words = f"{node} {_AGAIN[kind]} its replica of topic {topic_id} after deleting it"
-            witness = tuple(sorted((ended[topic_id], deleted.pop((node, topic_id)), at)))
+            witness = tuple(sorted((ended[topic_id], deleted.pop(replica), at)))
             anomalies.append(Anomaly(kind="resurrected", checker=NAME, key=key, witness=witness, words=words))
     return Findings(anomalies=tuple(anomalies))
 

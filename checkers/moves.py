@@ -34,10 +34,8 @@ from history.event import EventKind as K
 
 REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")
 EDIT = "edit-znode"
-MOVE_ROWS = (
-    *(K.CONTROLLER_ELECTED, K.ASSIGNED, K.TOPIC_DELETED),
-    *(K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED),
-)
+_STEPS = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED)
+ROWS = (K.CONTROLLER_ELECTED, K.ASSIGNED, K.TOPIC_DELETED, *_STEPS)
 _REFUSED = "refused"
 _BY_HAND = {"/admin/reassign_partitions": "reassign", "/admin/reassign_partitions_extra": "reassign-extra"}
 
@@ -112,7 +110,7 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             if targets.get(name, row.replicas) == row.replicas:
                 targets.pop(name, None)
         elif row.kind == K.REASSIGNMENT_BEGUN and name in assigned and row.at < edited:
-            way, to = (row.detail or "").partition(" to ")[0], _target(row.detail or "")
+            way, to = way_and_target(row.detail or "")
             if name not in targets:  # a move begins, or the one before reached its target and is not over yet
                 origins = before.get(name, set())
                 if way == "forward" and to == assigned[name]:
@@ -137,7 +135,7 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
     removed: dict[str, str | None] = {}  # partition -> its topic id
     controller, taken_up_ns, left = "", -1, dict[str, ClusterRow]()
     found: list[tuple[str, dict[str, ClusterRow]]] = []  # controllers, and the moves that they left when they took up others
-    for row in rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in MOVE_ROWS]))):
+    for row in rows_as(ClusterRow, events.filter(pl.col("kind").is_in([str(kind) for kind in ROWS]))):
         name = f"{row.topic}-{row.partition}"
         if row.kind == K.CONTROLLER_ELECTED:
             controller, taken_up_ns = row.node, -1
@@ -155,7 +153,7 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
                 left = {
                     about: was
                     for about, was in begun.items()
-                    if assigned.get(about) != _target(was.detail) and not _is_edited(edits, was.at, row.at)
+                    if assigned.get(about) != way_and_target(was.detail)[1] and not _is_edited(edits, was.at, row.at)
                 }
                 found.append((controller, left))
             if row.time_ns == taken_up_ns:
@@ -172,8 +170,10 @@ def _is_edited(edits: list[Call], since: int, until: int) -> bool:
     return any(_ended(edit) > since and edit.invoked < until for edit in edits)
 
 
-def _target(detail: str) -> tuple[str, ...]:
-    return tuple(f"b{number}" for number in detail.partition(" to ")[2].split(","))
+def way_and_target(detail: str) -> tuple[str, tuple[str, ...]]:
+    """What a row of a move says: `forward to 1,2` is ("forward", ("b1", "b2"))."""
+    way, _, target = detail.partition(" to ")
+    return way, tuple(f"b{number}" for number in target.split(","))
 
 
 def _asked(done: list[Call]) -> list[Call]:

@@ -36,7 +36,7 @@ import polars as pl
 
 from checkers.calms import CALM_MS, still_ms
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
-from checkers.moves import EDIT
+from checkers.moves import EDIT, way_and_target
 from checkers.ranges import gathered
 from checkers.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.verdict import Cut, Findings
@@ -175,7 +175,8 @@ class _Roles:
         match row.kind:
             case K.NODE_STARTED | K.NODE_STOPPED:
                 self._held = {held for held in self._held if held[0] != row.node}
-                return self._late(row, self._failed_at(row.node), DUE_MS)  # one that was killed at once had no time
+                failed = [key for key in self._failed if key[0] == row.node]
+                return self._late(row, failed, DUE_MS)  # one that was killed at once had no time
             case K.DIR_FAILED:
                 there = {held for held, dir_ in self._places.items() if held[0] == row.node and dir_ == row.dir}
                 self._failed |= dict.fromkeys(there & self._held, row)
@@ -199,9 +200,6 @@ class _Roles:
             case _:
                 pass
         return []
-
-    def _failed_at(self, node: str) -> list[tuple[str, Partition]]:
-        return [key for key in self._failed if key[0] == node]
 
     def _late(self, row: ClusterRow, keys: Iterable[tuple[str, Partition]], more_ms: int) -> list[str]:
         found = []
@@ -356,10 +354,9 @@ class _Cluster:
                 self.deleted.add(tp)
                 self.removed[tp] = row.topic_id
             case K.REASSIGNMENT_BEGUN:
-                state.way, _, target = (row.detail or "").partition(" to ")
+                (state.way, state.target), state.left = way_and_target(row.detail or ""), set()
                 if self._edited and self._edited[0][0] <= row.time_ns:
                     state.way = ""
-                state.target, state.left = tuple(f"b{number}" for number in target.split(",")), set()
                 self._move(tp, state, row)
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
                 state.way, state.target, state.left = "", (), set()

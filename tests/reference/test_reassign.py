@@ -288,6 +288,7 @@ def test_move_ends_though_a_broker_registers_meanwhile() -> None:
     epoch = lab.state().leader_epoch
     lab.wait(2000)
 
+    assert lab.before == {}
     assert [n.kind for _, n in lab.notes if n.kind.startswith("reassignment")] == ["reassignment-begun", "reassignment-ended"]
     assert lab.state().leader_epoch == epoch
 
