@@ -107,7 +107,7 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
     if not suspects:
         return []
     faults = list(fault_times(events, facts))
-    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))["time_ns"].to_list()
+    written = _leaders(events)
     why = []
     for at in suspects:
         call = done[at]
@@ -125,7 +125,8 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
             and (one.node in (node, place) or not (one.node in facts.client_places or one.kind.startswith(_LOCAL)))
             for one in faults
         )
-        if not hit and not any(since_ns <= time_ns <= ended_ns for time_ns in written):
+        led = _leader_at(written, ended_ns) == node  # a leader that was deposed answers once; then the client looks for the next
+        if not hit and led and not any(since_ns <= time_ns <= ended_ns for time_ns, _ in written):
             what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
             why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
     return why

@@ -9,7 +9,8 @@ Judged are the steps of which the history shows both ends:
 * a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a
   command and a question more, and brokers that ever lacked a directory or lost bytes of one are left out;
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
-  new partition also to a broker with a failed directory, which has another one (KIP-112, R-302);
+  new partition also to a broker with a failed directory, which has another one (KIP-112, R-302); not to one that a move takes off
+  the partition, once its target replicas are in the ISR (R-234);
 * a new partition gets a state (V3 §B);
 * a replica in a directory that failed gives up its role in the same instant, and waits for no command (KIP-112);
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
@@ -90,6 +91,7 @@ class _State:
         self.way = ""  # of the move: forward, back or down; empty: none
         self.target: tuple[str, ...] = ()  # of the move, also while an edit may have stopped it
         self.left: set[str] = set()  # brokers that the move takes off the partition, and that have stopped their replica
+        self.leaving = False  # whether the state was written for the target replicas alone, as far as rows can tell
 
     @property
     def leader(self) -> str | None:
@@ -354,19 +356,21 @@ class _Cluster:
                 self.deleted.add(tp)
                 self.removed[tp] = row.topic_id
             case K.REASSIGNMENT_BEGUN:
-                (state.way, state.target), state.left = way_and_target(row.detail or ""), set()
+                (state.way, state.target), state.left, state.leaving = way_and_target(row.detail or ""), set(), False
                 if self._edited and self._edited[0][0] <= row.time_ns:
                     state.way = ""
                 self._move(tp, state, row)
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
-                state.way, state.target, state.left = "", (), set()
+                state.way, state.target, state.left, state.leaving = "", (), set(), False
                 self.debts.settle("move", partition=tp)
             case _:
                 self._move(tp, state, row)
 
     def _written(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         before, state.written = state.written, row
+        was_ready = self._is_ready(tp, state)
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
+        state.leaving = was_ready or self._is_ready(tp, state)  # R-234: the controller then uses the target assignment
         self.debts.settle("made", partition=tp)
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             debt = self.debts.open[key]
@@ -391,7 +395,8 @@ class _Cluster:
         is_new = row is state.written and row.zk_version == 0
         for broker in brokers:
             present = broker in self.registered and broker not in self.stopped and (is_new or broker not in self.broken)
-            if present and broker in state.assigned and broker not in state.left:
+            leaves = broker in state.left or (state.leaving and broker not in state.target)
+            if present and broker in state.assigned and not leaves:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
                 debt = self.debts.owe(("told", broker, tp), row, (broker,), said)
                 debt.spared = ("dir-",) if broker in self.broken else ()
@@ -432,10 +437,7 @@ class _Cluster:
         self.debts.settle("move", partition=tp)
         if not state.way or state.leader is None:
             return
-        promise = promised(self.facts, tp[0])
-        least = 1 if promise is None else max(promise.min_insync_replicas, 1)
-        wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
-        if len(self._serving(state, state.target)) >= wanted:
+        if self._is_ready(tp, state):
             # Any may hold a replica to be deleted, and one that stops is asked until its session ends.
             asked = [node for node in self.registered if self.waiting.get(node) != "inactive"]
             if self.stopped.intersection(asked):
@@ -443,6 +445,13 @@ class _Cluster:
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
             others = sum(bool(one.way) for one in self.partitions.values()) - 1  # the controller first writes what it has begun
             self.debts.owe(("move", "", tp), row, asked, said, more_ms=TURN_MS * others)
+
+    def _is_ready(self, tp: Partition, state: _State) -> bool:
+        """Whether a move is under way and enough of its target replicas are in the ISR for its next step."""
+        promise = promised(self.facts, tp[0])
+        least = 1 if promise is None else max(promise.min_insync_replicas, 1)
+        wanted = min(least, len(state.target)) if state.way == "back" else len(state.target)  # R-244
+        return bool(state.target) and len(self._serving(state, state.target)) >= wanted
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

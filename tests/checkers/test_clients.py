@@ -153,6 +153,19 @@ def test_read_may_hang_where_its_client_looked_for_the_leader() -> None:
     assert _of_places(LED, begun, *before, *_poll(0, 6, "error=REQUEST_TIMED_OUT node=b1"), HEALED) == []
 
 
+@pytest.mark.parametrize(("leader", "told"), [("leader=b1", True), ("leader=b2", False), ("leader_epoch=2", False)])
+def test_produce_hangs_only_where_the_broker_still_leads(leader: str, told: bool) -> None:
+    """The fenced broker answered at once that it cannot serve, and nobody led any more (seed 70748 of `--faults all`)."""
+    before = "invoke produce acks=1 process=0 time_ns=5000000000", "ok produce process=0 node=b1 time_ns=5100000000"
+    deposed = f"state-written {leader} isr=b1,b2 time_ns=200000000"
+    begun = "fault-begun fault=g node=b2 detail=cut-peers time_ns=300000000"
+    asked = "invoke produce acks=1 process=0 time_ns=8000000000"
+    hangs = "info produce process=0 node=b1 error=REQUEST_TIMED_OUT time_ns=8500000000"
+
+    said = _of_places(deposed, begun, *before, asked, hangs, HEALED)
+    assert any("though no fault hit it or b1" in words for words in said) is told
+
+
 READ = ("invoke poll offset=0 process=1 time_ns=1100000000", "ok poll value=a offset=0 hw=1 process=1 time_ns=1200000000")
 SHORT = "state-written leader=b1 isr=b1"
 HUNG = "error=REQUEST_TIMED_OUT attempts=2"
