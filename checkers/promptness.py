@@ -91,7 +91,7 @@ class _State:
         self.way = ""  # of the move: forward, back or down; empty: none
         self.target: tuple[str, ...] = ()  # of the move, also while an edit may have stopped it
         self.left: set[str] = set()  # brokers that the move takes off the partition, and that have stopped their replica
-        self.leaving = False  # whether the state was written for the target replicas alone, as far as rows can tell
+        self.for_target = False  # whether the state was written for the target replicas alone, as far as rows can tell
 
     @property
     def leader(self) -> str | None:
@@ -356,12 +356,12 @@ class _Cluster:
                 self.deleted.add(tp)
                 self.removed[tp] = row.topic_id
             case K.REASSIGNMENT_BEGUN:
-                (state.way, state.target), state.left, state.leaving = way_and_target(row.detail or ""), set(), False
+                (state.way, state.target), state.left, state.for_target = way_and_target(row.detail or ""), set(), False
                 if self._edited and self._edited[0][0] <= row.time_ns:
                     state.way = ""
                 self._move(tp, state, row)
             case K.REASSIGNMENT_ENDED | K.REASSIGNMENT_REFUSED:
-                state.way, state.target, state.left, state.leaving = "", (), set(), False
+                state.way, state.target, state.left, state.for_target = "", (), set(), False
                 self.debts.settle("move", partition=tp)
             case _:
                 self._move(tp, state, row)
@@ -370,7 +370,7 @@ class _Cluster:
         before, state.written = state.written, row
         was_ready = self._is_ready(tp, state)
         state.stamps = dict(zip(row.isr, row.stamps or repeat(None), strict=False))
-        state.leaving = was_ready or self._is_ready(tp, state)  # the controller then uses the target assignment
+        state.for_target = was_ready or self._is_ready(tp, state)  # the controller then uses the target assignment
         self.debts.settle("made", partition=tp)
         for key in [key for key in self.debts.open if key[0] == "out" and key[2] == tp]:
             debt = self.debts.open[key]
@@ -395,7 +395,7 @@ class _Cluster:
         is_new = row is state.written and row.zk_version == 0
         for broker in brokers:
             present = broker in self.registered and broker not in self.stopped and (is_new or broker not in self.broken)
-            leaves = broker in state.left or (state.leaving and broker not in state.target)
+            leaves = broker in state.left or (state.for_target and broker not in state.target)
             if present and broker in state.assigned and not leaves:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
                 debt = self.debts.owe(("told", broker, tp), row, (broker,), said)
