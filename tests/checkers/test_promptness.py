@@ -397,6 +397,7 @@ def test_move_waits_for_writes_of_other_moves(others: int, told: bool) -> None:
 
 
 PLACED = ("recovered node=b1 dir=1 leo=0 hw=0", "became-leader node=b1 leo=0 hw=0")
+BACK = ("node-stopped node=b1", "node-started node=b1", "became-leader node=b1 leo=0 hw=0")  # without a `recovered` row
 GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1", 20)
 
 
@@ -414,9 +415,10 @@ GONE, FAILED = at("dir-failed node=b1 dir=1", 5), at("dir-failed node=b1 dir=1",
         ),
         ((FAILED, "node-stopped node=b1 detail=crash", at("resigned node=b1", 40)), False),
         ((FAILED, "fault-begun fault=f node=b1 detail=pause", at("resigned node=b1", 40)), False),
+        ((*BACK, FAILED, at("resigned node=b1", 40)), False),
     ],
-    # The last but two: seeds 70601 and 70497 of `--faults all`.
-    ids=["at once", "when told", "another directory", "another replica", "made elsewhere", "deleted", "ended", "paused"],
+    # Deleted: seed 70601 of `--faults all`, ended: 70497, back: 80252 and 80467.
+    ids=["at once", "when told", "another directory", "another replica", "made elsewhere", "deleted", "ended", "paused", "back"],
 )
 def test_replica_in_a_failed_directory_resigns_at_once(rows: tuple[str, ...], told: bool) -> None:
     """KIP-112: it does not wait for the controller, which may hear of the failure late."""
