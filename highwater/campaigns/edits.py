@@ -1,4 +1,4 @@
-"""Edits of a plan: its parent's cluster, workload, promise and draws, with another fault schedule or script.
+"""Edits of a plan: its parent's cluster, promise and draws, with another fault schedule, script, or acks of the producers.
 
 Draws of a run are keyed by purpose, so a run repeats that of its parent up to the first edited window. An edit that would break a
 rule is not made: `nemesis.schedule.validate` decides what can be performed and healed, `nemesis.profiles.excess` what profile
@@ -16,6 +16,7 @@ from highwater.plans.derive import marks_of
 from highwater.plans.plan import Plan, checked, shape_of
 from history.seed import Rng
 from nemesis.blows import Aim, Kind
+from nemesis.faults import AnyFault, Clog, Crash, Packets
 from nemesis.profiles import Profile, ProfileName, default_kinds, excess, usable
 from nemesis.schedule import Shape, TopicFacts, Window, broker_ids, validate
 from nemesis.targets import (
@@ -36,6 +37,8 @@ WINDOWS_MAX = 60  # of an edited plan
 _TRIES = 8  # draws of an edit until it fits; then it is left out
 _MOVES_MS = (50, 300, 1500, 6000)  # how far a window is moved, at most
 _AFTER_MS = (0, 3, 30, 300, 2000)  # how long after a moment a fault strikes, at most
+_NEWS = ("isr-change", "isr-change", "isr-change", "isr-change-reply", "leader-and-isr", "epoch-end-reply")
+_ACKS = ((0,), (0,), (1,))
 _SESSIONS = (0, 1)  # a chain of faults steps by less than a second, or by about a session timeout
 
 
@@ -58,10 +61,11 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """What edits change: schedule and script; and the last edit in words."""
+    """What edits change: schedule, script and acks; and the last edit in words."""
 
     schedule: tuple[Window, ...]
     script: tuple[Step, ...]
+    acks: tuple[int, ...]
     words: str = ""
 
 
@@ -72,12 +76,13 @@ def kinds_for(plan: Plan, faults: Sequence[str], profile: ProfileName) -> tuple[
 
 
 def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
-    """A plan after two to eight edits of its parent; None if none could be made."""
+    """A plan after one to six edits of its parent, mostly with a pattern of a known bug last; None if none could be made."""
     parent = source.parent
-    draft = Draft(schedule=parent.schedule, script=parent.script)
+    draft = Draft(schedule=parent.schedule, script=parent.script, acks=parent.workload.acks)
     said: list[str] = []
-    for number in range(rng.pick((2, 3, 4, 6, 8))):
-        found = _one(rng.fork(f"edit {number}"), source, draft)
+    choices = [EDITS] * rng.pick((1, 2, 3, 5)) + [PATTERNS] * rng.pick((0, 1, 1, 1))
+    for number, edits in enumerate(choices):
+        found = _one(rng.fork(f"edit {number}"), source, draft, edits)
         if found is not None:
             draft = found
             said.append(found.words)
@@ -90,6 +95,7 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
         seed=None,
         schedule=tuple(sorted(draft.schedule, key=lambda window: (window.at_ms, window.until_ms, window.id))),
         script=draft.script,
+        workload=replace(parent.workload, acks=draft.acks),
         required_marks=marks_of(draft.schedule),
     )
     return checked(plan)
@@ -98,15 +104,14 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
 Edit = Callable[[Rng, Source, Draft], Draft | None]
 
 
-def _one(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+def _one(rng: Rng, source: Source, draft: Draft, edits: tuple[Edit, ...]) -> Draft | None:
     """Draw an edit until one can be made and keeps the rules."""
     for attempt in range(_TRIES):
         draws = rng.fork(f"try {attempt}")
-        found = draws.pick(EDITS)(draws, source, draft)
+        found = draws.pick(edits)(draws, source, draft)
         if found is None or len(found.schedule) > WINDOWS_MAX:
             continue
-        is_same = (found.schedule, found.script) == (draft.schedule, draft.script)
-        if not is_same and _is_allowed(found.schedule, source.parent):
+        if replace(found, words=draft.words) != draft and _is_allowed(found.schedule, source.parent):
             return found
     return None
 
@@ -287,11 +292,131 @@ def _chain(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     return replace(draft, schedule=found, words=f"{len(found) - len(draft.schedule)} times {first.kind} from {first.at_ms} ms on")
 
 
+# --- patterns of known bugs ------------------------------------------------------------------------------------------------
+
+
+def _old_request(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let requests for another ISR come again later, while two brokers fall behind in turn (KIP-497)."""
+    shape = shape_of(source.parent)
+    lag_ms, brokers = source.parent.cluster.replica_lag_time_max_ms, rng.shuffled(broker_ids(shape))[:2]
+    fetches = Clog(links=("peers",), kinds=("fetch", "epoch-end"), direction="outbound")
+    again = Packets(duplicate_per_mille=1000, kinds=("isr-change",), copy_late_ms_max=2 * lag_ms + rng.between(1000, 6000))
+    begin_ms = end_ms = rng.below(source.parent.faults_ms)
+    behind = []
+    for number in range(rng.pick((2, 3, 4, 6))):
+        at_ms, end_ms = end_ms, end_ms + lag_ms + rng.between(200, 2000)
+        behind.append(_window("clog", fetches, (brokers[number % 2],), at_ms, end_ms - rng.below(200)))
+    copies = _window("packets", again, broker_ids(shape), begin_ms, end_ms)
+    words = f"b{brokers[0]} and b{brokers[1]} fall behind in turn from {begin_ms} ms on, and requests for another ISR come again"
+    return _staged(source, draft, (copies, *behind), words)
+
+
+def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let messages of one kind be late while the broker that they are about restarts twice (KIP-903).
+
+    After its second restart that broker gets no records for a while.
+    """
+    shape = shape_of(source.parent)
+    kind, victim = rng.pick(_NEWS), _victim(rng, source, draft.schedule)
+    others = tuple(broker for broker in broker_ids(shape) if broker != victim)
+    away_ms = rng.below(source.parent.faults_ms)
+    back_ms = away_ms + shape.session_timeout_ms + rng.below(500)
+    again_ms = back_ms + rng.between(500, 3000)
+    end_ms = again_ms + shape.session_timeout_ms + rng.between(500, 2500)  # it registers when its former session has expired
+    news = Clog(links=("peers",), kinds=(kind,), direction="outbound")
+    records = Clog(links=("peers",), kinds=("fetch-reply", "epoch-end-reply"), direction="inbound")
+    windows = (
+        _window("crash-random", Crash(), (victim,), away_ms, back_ms),
+        _window("clog", news, others, back_ms - rng.below(300), end_ms),
+        *_struck(rng, source, victim, again_ms, again_ms + rng.between(100, 1500)),
+        _window("clog", records, (victim,), again_ms, end_ms + 2000),
+    )
+    return _staged(source, draft, windows, f"{kind} late while b{victim} restarts at {back_ms} and {again_ms} ms")
+
+
+def _last_broker(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let all brokers but one be away, and strike that one, which leads with an ISR of its own (KAFKA-3410, KIP-966)."""
+    shape = shape_of(source.parent)
+    victim = _victim(rng, source, draft.schedule)
+    others = tuple(broker for broker in broker_ids(shape) if broker != victim)
+    at_ms = rng.below(source.parent.faults_ms)
+    struck_ms = at_ms + shape.session_timeout_ms * rng.between(2, 15) // 10 + rng.below(2000)
+    end_ms = struck_ms + rng.between(500, 2000)
+    windows = (
+        _window("crash-several", Crash(), others, at_ms, end_ms + rng.between(1000, 6000)),
+        *_struck(rng, source, victim, struck_ms, end_ms),
+    )
+    return _staged(source, draft, windows, f"b{victim} struck at {struck_ms} ms, while all others are away")
+
+
+def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """End the faults early, so that the promise's bound passes in time, and then move all partitions without a fault (KAFKA-955).
+
+    Producers may ask for other acks.
+    """
+    shape, plan = shape_of(source.parent), source.parent
+    calm_ms = plan.faults_ms - plan.promise.bound_ms - rng.between(4000, 7000)
+    schedule = tuple(window for window in draft.schedule if window.until_ms <= calm_ms)
+    if not schedule:
+        return None
+    at_ms = calm_ms + plan.promise.bound_ms - rng.below(3000)
+    moves = tuple(
+        Step(
+            at_ms=at_ms,
+            do="reassign",
+            topic=topic.name,
+            partition=partition,
+            replicas=(tuple(rng.shuffled(broker_ids(shape))[: topic.replication_factor]),),
+        )
+        for topic in plan.cluster.topics
+        for partition in range(topic.partitions)
+    )
+    acks = rng.pick(_ACKS)
+    words = f"acks {', '.join(map(str, acks))}, no fault from {calm_ms} ms on, all partitions moved at {at_ms} ms"
+    return replace(draft, schedule=schedule, acks=acks, script=_in_time((*draft.script, *moves)), words=words)
+
+
+def _victim(rng: Rng, source: Source, schedule: Sequence[Window]) -> int:
+    """A broker that the schedule wounds already, if profile `within` lets faults wound only few; else any."""
+    wounded = _wounded(source, schedule)
+    brokers = rng.pick(wounded).brokers if wounded else broker_ids(shape_of(source.parent))
+    return rng.pick(brokers)
+
+
+def _struck(rng: Rng, source: Source, victim: int, at_ms: int, until_ms: int) -> tuple[Window, ...]:
+    """A fault at one broker, mostly one that destroys all its data; none if no fault can hit one broker."""
+    destroying = tuple(kind for kind in source.kinds if kind.destroys == "everything")
+    kinds = tuple(kind for kind in (destroying if destroying and rng.ratio(2, 3) else source.kinds) if not kind.everyone)
+    if not kinds:
+        return ()
+    kind, topic = rng.pick(kinds), rng.pick(shape_of(source.parent).topics)
+    blow = kind.draw(rng, Aim(shape=shape_of(source.parent), topic=topic.name, partition=rng.below(topic.partitions)))
+    window = _window(kind.name, blow.fault, (victim,), at_ms, until_ms)
+    return (replace(window, target=blow.target) if isinstance(blow.target, ClientPlace) else window,)
+
+
+def _window(kind: str, fault: AnyFault, brokers: tuple[int, ...], at_ms: int, until_ms: int) -> Window:
+    """A window without an id."""
+    return Window(id="", kind=kind, at_ms=at_ms, until_ms=until_ms, fault=fault, target=Named(brokers=brokers))
+
+
+def _staged(source: Source, draft: Draft, windows: tuple[Window, ...], words: str) -> Draft | None:
+    """The draft with these windows, and no others while they last; None if they could not end in time."""
+    begin_ms, end_ms = min(window.at_ms for window in windows), max(window.until_ms for window in windows)
+    if end_ms > source.parent.faults_ms:
+        return None
+    found = tuple(window for window in draft.schedule if window.until_ms <= begin_ms or end_ms <= window.at_ms)
+    for window in windows:
+        found = (*found, replace(window, id=_fresh(found)))
+    return replace(draft, schedule=found, words=words)
+
+
 EDITS: tuple[Edit, ...] = (
     *(_strike, _strike, _strike, _strike),
     *(_align, _ask, _move, _stretch, _remove, _repeat, _retarget, _swap, _shift),
     *(_combine, _combine, _chain),
 )
+PATTERNS: tuple[Edit, ...] = (_old_request, _old_registration, _last_broker, _calm)
 
 
 # --- parts of edits --------------------------------------------------------------------------------------------------------
@@ -310,9 +435,17 @@ def _drawn(rng: Rng, source: Source, schedule: Sequence[Window], at_ms: int, *, 
     until_ms = min(at_ms + blow.lasts_ms, source.parent.faults_ms)
     window = Window(id=_fresh(schedule), kind=kind.name, at_ms=at_ms, until_ms=until_ms, fault=blow.fault, target=target)
     if source.parent.promise.profile == "within" and excess((*schedule, window), shape) is not None:
-        wounded = [w.target for w in schedule if excess((w,), _fragile(shape)) is not None and isinstance(w.target, Named)]
+        wounded = _wounded(source, schedule)
         window = replace(window, target=rng.pick(wounded) if wounded else Named(brokers=(rng.pick(broker_ids(shape)),)))
     return window
+
+
+def _wounded(source: Source, schedule: Sequence[Window]) -> list[Named]:
+    """Which brokers the windows of a schedule wound, where profile `within` counts them."""
+    if source.parent.promise.profile != "within":
+        return []
+    shape = _fragile(shape_of(source.parent))
+    return [window.target for window in schedule if isinstance(window.target, Named) and excess((window,), shape) is not None]
 
 
 def _fragile(shape: Shape) -> Shape:

@@ -2,8 +2,8 @@
 
     seeds ─▶ generation of plans ─▶ runs ─▶ new (role, fault, branch)? ─▶ pool ─▶ edited plans ─▶ next generation
 
-The first generation has seeds alone; in each later one, one plan in `_FRESH` is a new seed and the others are edits of plans in
-the pool (`campaigns.edits`). A plan is in the pool if its run took a branch in a role and under a fault as no run before. It is
+In each generation one plan in `_FRESH` is a new seed and the others are edits of plans in the pool (`campaigns.edits`), in the
+first one of new seeds. A plan is in the pool if its run took a branch in a role and under a fault as no run before. It is
 chosen the more often, the fewer runs did that too and the less often it was chosen.
 
 A generation follows from the commit, the first seed and the runs before it, whatever performed them, so nothing is drawn anew.
@@ -91,16 +91,20 @@ class Search:
         self._generation += 1
 
     def _plan(self, rng: Rng, number: int, place: int, weights: Sequence[int]) -> Planned:
-        if self._pool and place % _FRESH != _FRESH - 1:
+        if place % _FRESH != _FRESH - 1:
             plan = self._edit(rng, weights, name=f"guided-{self._first}-{number}")
             if plan is not None:
                 return Planned(number=number, plan=plan, seed=None)
-        seed = self._first + self._seeds
-        self._seeds += 1
+        seed = self._next_seed()
         return Planned(number=number, plan=self._request.plan(seed), seed=seed)
 
+    def _next_seed(self) -> int:
+        self._seeds += 1
+        return self._first + self._seeds - 1
+
     def _edit(self, rng: Rng, weights: Sequence[int], *, name: str) -> Plan | None:
-        parent = self._pool[_drawn(rng, weights)]
+        """An edited plan of the pool, or while that is empty of a new seed."""
+        parent = self._pool[_drawn(rng, weights)] if self._pool else _Entry(self._request.plan(self._next_seed()), ())
         parent.chosen += 1
         names = branches()
         notable = tuple(
@@ -108,7 +112,7 @@ class Search:
             for one in parent.new
             if 0 <= one.at_ms < parent.plan.faults_ms
         )
-        others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS))
+        others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
         profile = self._request.profile
         source = Source(parent=parent.plan, notable=notable, others=others, kinds=kinds_for(parent.plan, self._kinds, profile))
         return edited(rng.fork("edits"), source, name=name)

@@ -52,20 +52,24 @@ def test_search_of_one_first_seed_plans_the_same_again() -> None:
     assert _generations(3, 4) == _generations(3, 4) != _generations(4, 4)
 
 
-def test_search_begins_with_seeds_and_goes_on_with_edits() -> None:
+def test_search_edits_new_seeds_first_and_its_pool_then() -> None:
     first, second, _ = _generations(3, 4)
 
-    assert [one.seed for one in first] == [3, 4, 5, 6]
+    assert [one.seed for one in first] == [None, None, None, 6]
+    assert [one.plan.story.split()[2].rstrip(":") for one in first if one.seed is None] == ["seed-3", "seed-4", "seed-5"]
     assert [one.seed for one in second] == [None, None, None, 7]
-    assert all(one.plan.story.startswith("Edited from") for one in second if one.seed is None)
+    parents = {one.plan.name for one in first}
+    assert {one.plan.story.split()[2].rstrip(":") for one in second if one.seed is None} <= parents
 
 
-def test_search_without_anything_new_performs_seeds() -> None:
+def test_search_without_anything_new_edits_new_seeds() -> None:
     """A run that reached nothing gives no plan to edit."""
     search = Search(Request(seconds=2), first=3, runs=8, generation=4)
     search.learn(search.planned(), [None] * 4)
+    later = search.planned()
 
-    assert [one.seed for one in search.planned()] == [7, 8, 9, 10]
+    assert [one.plan.story.split()[2].rstrip(":") for one in later if one.seed is None] == ["seed-7", "seed-8", "seed-9"]
+    assert later[-1].seed == 10
 
 
 def test_search_edits_the_plan_that_alone_reached_a_branch_most() -> None:
@@ -79,8 +83,8 @@ def test_search_edits_the_plan_that_alone_reached_a_branch_most() -> None:
         parents += [one.plan.story.split()[2].rstrip(":") for one in planned if one.seed is None]
         search.learn(planned, [common] * 4)
 
-    assert set(parents) == {"seed-3", "seed-5"}
-    assert parents.count("seed-5") > parents.count("seed-3")
+    assert set(parents) == {"guided-3-0", "guided-3-2"}
+    assert parents.count("guided-3-2") > parents.count("guided-3-0")
 
 
 def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
