@@ -5,7 +5,8 @@ since, and the controller did not refuse the request. A partition without a lead
 
 The protocol decides which request is last. KIP-236: a request in /admin/reassign_partitions_extra takes effect after the one in
 /admin/reassign_partitions, which is rolled back first (R-243), whichever of the two was written first. While no controller reads
-them, an administrator can write the extra znode and then the other one: the extra request is then the last.
+them, an administrator can write the extra znode and then the other one: the extra request is then the last. So is one that an
+operator wrote into the extra znode by hand before.
 A request of proposal B (R-245) and a legacy request are never both carried out for one partition: the controller refuses the one
 that it reads second while the first is under way (R-251).
 
@@ -37,7 +38,8 @@ EDIT = "edit-znode"
 _STEPS = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED)
 ROWS = (K.CONTROLLER_ELECTED, K.ASSIGNED, K.TOPIC_DELETED, *_STEPS)
 _REFUSED = "refused"
-_BY_HAND = {"/admin/reassign_partitions": "reassign", "/admin/reassign_partitions_extra": "reassign-extra"}
+_EXTRA = "/admin/reassign_partitions_extra"
+_BY_HAND = {"/admin/reassign_partitions": "reassign", _EXTRA: "reassign-extra"}
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
@@ -76,7 +78,7 @@ def unheard(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
     return [
         f"{name} was to be moved to {', '.join(replicas)} by the request at row {call.invoked}, which nobody heard"
         for call in asked
-        if call.f == EDIT and call.type == "ok" and not _may_be_undone(call, asked)
+        if call.f == EDIT and call.type == "ok" and _makes(call, _path(call)) and not _may_be_undone(call, asked)
         for name, replicas in _entries(call).items()
         if _is_owed(name, replicas, call.invoked, [row for about, row in rows if about == name])
     ]
@@ -173,7 +175,11 @@ def _is_edited(edits: list[Call], since: int, until: int) -> bool:
 def way_and_target(detail: str) -> tuple[str, tuple[str, ...]]:
     """What a row of a move says: `forward to 1,2` is ("forward", ("b1", "b2"))."""
     way, _, target = detail.partition(" to ")
-    return way, tuple(f"b{number}" for number in target.split(","))
+    return way, _named(target)
+
+
+def _named(numbers: str) -> tuple[str, ...]:
+    return tuple(f"b{number}" for number in numbers.split(","))
 
 
 def _asked(done: list[Call]) -> list[Call]:
@@ -192,8 +198,8 @@ def _is_none(call: Call) -> bool:
 
 
 def _listed(call: Call) -> list[object] | None:
-    """The partitions of a request that was created by hand, as they stand there; None if there is no list of them."""
-    text = (call.asked[0].value or "").partition(" created with ")[2]
+    """The partitions of a request that was written by hand, as they stand there; None if there is no list of them."""
+    text = (call.asked[0].value or "").partition(" with ")[2]
     try:
         rows = msgspec.json.decode(literal_eval(text))["partitions"]
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, SyntaxError):
@@ -202,7 +208,7 @@ def _listed(call: Call) -> list[object] | None:
 
 
 def _entries(call: Call) -> dict[str, tuple[str, ...]]:
-    """The valid entries of a request that was created by hand: the replicas of each partition, by the last entry for it."""
+    """The valid entries of a request that was written by hand: the replicas of each partition, by the last entry for it."""
     found: dict[str, tuple[str, ...]] = {}
     for row in (_listed(call) or ()) if _path(call) in _BY_HAND else ():
         match row:
@@ -259,32 +265,40 @@ def _ended(call: Call) -> float:
 def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict[str, tuple[tuple[str, ...], int]]:
     """The replicas that each partition must have at the end of the run, with the request for them."""
     wanted: dict[str, tuple[tuple[str, ...], int]] = {}
-    extras: dict[str, Call] = {}
+    extras: dict[str, tuple[Call, tuple[str, ...]]] = {}  # the requests in the extra znode, with their replicas
     cancelled = False
-    for call in sorted((call for call in done if call.f in REQUESTS or _cancels(call)), key=lambda call: call.invoked):
+    for call in sorted((call for call in done if call.f in (*REQUESTS, EDIT)), key=lambda call: call.invoked):
         certain = call.type == "ok"
-        if call.f in ("cancel-reassignments", EDIT):
+        if call.f == EDIT and not _cancels(call):
+            if call.type != "fail" and _path(call) == _EXTRA:
+                if certain:  # what stood there is gone
+                    extras = {name: extra for name, extra in extras.items() if _ended(extra[0]) > call.invoked}
+                extras |= {name: (call, replicas) for name, replicas in _entries(call).items()}
+        elif call.f in ("cancel-reassignments", EDIT):
             cancelled = cancelled or call.type != "fail"
         elif call.f == "allow-reassignments":
             cancelled = cancelled and not certain
         elif call.type != "fail":
-            name, replicas = call.request
+            name, numbers = call.request
+            replicas = _named(numbers)
             if call.f == "reassign-extra":
-                extras[name] = call
-            elif certain and name in extras and _waits(extras[name], call, settled.get(name, [])):
+                extras[name] = call, replicas
+            elif certain and name in extras and _waits(*extras[name], call, settled.get(name, [])):
                 continue  # it will be rolled back: the extra request stays wanted, if it certainly succeeded
             wanted.pop(name, None)
             if certain and not cancelled:
-                wanted[name] = (tuple(f"b{number}" for number in replicas.split(",")), call.invoked)
+                wanted[name] = replicas, call.invoked
         if cancelled:
             wanted.clear()
     return wanted
 
 
-def _waits(extra: Call, later: Call, settled: list[tuple[int, str]]) -> bool:
+def _waits(extra: Call, replicas: tuple[str, ...], later: Call, settled: list[tuple[int, str]]) -> bool:
     # True if the controller had not taken up the request in the extra znode when the later one was written.
     #
     # An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
     # done.
-    ends = (_REFUSED, f"forward to {extra.request[1]}")
-    return not any(extra.invoked < at < later.ended and how in ends for at, how in settled)
+    return not any(
+        extra.invoked < at < later.ended and (how == _REFUSED or way_and_target(how) == ("forward", replicas))
+        for at, how in settled
+    )

@@ -162,11 +162,17 @@ def test_reassignment_of_a_removed_partition_is_not_judged(again: bool, wanted: 
     assert sum("was to be moved to" in why for why in judge(healed(story)).not_live) == wanted
 
 
-def raced(extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...]) -> tuple[str, ...]:
+REQUEST = '{{"version":1,"partitions":[{}]}}'
+ADMINISTRATOR = ("reassign-extra", "orders-0 on 1,2,3")
+
+
+def raced(
+    extra: OpType, *, then: str = "", cancelled: bool = False, to: tuple[str, ...], by: tuple[str, str] = ADMINISTRATOR
+) -> tuple[str, ...]:
     """The violations of LIVE-4 after a request in the extra znode, an optional row of the controller, and a second request."""
     story = quiet_cluster()
-    story.op(10, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 1,2,3"},))
-    story.op(10, extra, "reassign-extra")
+    story.op(10, OpType.INVOKE, by[0], ({"value": by[1]},))
+    story.op(10, extra, by[0])
     if then == "refused":
         story.event(EventKind.REASSIGNMENT_REFUSED, node="b1", detail="fewer replicas than min.insync.replicas")
     elif then:
@@ -200,3 +206,42 @@ def test_extra_reassignment_of_unknown_outcome_is_not_judged() -> None:
     for to in (("b1", "b2", "b3"), ("b3", "b2", "b1")):
         assert raced(OpType.INFO, to=to) == ()
         assert raced(OpType.OK, cancelled=True, to=to) == ()
+
+
+@pytest.mark.parametrize("how", ["created", "overwritten"])
+def test_extra_request_written_by_hand_comes_last_too(how: str) -> None:
+    """R-243: what an operator wrote into the extra znode waits there as well (seed 80132 of `--faults all`)."""
+    rows = '{"topic":"orders","partition":0,"replicas":[3,1,2]},{"topic":"orders","partition":0,"replicas":[1,2,3]}'
+    by = "edit-znode", f"/admin/reassign_partitions_extra {how} with {REQUEST.format(rows)!r}"
+    elsewhere = by[0], by[1].replace("_extra", "")
+    extra, second = ("b1", "b2", "b3"), ("orders-0 was to be moved to b3, b2, b1 and is on b1, b2, b3 at the end",)
+
+    for outcome in (OpType.OK, OpType.INFO):
+        assert raced(outcome, to=extra, by=by) == ()
+    assert raced(OpType.FAIL, to=extra, by=by) == second
+    assert raced(OpType.OK, then="forward to 1,2,3", to=extra, by=by) == second
+    assert raced(OpType.OK, to=extra, by=elsewhere) == second
+
+
+def test_other_edits_of_the_extra_znode_hide_no_request() -> None:
+    """LIVE-4: the request in /admin/reassign_partitions is judged if the extra znode names other partitions, or none."""
+    of_another = REQUEST.format('{"topic":"orders","partition":1,"replicas":[1,2,3]}')
+    for words in ("deleted", "created with ''", f"created with {of_another!r}"):
+        by = "edit-znode", f"/admin/reassign_partitions_extra {words}"
+
+        assert len(raced(OpType.OK, to=("b1", "b2", "b3"), by=by)) == 1
+
+
+@pytest.mark.parametrize(("outcome", "told"), [(OpType.OK, 1), (OpType.FAIL, 0)])
+def test_extra_request_that_an_operator_deletes_is_not_the_last(outcome: OpType, told: int) -> None:
+    story = quiet_cluster()
+    for f, value, ended in (
+        (*ADMINISTRATOR, OpType.OK),
+        ("edit-znode", "/admin/reassign_partitions_extra deleted", outcome),
+        ("reassign", "orders-0 on 3,2,1", OpType.OK),
+    ):
+        story.op(10, OpType.INVOKE, f, ({"value": value},))
+        story.op(10, ended, f)
+    story.event(EventKind.ASSIGNED, replicas=("b2", "b1", "b3"))
+
+    assert sum("was to be moved to b3, b2, b1" in why for why in judge(healed(story)).not_live) == told
