@@ -9,6 +9,7 @@ from reference.coordination.api import AnyOp
 from reference.coordination.reassignment_requests import Request
 from reference.messages import AnyCommand, IsrChange, IsrProposal, IsrResult, LogEnd, PartitionState, StopPartition
 from reference.types import (
+    NO_INCARNATION,
     Address,
     BrokerId,
     BrokerState,
@@ -268,6 +269,7 @@ class Controller(Struct):
     epoch_version: ZkVersion = ZkVersion(-1)
     elected: BrokerId | None = None  # the broker that /controller named when it was last read
     live: tuple[LiveBroker, ...] = ()
+    newest: Incarnation = NO_INCARNATION  # registration that was ever live at this controller
     legacy: tuple[LiveBroker, ...] = ()  # the live brokers with an older BrokerInfo
     standings: list[Standing] = []  # of the brokers that are not legacy
     isr_requests: list[IsrRequest] = []

@@ -137,6 +137,9 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             _create(turn, controller, tp, change, first)
         return
     base = paths.decode_state(tp, replicas, answer)
+    if _names_a_newcomer(turn.config.variant, controller, base):
+        _read(turn, controller, tp, change)
+        return
     change.base = base
     choice = leader_selection.select(turn.config.variant, base, live, leaving(controller))
     order = _order_of(change)
@@ -165,6 +168,17 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
+
+
+def _names_a_newcomer(variant: Variant, controller: Controller, base: PartitionState) -> bool:
+    """V3 §A step 1: whether a broker was added to the ISR that has registered since the list of brokers was read.
+
+    ZooKeeper tells the controller that the list changed before it shows it that ISR. So the list is being read again: the broker
+    must not count as dead until then. Where no list is being read, its registration is over already.
+    """
+    if not variant.broker_incarnation or controller.brokers_listing.step == "idle":
+        return False
+    return any(member.incarnation > controller.newest for member in (*base.isr, *base.elr))
 
 
 def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:

@@ -1,5 +1,7 @@
 """A partition needs a new epoch for a new assignment while another write of its state is in flight."""
 
+from typing import Literal
+
 import pytest
 
 from reference.controller import leader_election
@@ -7,10 +9,12 @@ from reference.controller.context import NEW_EPOCH, AnyGoal, IsrRequest, LeaderE
 from reference.effects import ZkRequest
 from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrProposal, PartitionState
-from reference.types import NO_INCARNATION, BrokerId, Millis, broker_address
+from reference.replica.partition import brokers_of
+from reference.types import NO_INCARNATION, BrokerId, Incarnation, Millis, broker_address
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import OAR, cluster
 
+Step = Literal["idle", "children", "data"]  # of the read of the registered brokers
 WIDER = tuple(map(BrokerId, (*OAR, 4)))
 
 
@@ -93,6 +97,33 @@ def test_election_request_does_not_replace_a_new_assignment(order: AnyGoal) -> N
     after = desk.end()
 
     assert (after.leader_epoch, after.replicas) == (before.leader_epoch + 1, WIDER)
+
+
+@pytest.mark.parametrize(
+    ("step", "listed", "isr"),
+    [("children", False, (1, 2, 3)), ("data", False, (1, 2, 3)), ("idle", False, (1, 2)), ("data", True, (1, 2))],
+    ids=["list of names is read", "list is read", "no list is read", "was listed before"],
+)
+def test_election_waits_for_a_list_older_than_the_isr(step: Step, listed: bool, isr: tuple[int, ...]) -> None:
+    """V3 §A step 1: a broker registered and joined the ISR while the controller was cut off (seed 80387 of `--faults all`).
+
+    A registration that was listed before is over if the list does not name it, and so is each one when no list is being read.
+    """
+    desk = Desk()
+    controller, whole = desk.controller, desk.controller.live
+    controller.live = tuple(live for live in whole if live.broker != OAR[-1])
+    newest = next(live.incarnation for live in whole if live.broker == OAR[-1])
+    controller.newest = newest if listed else Incarnation(newest - 1)
+    controller.brokers_listing.step = step
+    leader_election.start(desk.turn, controller, T0, PreferredLeader())
+    for _ in range(3):
+        if T0 in controller.changes:
+            desk.answer()
+    controller.live, controller.brokers_listing.step = whole, "idle"  # the answer to the list
+    while T0 in controller.changes:
+        desk.answer()
+
+    assert brokers_of(controller.states[T0].isr) == isr
 
 
 def test_later_election_request_replaces_the_earlier_one() -> None:
