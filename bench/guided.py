@@ -204,12 +204,12 @@ def page(rows: Sequence[Row], budget: int) -> str:
         if not is_rare(plain):
             frequent.append(f"`{name}` {plain.words}")
             continue
+        rare += 1
         both = [row for row in found if {(row.variant, mode, row.first) for mode in MODES} <= done]
         plain, guided = counts_of(both, "plain", budget), counts_of(both, "guided", budget)
         if plain is None or guided is None:
             open_.append(name)
             continue
-        rare += 1
         said = _at_most_half(plain, guided)
         halved += said == "yes"
         kinds = ", ".join(sorted({row.by.split(" at ")[0] for row in found if row.caught and row.mode == "guided"}))
@@ -244,8 +244,9 @@ The median of the distribution lies between them with probability 99.6 % where a
 `> {budget}` means not caught within {budget} runs.
 `sooner`: guided runs caught the variant within {budget}, plain ones did not, and whether half the runs are enough is open.
 These first seeds were not used while the search was written and tuned.
-The patterns of the search were written with the causes of `acks0-silent`, `isr-no-version`, `isr-no-member-epoch` and `no-log-birth` in mind
-([decision 32](decisions/0032-branches-and-guided-search.md)); the table does not say what they do for mistakes that nobody knows.
+The patterns of the search were written with the causes of four variants in mind (`acks0-silent`, `isr-no-version`,
+`isr-no-member-epoch`, `no-log-birth`; [decision 32](decisions/0032-branches-and-guided-search.md)).
+The table does not say what they do for mistakes that nobody knows.
 The measured code: {commits}.
 
 A variant is rarely caught if plain seeds need more than {rare} runs in the median.
