@@ -176,8 +176,8 @@ class _Roles:
         key = (row.node, (row.topic, row.partition or 0))
         match row.kind:
             case K.NODE_STARTED | K.NODE_STOPPED:
-                if row.kind == K.NODE_STARTED:  # a directory may have been emptied meanwhile: logs that are left are recovered
-                    self._places = {held: dir_ for held, dir_ in self._places.items() if held[0] != row.node}
+                # A directory may be emptied while the broker is down; the logs that are left are recovered.
+                self._places = {held: dir_ for held, dir_ in self._places.items() if held[0] != row.node}
                 self._held = {held for held in self._held if held[0] != row.node}
                 failed = [key for key in self._failed if key[0] == row.node]
                 return self._late(row, failed, DUE_MS)  # one that was killed at once had no time

@@ -31,14 +31,16 @@ from nemesis.targets import (
     Random,
     WholeIsr,
 )
+from reference.config import TopicSpec
 from workloads.parameters import Step
 
 WINDOWS_MAX = 60  # of an edited plan
 _TRIES = 8  # draws of an edit until it fits; then it is left out
 _MOVES_MS = (50, 300, 1500, 6000)  # how far a window is moved, at most
 _AFTER_MS = (0, 3, 30, 300, 2000)  # how long after a moment a fault strikes, at most
+# The messages about a broker that `_old_registration` holds back: in one draw of two the request for another ISR (KIP-903).
 _NEWS = ("isr-change", "isr-change", "isr-change", "isr-change-reply", "leader-and-isr", "epoch-end-reply")
-_ACKS = ((0,), (0,), (1,))
+_ACKS = ((0,), (0,), (1,))  # of the producers of a calm; seeds judge acks=-1 often enough
 _SESSIONS = (0, 1)  # a chain of faults steps by less than a second, or by about a session timeout
 
 
@@ -157,8 +159,7 @@ def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     partition = rng.below(topic.partitions)
     match rng.pick(("reassign", "reassign", "elect-preferred", "depose-controller")):
         case "reassign":
-            replicas = tuple(rng.shuffled(broker_ids(shape_of(source.parent)))[: topic.replication_factor])
-            step = Step(at_ms=at_ms, do="reassign", topic=topic.name, partition=partition, replicas=(replicas,))
+            step = _reassigned(rng, source.parent, topic, partition, at_ms)
         case "elect-preferred":
             step = Step(at_ms=at_ms, do="elect-preferred", topic=topic.name, partition=partition)
         case _:
@@ -318,7 +319,7 @@ def _old_registration(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """
     shape = shape_of(source.parent)
     kind, victim = rng.pick(_NEWS), _victim(rng, source, draft.schedule)
-    others = tuple(broker for broker in broker_ids(shape) if broker != victim)
+    others = _others(victim, shape)
     away_ms = rng.below(source.parent.faults_ms)
     back_ms = away_ms + shape.session_timeout_ms + rng.below(500)
     again_ms = back_ms + rng.between(500, 3000)
@@ -338,7 +339,7 @@ def _last_broker(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     """Let all brokers but one be away, and strike that one, which leads with an ISR of its own (KAFKA-3410, KIP-966)."""
     shape = shape_of(source.parent)
     victim = _victim(rng, source, draft.schedule)
-    others = tuple(broker for broker in broker_ids(shape) if broker != victim)
+    others = _others(victim, shape)
     at_ms = rng.below(source.parent.faults_ms)
     struck_ms = at_ms + shape.session_timeout_ms * rng.between(2, 15) // 10 + rng.below(2000)
     end_ms = struck_ms + rng.between(500, 2000)
@@ -354,22 +355,14 @@ def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
 
     Producers may ask for other acks.
     """
-    shape, plan = shape_of(source.parent), source.parent
+    plan = source.parent
     calm_ms = plan.faults_ms - plan.promise.bound_ms - rng.between(4000, 7000)
     schedule = tuple(window for window in draft.schedule if window.until_ms <= calm_ms)
     if not schedule:
         return None
     at_ms = calm_ms + plan.promise.bound_ms - rng.below(3000)
     moves = tuple(
-        Step(
-            at_ms=at_ms,
-            do="reassign",
-            topic=topic.name,
-            partition=partition,
-            replicas=(tuple(rng.shuffled(broker_ids(shape))[: topic.replication_factor]),),
-        )
-        for topic in plan.cluster.topics
-        for partition in range(topic.partitions)
+        _reassigned(rng, plan, topic, partition, at_ms) for topic in plan.cluster.topics for partition in range(topic.partitions)
     )
     acks = rng.pick(_ACKS)
     words = f"acks {', '.join(map(str, acks))}, no fault from {calm_ms} ms on, all partitions moved at {at_ms} ms"
@@ -383,8 +376,12 @@ def _victim(rng: Rng, source: Source, schedule: Sequence[Window]) -> int:
     return rng.pick(brokers)
 
 
+def _others(victim: int, shape: Shape) -> tuple[int, ...]:
+    return tuple(broker for broker in broker_ids(shape) if broker != victim)
+
+
 def _struck(rng: Rng, source: Source, victim: int, at_ms: int, until_ms: int) -> tuple[Window, ...]:
-    """A fault at one broker, mostly one that destroys all its data; none if no fault can hit one broker."""
+    """A fault at one broker, mostly one that destroys all its data where such faults may strike; none if none can hit it."""
     destroying = tuple(kind for kind in source.kinds if kind.destroys == "everything")
     kinds = tuple(kind for kind in (destroying if destroying and rng.ratio(2, 3) else source.kinds) if not kind.everyone)
     if not kinds:
@@ -505,6 +502,12 @@ def _changed(source: Source, draft: Draft, old: Window, new: Window, words: str)
     if new.until_ms > source.parent.faults_ms:
         return None
     return replace(draft, schedule=tuple(new if window is old else window for window in draft.schedule), words=words)
+
+
+def _reassigned(rng: Rng, plan: Plan, topic: TopicSpec, partition: int, at_ms: int) -> Step:
+    """A request to move one partition to drawn brokers."""
+    replicas = tuple(rng.shuffled(broker_ids(shape_of(plan)))[: topic.replication_factor])
+    return Step(at_ms=at_ms, do="reassign", topic=topic.name, partition=partition, replicas=(replicas,))
 
 
 def _in_time(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -41,17 +41,17 @@ def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...])
     return tuple(sorted(LiveBroker(BrokerId(int(name)), Incarnation(czxid)) for name, czxid in legacy))
 
 
-def newest(before: Incarnation, live: tuple[LiveBroker, ...]) -> Incarnation:
-    """The newest of the registrations, or `before`: a later one has not been read yet."""
-    return max((before, *(broker.incarnation for broker in live)))
+def take_over(controller: Controller, live: tuple[LiveBroker, ...]) -> None:
+    """V3 §A step 1, §D step 3: these registrations are the live brokers."""
+    controller.live = live
+    controller.newest = max((controller.newest, *(broker.incarnation for broker in live)))
 
 
 def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:
     """V3 §A on_broker_change: compare the registrations now (`live`) with the known ones, and elect where they differ."""
     variant = turn.config.variant
     before, before_ids = controller.live, live_ids(controller)
-    controller.live = live
-    controller.newest = newest(controller.newest, live)
+    take_over(controller, live)
     if variant.broker_incarnation:
         moved = {b.broker for b in before if b not in live} | {b.broker for b in live if b not in before}
     else:

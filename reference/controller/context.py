@@ -269,7 +269,7 @@ class Controller(Struct):
     epoch_version: ZkVersion = ZkVersion(-1)
     elected: BrokerId | None = None  # the broker that /controller named when it was last read
     live: tuple[LiveBroker, ...] = ()
-    newest: Incarnation = NO_INCARNATION  # registration that was ever live at this controller
+    newest: Incarnation = NO_INCARNATION  # of the registrations that this controller has ever read
     legacy: tuple[LiveBroker, ...] = ()  # the live brokers with an older BrokerInfo
     standings: list[Standing] = []  # of the brokers that are not legacy
     isr_requests: list[IsrRequest] = []

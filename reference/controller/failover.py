@@ -46,8 +46,7 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §D step 3: read the LeaderAndISR path for each partition."""
     names = controller.brokers_listing.names
-    controller.live = broker_change.registrations(names, answers[: len(names)])
-    controller.newest = broker_change.newest(controller.newest, controller.live)
+    broker_change.take_over(controller, broker_change.registrations(names, answers[: len(names)]))
     controller.legacy = broker_change.legacy_registrations(names, answers[: len(names)])
     controller.assignments, controller.topic_ids = {}, {}
     for topic, answer in zip(controller.topics, answers[len(names) :], strict=True):
