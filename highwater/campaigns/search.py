@@ -2,9 +2,10 @@
 
     seeds ─▶ generation of plans ─▶ runs ─▶ new (role, fault, branch)? ─▶ pool ─▶ edited plans ─▶ next generation
 
-In each generation one plan in `_FRESH` is a new seed and the others are edits of plans in the pool (`campaigns.edits`), in the
-first one of new seeds. A plan is in the pool if its run took a branch in a role and under a fault as no run before. It is
-chosen the more often, the fewer runs did that too and the less often it was chosen.
+One plan in `_FRESH` is a new seed. The others are edits (`campaigns.edits`): in turn of a new seed, which is as likely to find
+something as it would be without the edit, and of a plan in the pool, while that is empty of a new seed. A plan is in the pool if
+its run took a branch in a role and under a fault as no run before. It is chosen the more often, the fewer runs did that too and
+the less often it was chosen.
 
 A generation follows from the commit, the first seed and the runs before it, whatever performed them, so nothing is drawn anew.
 """
@@ -15,13 +16,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.edits import Notable, Source, edited, kinds_for
+from highwater.campaigns.drafts import Notable, Source, kinds_for
+from highwater.campaigns.edits import edited
 from highwater.plans.plan import Plan
 from highwater.runs.branches import Reach, branches, steps_of
 from history.seed import Rng
 from nemesis.kinds import select
 
-_FRESH = 4
+_FRESH = 8
 _OTHERS = 4  # plans from which an edit may take windows
 _WEIGHT = 1_000_000  # of what one run alone has reached
 
@@ -73,7 +75,7 @@ class Search:
         size = min(self._size, self._runs - self._performed)
         rng = Rng(self._first).fork(f"generation {self._generation}")
         weights = [self._weight(entry) for entry in self._pool]
-        return tuple(self._plan(rng.fork(f"plan {place}"), self._performed + place, place, weights) for place in range(size))
+        return tuple(self._plan(rng.fork(f"plan {place}"), self._performed + place, weights) for place in range(size))
 
     def learn(self, generation: Sequence[Planned], reaches: Sequence[Reach | None]) -> None:
         """Take in what the runs of a generation reached, in the order of its plans; None: the run says nothing."""
@@ -90,9 +92,12 @@ class Search:
         self._performed += len(generation)
         self._generation += 1
 
-    def _plan(self, rng: Rng, number: int, place: int, weights: Sequence[int]) -> Planned:
-        if place % _FRESH != _FRESH - 1:
-            plan = self._edit(rng, weights, name=f"guided-{self._first}-{number}")
+    def _plan(self, rng: Rng, number: int, weights: Sequence[int]) -> Planned:
+        if number % _FRESH != _FRESH - 1:
+            parent = (
+                self._chosen(rng, weights) if number % 2 and self._pool else _Entry(self._request.plan(self._next_seed()), ())
+            )
+            plan = self._edit(rng, parent, weights, name=f"guided-{self._first}-{number}")
             if plan is not None:
                 return Planned(number=number, plan=plan, seed=None)
         seed = self._next_seed()
@@ -102,10 +107,12 @@ class Search:
         self._seeds += 1
         return self._first + self._seeds - 1
 
-    def _edit(self, rng: Rng, weights: Sequence[int], *, name: str) -> Plan | None:
-        """An edited plan of the pool, or while that is empty of a new seed."""
-        parent = self._pool[_drawn(rng, weights)] if self._pool else _Entry(self._request.plan(self._next_seed()), ())
-        parent.chosen += 1
+    def _chosen(self, rng: Rng, weights: Sequence[int]) -> _Entry:
+        entry = self._pool[_drawn(rng, weights)]
+        entry.chosen += 1
+        return entry
+
+    def _edit(self, rng: Rng, parent: _Entry, weights: Sequence[int], *, name: str) -> Plan | None:
         names = branches()
         notable = tuple(
             Notable(at_ms=one.at_ms, broker=one.broker, branch=names[one.feature[1]].name, weight=self._rarity(one))
