@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from reference.coordination.api import AnyAnswer, Change, SessionState
-from reference.messages import AnyMessage, Batch
+from reference.messages import AnyMessage, Batch, LeaderAndIsrReply
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, Incarnation, TopicId, TopicPartition
 
 
@@ -57,10 +57,14 @@ class Flushed(Event, frozen=True, tag=True):
 
 
 class DirFailed(Event, frozen=True, tag=True):
-    """Event: a disk effect on this log directory failed; `reference.performing` skipped part of the list of effects."""
+    """Event: a disk effect on this log directory failed; `reference.performing` skipped part of the list of effects.
+
+    `unanswered`: the answers to LeaderAndIsr among them, with their receivers.
+    """
 
     dir: int
     error: str
+    unanswered: tuple[tuple[Address, LeaderAndIsrReply], ...] = ()
 
 
 class ConnectionLost(Event, frozen=True, tag=True):

@@ -136,8 +136,9 @@ class Node:
                 heartbeats.arm_fence(turn)
                 startup.boot(turn, state.broker, state.image)
                 state.image = ()
-            case DirFailed(dir=dir_, error=error):
+            case DirFailed(dir=dir_, error=error, unanswered=unanswered):
                 log_dirs.on_dir_failed(turn, state.broker, dir_, error)
+                commands.answer_after_failure(turn, state.broker, unanswered)
             case ShutDown():
                 shutdown.begin(turn, state.broker)
             case ConnectionLost(peer=peer):

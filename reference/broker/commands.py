@@ -9,6 +9,8 @@ remembers, until it ends, the StopReplica that deleted each replica (`Burial`); 
 (KIP-380). Found by `highwater campaign --workload admin-storm`.
 """
 
+from msgspec.structs import replace
+
 from reference.broker import log_dirs
 from reference.broker.broker import Broker, Burial, Sent, Settling, create_partition, write_checkpoint
 from reference.coordination import paths
@@ -64,6 +66,17 @@ def on_leader_and_isr(turn: Turn, broker: Broker, source: Address, command: Lead
             for tp in [tp for tp in broker.partitions if tp not in listed]:
                 delete_replica(turn, broker, tp)
     turn.send(source, LeaderAndIsrReply(command.correlation, error, errors))
+
+
+def answer_after_failure(turn: Turn, broker: Broker, unanswered: tuple[tuple[Address, LeaderAndIsrReply], ...]) -> None:
+    """R-294: answer the LeaderAndIsr during which a directory failed: KAFKA_STORAGE_ERROR for the replicas in it, at once.
+
+    Without an answer the controller waits for its request timeout, and sends this broker nothing meanwhile: not the leader of
+    another partition, and not the question which of its replicas are offline (R-300).
+    """
+    for source, reply in unanswered:
+        errors = tuple((tp, ErrorCode.KAFKA_STORAGE_ERROR if tp in broker.offline else e) for tp, e in reply.errors)
+        turn.send(source, replace(reply, errors=errors))
 
 
 def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = False, sent: Sent | None = None) -> ErrorCode:

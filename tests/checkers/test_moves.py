@@ -147,6 +147,48 @@ def test_new_controller_goes_on_with_every_move(between: str, told: int) -> None
     assert sum("did not go on with the move of orders-1" in why for why in not_live) == told
 
 
+MOVED, UNDONE = ("reassign", "orders-1 on 2,1,3"), ("edit-znode", "/admin/reassign_partitions deleted")
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (("elected", "edited", "begun"), 0),
+        (("edited", "elected", "begun"), 1),
+        (("elected", "edited", "another", "begun"), 1),
+        (("elected", "another", "edited", "begun"), 0),
+        (("elected", "edited", "requested", "begun"), 1),
+        (("elected", "requested", "edited", "begun"), 0),
+    ],
+    ids=["after the election", "before it", "round between", "round before", "before the request", "after it"],
+)
+def test_move_read_before_an_edit_may_be_dropped(steps: tuple[str, ...], told: int) -> None:
+    """Seed 90365 of `--faults all`: the operator deletes the request between the controller's read and its row of the move.
+
+    An edit before the controller's election, before its round before, or before the request, cannot have done so.
+    """
+    story, forward = quiet_cluster(), "forward to 2,1,3"
+    for partition in (0, 1):
+        story.about(partition).event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    for step in steps:
+        match step:
+            case "elected":
+                story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b1", controller_epoch=2)
+            case "begun":
+                story.about(1).event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail=forward)
+            case "another":
+                story.about(0).event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail=forward)
+            case _:
+                f, value = MOVED if step == "requested" else UNDONE
+                story.op(10, OpType.INVOKE, f, ({"value": value},))
+                story.op(10, OpType.OK, f)
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=3)
+    story.about(0).event(EventKind.REASSIGNMENT_BEGUN, node="b2", detail=forward)
+
+    not_live = judge(healed(story, backend="sim")).not_live
+    assert sum("did not go on with the move of orders-1" in why for why in not_live) == told
+
+
 @pytest.mark.parametrize(("again", "wanted"), [(False, 0), (True, 1)])
 def test_reassignment_of_a_removed_partition_is_not_judged(again: bool, wanted: int) -> None:
     """V3 §H: requests before a removal are not judged, requests after it are."""

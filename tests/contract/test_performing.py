@@ -15,8 +15,9 @@ from highwater.rig.evidence import ZkEvidence
 from highwater.rig.scene import broker_config
 from reference.coordination.api import AnyOp
 from reference.effects import AnyEffect, Append, CreateReplica, Flush, Note, Send, SetTimer
+from reference.errors import ErrorCode
 from reference.events import AnyEvent, DirFailed, DirImage, Flushed, Received, TimerFired
-from reference.messages import AnyMessage, Metadata
+from reference.messages import AnyMessage, LeaderAndIsrReply, Metadata
 from reference.types import Address, BrokerId, TopicPartition
 from server.disk.log_dirs import Disk
 from server.runtime.node import Host
@@ -105,7 +106,7 @@ def real(script: Script, path: Path) -> Played:
         disk.close()
 
     asyncio.run(main())
-    told = [DirFailed(event.dir, "EIO") if isinstance(event, DirFailed) else event for event in machine.told[2:]]
+    told = [replace(event, error="EIO") if isinstance(event, DirFailed) else event for event in machine.told[2:]]
     return Played(told=told, image=Disk(paths).recover(), noted=[note.tp for note in notes], sent=world.sent)
 
 
@@ -159,6 +160,16 @@ def test_replica_sends_nothing_after_a_failed_write(world: World, tmp_path: Path
 
     assert played.noted == [GOOD]
     assert played.sent == [Metadata(1)]
+
+
+@both
+def test_skipped_command_answer_comes_back_to_the_machine(world: World, tmp_path: Path) -> None:
+    """R-294: the controller waits for it, and would send this broker no other command until its request timeout."""
+    reply = LeaderAndIsrReply(1, ErrorCode.NONE, ((BAD, ErrorCode.NONE),))
+    played = world(poked([*EFFECTS, Send(Address("b2"), reply)]), tmp_path)
+
+    assert played.sent == [Metadata(1)]
+    assert played.told[0] == DirFailed(0, "EIO", ((Address("b2"), reply),))
 
 
 @both

@@ -1,5 +1,7 @@
 """KIP-112 at the controller: how it learns of a bad log directory, and what it does then."""
 
+from msgspec.structs import replace
+
 from reference.config import VARIANTS
 from reference.controller import controller as controllers
 from reference.controller import log_dirs as notifications
@@ -8,18 +10,20 @@ from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData, Unknown
 from reference.effects import ZkRequest
 from reference.errors import ErrorCode
-from reference.events import Received, ZkReplied, ZkState
+from reference.events import DirFailed, Received, ZkReplied, ZkState
 from reference.machine import Now, Turn
 from reference.messages import (
     Fetch,
     FetchReply,
     LeaderAndIsr,
+    LeaderAndIsrReply,
     Metadata,
     MetadataReply,
     Produce,
     ProduceReply,
     UpdateMetadata,
 )
+from reference.replica.partition import Leader
 from reference.types import (
     NO_EPOCH,
     NO_INCARNATION,
@@ -27,9 +31,12 @@ from reference.types import (
     BrokerId,
     Millis,
     Offset,
+    TopicPartition,
 )
-from tests.reference.failing_dirs import U0, break_dir, create_topic, events, jbod, notification, produced, restart
+from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, create_topic, events, jbod, notification, produced, restart
 from tests.reference.lab import T0, Lab
+
+V0, W0 = TopicPartition("v-0"), TopicPartition("w-0")
 
 
 def test_broker_repeats_its_dir_notification_until_written() -> None:
@@ -52,6 +59,35 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
     assert isinstance(answer, Data)
     assert answer.data == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_command_is_answered_though_its_dir_fails() -> None:
+    """R-294, KIP-112: else the controller waits for its request timeout before it tells the broker more (seed 90847).
+
+    The replica of u-0 is created in the directory that fails; b2 leads w-0, which the controller makes at the same time.
+    """
+    lab = jbod()
+    lab.disks[2].dirs[1].bad = True
+    create_topic(lab, "u", 1, 2, 3)
+    create_topic(lab, "w", 2, 3)
+
+    assert bad_dirs(lab, 2) == (1,)
+    offline = {tp: lab.nodes[3].state.broker.metadata[tp].offline for tp in (U0, W0)}
+    assert offline == {U0: (2,), W0: ()}
+    assert isinstance(lab.nodes[2].state.broker.partitions[W0].role, Leader)
+
+
+def test_late_answer_names_the_replicas_of_the_bad_dir() -> None:
+    """R-294: t-0 is in the directory that failed; u-0 was made in the other one, and v-0 is refused for a reason of its own."""
+    lab = jbod()
+    create_topic(lab, "u", 1, 2, 3)
+    none, refused = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsrReply)
+    reply = LeaderAndIsrReply(77, none, ((T0, none), (U0, none), (V0, refused)))
+    lab.tell(2, DirFailed(0, "EIO", ((Address("b1"), reply),)))
+
+    answers = [message for _, to, message in lab.letters if to == "b1" and isinstance(message, LeaderAndIsrReply)]
+    assert answers == [replace(reply, errors=((T0, EIO), (U0, none), (V0, refused)))]
 
 
 def test_broker_without_a_registration_notifies_after_the_next() -> None:
