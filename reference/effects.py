@@ -11,11 +11,13 @@ from msgspec import Struct
 from reference.coordination.api import AnyOp
 from reference.messages import AnyMessage, Batch
 from reference.types import (
+    NO_CREATION,
     NO_INCARNATION,
     NO_TOPIC_ID,
     Address,
     BrokerId,
     ControllerEpoch,
+    Creation,
     Incarnation,
     LeaderEpoch,
     Offset,
@@ -46,12 +48,13 @@ class Disconnect(Effect, frozen=True, tag=True):
 
 
 class CreateReplica(Effect, frozen=True, tag=True):
-    """Effect: create an empty log; store with it the registration of its birth and its topic id (partition.metadata)."""
+    """Effect: create an empty log; store with it its birth, its topic id and when it was created (partition.metadata)."""
 
     dir: int
     tp: TopicPartition
     born: Incarnation = NO_INCARNATION
     topic_id: TopicId = NO_TOPIC_ID
+    created: Creation = NO_CREATION
 
 
 class MarkDir(Effect, frozen=True, tag=True):

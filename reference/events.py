@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from reference.coordination.api import AnyAnswer, Change, SessionState
 from reference.messages import AnyMessage, Batch, LeaderAndIsrReply
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, Incarnation, TopicId, TopicPartition
+from reference.types import NO_CREATION, NO_INCARNATION, NO_TOPIC_ID, Address, Creation, Incarnation, TopicId, TopicPartition
 
 
 class Event(Struct, frozen=True, tag=True):
@@ -87,6 +87,7 @@ class LogImage(Struct, frozen=True):
     batches: tuple[Batch, ...]
     born: Incarnation = NO_INCARNATION
     topic_id: TopicId = NO_TOPIC_ID
+    created: Creation = NO_CREATION
 
 
 class DirImage(Struct, frozen=True):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from reference.config import BrokerConfig
 from reference.effects import AnyEffect, Note, Send, SetTimer
 from reference.messages import AnyMessage
-from reference.types import Address, Incarnation, Millis, TopicPartition
+from reference.types import Address, Creation, Incarnation, Millis, TopicPartition
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -40,11 +40,12 @@ class Now(Struct, frozen=True, array_like=True):
 
 
 class Ids(Struct):
-    """The last ids that a process gave to its requests to peers, to ZooKeeper and for flushes; each starts at 0."""
+    """The last ids that a process gave: to requests to peers and to ZooKeeper, flushes and new logs; each starts at 0."""
 
     correlation: int = 0
     zk: int = 0
     flush: int = 0
+    log: int = 0
 
 
 class Turn:
@@ -113,3 +114,8 @@ class Turn:
         """A fresh id for a flush."""
         self.ids.flush += 1
         return self.ids.flush
+
+    def creation(self) -> Creation:
+        """The mark of a log that the broker creates now: later than those of all logs that it created before."""
+        self.ids.log += 1
+        return Creation(self.incarnation, self.ids.log)

@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import NewType
 
+from msgspec import Struct
+
 BrokerId = NewType("BrokerId", int)
 Incarnation = NewType("Incarnation", int)  # czxid of the broker's registration (KIP-343, KIP-380)
 TopicId = NewType("TopicId", int)  # czxid of /brokers/topics/[topic]: unlike a name it is never used again (KIP-516)
@@ -21,6 +23,19 @@ NO_TOPIC_ID = TopicId(-1)  # in a request: do not check the topic id
 EPOCH_DURING_DELETE = LeaderEpoch(-2)  # in a StopReplica for a deleted topic: later than all its epochs (KIP-570)
 NO_PRODUCER_ID = ProducerId(-1)
 NO_SEQUENCE = -1
+
+
+class Creation(Struct, frozen=True, order=True, array_like=True):
+    """When a broker created a log: its registration then, and the number of the log among those that its process created.
+
+    Registrations rise from process to process, so a greater value is a later log of this broker.
+    """
+
+    incarnation: Incarnation
+    number: int
+
+
+NO_CREATION = Creation(NO_INCARNATION, 0)  # of a log from before the mark was stored
 
 
 class BrokerState(IntEnum):

@@ -145,7 +145,7 @@ def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:
 def start_replica(turn: Turn, broker: Broker, tp: TopicPartition, topic_id: TopicId) -> Partition:
     """V3 §C startReplica: create the directory of the partition; its HW joins the next checkpoint."""
     dir_, born = log_dirs.place_for_replica(turn, broker)
-    turn.effects.append(CreateReplica(dir_, tp, born, topic_id))
+    turn.effects.append(CreateReplica(dir_, tp, born, topic_id, turn.creation()))
     return create_partition(turn, broker, tp, Log(tp=tp, dir=dir_, born=born, topic_id=topic_id))
 
 

@@ -118,8 +118,7 @@ def is_offline(broker: Broker, tp: TopicPartition) -> bool:
 def place_for_replica(turn: Turn, broker: Broker) -> tuple[int, Incarnation]:
     """The directory of a new replica, the good one with the fewest replicas (R-293), and the birth of its log.
 
-    While a directory is bad, the birth is the present registration: that directory may hold an old log of the same replica, and
-    when it is readable again, `startup` must delete the older of the two.
+    While a directory is bad, the birth is the present registration: that directory may hold the log that was counted on.
     """
     used = dict.fromkeys(good(turn, broker), 0)
     for partition in broker.partitions.values():

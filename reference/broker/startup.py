@@ -18,7 +18,7 @@ from reference.log.log import recover
 from reference.machine import Turn
 from reference.replica import follower
 from reference.replica.partition import Idle, note_of
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Creation, Incarnation, Offset, TopicId, TopicPartition
 
 
 def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
@@ -60,9 +60,18 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
 
 
 def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
-    """True if this log dates from before its directory failed: another directory holds a later log of the partition."""
-    same = [(other.topic_id, other.born, -found.dir) for found in image for other in found.logs if other.tp == log.tp]
-    return len(same) > 1 and (log.topic_id, log.born, -dir_) != max(same)
+    """True if another directory holds a later log of the partition.
+
+    This log was in a directory that failed, or was deleted, and a power loss undid the deletion. Both logs may have one birth, so
+    the mark of their creation decides; logs from before the mark was stored have none. The leader epoch could not tell: it
+    begins at 0 again for a partition that was removed and added (V3 §H).
+    """
+    same = [_age(other, found.dir) for found in image for other in found.logs if other.tp == log.tp]
+    return len(same) > 1 and _age(log, dir_) != max(same)
+
+
+def _age(log: LogImage, dir_: int) -> tuple[TopicId, Creation, Incarnation, int]:
+    return log.topic_id, log.created, log.born, -dir_
 
 
 def register(turn: Turn, broker: Broker) -> None:

@@ -1,8 +1,8 @@
 """The small files of a log directory, in Kafka's text formats.
 
 Kafka's tools can read `replication-offset-checkpoint` (high watermarks), `leader-epoch-checkpoint` (the first offset of each
-leader epoch in a log) and `partition.metadata` (the topic's id, and our own line `born`). `meta.properties` is a properties file
-as in Kafka, with our own entries. A file that does not parse is a ValueError: a high watermark is never guessed.
+leader epoch in a log) and `partition.metadata` (the topic's id, and our own lines `born` and `created`). `meta.properties` is a
+properties file as in Kafka, with our own entries. A file that does not parse is a ValueError: a high watermark is never guessed.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from reference.types import (
+    NO_CREATION,
     NO_INCARNATION,
     NO_TOPIC_ID,
+    Creation,
     Incarnation,
     LeaderEpoch,
     Offset,
@@ -28,10 +30,11 @@ _ID_BYTES = 16  # of a UUID; its lower 8 bytes are the czxid
 
 
 class Metadata(Struct, frozen=True):
-    """The content of a replica's partition.metadata: its incarnation and topic id."""
+    """The content of a replica's partition.metadata: its birth, its topic id and when it was created."""
 
     born: Incarnation = NO_INCARNATION
     topic_id: TopicId = NO_TOPIC_ID
+    created: Creation = NO_CREATION
 
 
 class DirMark(Struct, frozen=True):
@@ -79,17 +82,26 @@ def metadata_text(metadata: Metadata) -> str:
     """The text of a partition.metadata; an unknown topic id is written as Kafka's zero UUID."""
     number = max(metadata.topic_id, 0)
     uuid = urlsafe_b64encode(number.to_bytes(_ID_BYTES, "big")).decode().rstrip("=")
-    return f"version: {_VERSION}\ntopic_id: {uuid}\nborn: {metadata.born}\n"
+    created = f"{metadata.created.incarnation} {metadata.created.number}"
+    return f"version: {_VERSION}\ntopic_id: {uuid}\nborn: {metadata.born}\ncreated: {created}\n"
 
 
 def metadata_of(text: str) -> Metadata:
-    """The content of a partition.metadata. ValueError or KeyError if it does not parse."""
+    """The content of a partition.metadata, which may lack `created`. ValueError or KeyError if it does not parse."""
     found = _pairs(text, ": ")
     uuid = urlsafe_b64decode(f"{found['topic_id']}==")
     if len(uuid) != _ID_BYTES:
         raise ValueError(f"topic_id must be a UUID of {_ID_BYTES} bytes in base64, not {found['topic_id']}")
     number = int.from_bytes(uuid, "big")
-    return Metadata(Incarnation(int(found["born"])), TopicId(number) if number else NO_TOPIC_ID)
+    topic_id = TopicId(number) if number else NO_TOPIC_ID
+    return Metadata(
+        Incarnation(int(found["born"])), topic_id, _creation_of(found["created"]) if "created" in found else NO_CREATION
+    )
+
+
+def _creation_of(text: str) -> Creation:
+    incarnation, number = text.split(" ")
+    return Creation(Incarnation(int(incarnation)), int(number))
 
 
 def mark_text(mark: DirMark) -> str:

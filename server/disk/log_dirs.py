@@ -20,7 +20,7 @@ from pathlib import Path
 
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
-from reference.types import NO_TOPIC_ID, Incarnation, Offset, TopicId, TopicPartition
+from reference.types import NO_CREATION, NO_TOPIC_ID, Creation, Incarnation, Offset, TopicId, TopicPartition
 from server.disk.checkpoints import (
     DirMark,
     Metadata,
@@ -92,13 +92,21 @@ class Disk:
 
     # --- effects -------------------------------------------------------------------------------------------------------------
 
-    def create(self, dir_: int, tp: TopicPartition, born: Incarnation, topic_id: TopicId = NO_TOPIC_ID) -> None:
+    def create(
+        self,
+        dir_: int,
+        tp: TopicPartition,
+        born: Incarnation,
+        topic_id: TopicId = NO_TOPIC_ID,
+        *,
+        created: Creation = NO_CREATION,
+    ) -> None:
         """Create an empty log with its metadata; durable on return."""
         self._faults.meet(dir_, needs_room=True)
         path = self._paths[dir_]
         aside = path / _beside(tp, ASIDE)
         aside.mkdir()
-        _write_durably(aside / _METADATA, metadata_text(Metadata(born, topic_id)))
+        _write_durably(aside / _METADATA, metadata_text(Metadata(born, topic_id, created)))
         _write_durably(aside / segment_name(0), "")
         sync_folder(aside)
         # before the rename: the name may be that of an earlier, deleted replica
@@ -241,12 +249,13 @@ def _image(dir_: int, path: Path, batches: Callable[[Path, bool], tuple[Batch, .
         clean = (path / CLEAN).exists()
         logs = []
         for folder in replica_folders(path):
-            metadata = metadata_of((folder / _METADATA).read_text())
-            logs.append(LogImage(TopicPartition(folder.name), batches(folder, clean), metadata.born, metadata.topic_id))
+            found = metadata_of((folder / _METADATA).read_text())
+            tp = TopicPartition(folder.name)
+            logs.append(LogImage(tp, batches(folder, clean), found.born, found.topic_id, found.created))
         checkpoint, mark = path / CHECKPOINT, path / _MARK
         entries = offsets_of(checkpoint.read_text()) if checkpoint.exists() else ()
-        found = mark_of(mark.read_text()) if mark.exists() else DirMark()
-        return DirImage(dir_, True, tuple(logs), entries, found.born, found.dirs, clean)
+        marked = mark_of(mark.read_text()) if mark.exists() else DirMark()
+        return DirImage(dir_, True, tuple(logs), entries, marked.born, marked.dirs, clean)
     except (OSError, ValueError, KeyError):
         return DirImage(dir_, readable=False)
 

@@ -212,7 +212,7 @@ class Host:
             case Disconnect():
                 self._network.disconnect(effect.peer)
             case CreateReplica():
-                self._disk.create(effect.dir, effect.tp, effect.born, effect.topic_id)
+                self._disk.create(effect.dir, effect.tp, effect.born, effect.topic_id, created=effect.created)
             case MarkDir():
                 self._disk.mark(effect.dir, effect.born, effect.dirs)
             case MarkClean():

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import strategies as st
 
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
-from reference.events import DirImage
+from reference.events import DirImage, LogImage
 from reference.log.log import recover
 from reference.messages import Batch
 from reference.sealed import count
-from reference.types import Incarnation, Offset, TopicId, TopicPartition
+from reference.types import Creation, Incarnation, Offset, TopicId, TopicPartition
 from server.lab.power import Loss
 from tests.server.runtime.batches import batch, held
 
@@ -23,6 +23,7 @@ DiskEffect = CreateReplica | MarkDir | MarkClean | DeleteReplica | Append | Trun
 T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
 BORN = Incarnation(7)
 TOPIC = TopicId(77)
+CREATED = Creation(BORN, 3)
 ALL = Loss(seed=1, lose_all=True)
 
 
@@ -58,7 +59,7 @@ def flush(bench: Bench, dir_: int = 0) -> None:
 
 
 def made(bench: Bench, *batches: Batch, tp: TopicPartition = T0) -> None:
-    assert bench.perform(CreateReplica(0, tp, BORN, TOPIC)) is None
+    assert bench.perform(CreateReplica(0, tp, BORN, TOPIC, CREATED)) is None
     if batches:
         assert bench.perform(Append(0, tp, batches)) is None
 
@@ -96,7 +97,7 @@ class DiskContract:
         bench.lose_power(ALL)
         first, second = bench.image()
         assert (first.born, first.dirs, first.clean, first.checkpoint) == (BORN, 2, True, ((T0, 5),))
-        assert [(log.tp, log.born, log.topic_id, log.batches) for log in first.logs] == [(T0, BORN, TOPIC, ())]
+        assert first.logs == (LogImage(T0, (), BORN, TOPIC, CREATED),)
         assert second == DirImage(1, readable=True)
 
     def test_checkpoint_replaces_the_one_before(self, bench: Bench) -> None:
@@ -153,6 +154,16 @@ class DiskContract:
         flush(bench)
         bench.lose_power(ALL)
         assert logs(bench) == {}
+
+    def test_deleted_log_that_comes_back_is_marked_as_the_earlier(self, bench: Bench) -> None:
+        """Otherwise a broker could not know which of two logs of one replica it must keep."""
+        made(bench, A)
+        flush(bench)
+        bench.perform(DeleteReplica(0, T0))
+        bench.perform(CreateReplica(1, T0, BORN, TOPIC, Creation(BORN, 4)))
+        bench.lose_power(ALL)
+        (earlier,), (later,) = (directory.logs for directory in bench.image())
+        assert (earlier.created, later.created) == (CREATED, Creation(BORN, 4))
 
     def test_recreated_log_has_none_of_the_old_batches(self, bench: Bench) -> None:
         made(bench, A, B)

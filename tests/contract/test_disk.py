@@ -87,7 +87,7 @@ class Real:
             case Truncate():
                 self.disk.truncate(effect.dir, effect.tp, effect.to)
             case CreateReplica():
-                self.disk.create(effect.dir, effect.tp, effect.born, effect.topic_id)
+                self.disk.create(effect.dir, effect.tp, effect.born, effect.topic_id, created=effect.created)
             case DeleteReplica():
                 self.disk.delete(effect.dir, effect.tp)
             case MarkDir():

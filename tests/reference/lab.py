@@ -41,7 +41,18 @@ from reference.node import Node
 from reference.performing import perform
 from reference.replica.partition import Leader, Partition
 from reference.sealed import in_the_clear
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Address, BrokerId, Incarnation, Millis, TopicId, TopicPartition
+from reference.types import (
+    NO_CREATION,
+    NO_INCARNATION,
+    NO_TOPIC_ID,
+    Address,
+    BrokerId,
+    Creation,
+    Incarnation,
+    Millis,
+    TopicId,
+    TopicPartition,
+)
 
 Letter = tuple[Address, Address, AnyMessage]  # a message in flight: sender, receiver, message
 T0 = TopicPartition("t-0")
@@ -55,6 +66,7 @@ class Directory:
         self.logs: dict[TopicPartition, list[Batch]] = {}
         self.born: dict[TopicPartition, Incarnation] = {}
         self.topic_ids: dict[TopicPartition, TopicId] = {}
+        self.created: dict[TopicPartition, Creation] = {}
         self.mark = NO_INCARNATION
         self.dirs = 0
         self.clean = False
@@ -65,7 +77,13 @@ class Directory:
         if self.bad:
             return DirImage(index, False)
         logs = tuple(
-            LogImage(tp, tuple(batches), self.born.get(tp, NO_INCARNATION), self.topic_ids.get(tp, NO_TOPIC_ID))
+            LogImage(
+                tp,
+                tuple(batches),
+                self.born.get(tp, NO_INCARNATION),
+                self.topic_ids.get(tp, NO_TOPIC_ID),
+                self.created.get(tp, NO_CREATION),
+            )
             for tp, batches in sorted(self.logs.items())
         )
         return DirImage(index, True, logs, self.checkpoint, self.mark, self.dirs, self.clean)
@@ -216,11 +234,12 @@ class Lab:
 
     def _write(self, i: int, disk: Directory, effect: OnDisk) -> None:
         match effect:
-            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id, created=created):
                 assert tp not in disk.logs
                 disk.logs[tp] = []
                 disk.born[tp] = born
                 disk.topic_ids[tp] = topic_id
+                disk.created[tp] = created
             case MarkDir(born=born, dirs=dirs):
                 disk.mark, disk.dirs = born, dirs
             case MarkClean(clean=clean):

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from reference.config import VARIANTS
+from reference.coordination.api import Create
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import (
@@ -17,6 +18,7 @@ from reference.types import (
 )
 from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, produced, restart
 from tests.reference.lab import T0, Disk, Lab
+from tests.reference.moving import reassign, write
 
 
 def test_election_from_logs_waits_for_an_unreadable_log_dir() -> None:
@@ -160,3 +162,47 @@ def test_follower_with_a_longer_log_than_its_leader_truncates() -> None:
 
     assert lab.halted == {}
     assert lab.values(1) == lab.values(2) == []
+
+
+def _moved_away_and_back() -> Lab:
+    """A cluster in which b3 got t-0 back, with record x, in its second directory; its first log of t-0 was in the first one."""
+    lab = jbod(4)
+    write(lab, Create("/admin", b""))
+    create_topic(lab, "u", 3)
+    reassign(lab, (1, 2, 4))
+    create_topic(lab, "v", 3)
+    create_topic(lab, "w", 3)
+    assert produced(lab, 1, "x", 1) is ErrorCode.NONE
+    reassign(lab, (1, 2, 3))
+    assert [T0 in directory.logs for directory in lab.disks[3].dirs] == [False, True]
+    assert lab.isr() == [1, 2, 3]
+    return lab
+
+
+def test_later_log_is_kept_if_a_deletion_was_not_durable() -> None:
+    """DUR-1, R-293: seed 90452; both logs are of one registration, and the earlier one is in the first directory."""
+    lab = _moved_away_and_back()
+    lab.disks[3].dirs[0].logs[T0] = []  # a power loss undoes the deletion
+    lab.crash(3)
+    lab.start(3)
+
+    assert T0 not in lab.disks[3].dirs[0].logs
+    assert lab.disks[3].dirs[1].logs[T0]
+
+
+def test_last_copy_is_elected_beside_an_earlier_log() -> None:
+    """DUR-3: seed 90452; with the earlier log b3 would be elected without the record that it alone still has."""
+    lab = _moved_away_and_back()
+    for i in lab.ids:
+        lab.crash(i)
+    for i in lab.ids:
+        lab.expire(i)
+    for i in (1, 2):
+        lab.disks[i] = Disk(2)
+    lab.disks[3].dirs[0].logs[T0] = []
+    for i in lab.ids:
+        lab.start(i)
+    lab.wait(5000)
+
+    assert lab.leaders() == [3]
+    assert lab.values(3) == ["x"]

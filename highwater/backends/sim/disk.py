@@ -18,7 +18,7 @@ from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, M
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.sealed import count
-from reference.types import NO_INCARNATION, Incarnation, Offset, TopicId, TopicPartition
+from reference.types import NO_INCARNATION, Creation, Incarnation, Offset, TopicId, TopicPartition
 
 Wounds = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, first offset destroyed)
 Ends = list[tuple[TopicPartition, TopicId, int]]  # (log, its topic, its durable end)
@@ -41,11 +41,12 @@ class Refusal:
 class _Log:
     # One log in the page cache. The journal holds, newest last, None for an append and the removed batches for a truncation.
 
-    __slots__ = ("batches", "born", "journal", "number", "told", "topic_id")
+    __slots__ = ("batches", "born", "created", "journal", "number", "told", "topic_id")
 
-    def __init__(self, born: Incarnation, topic_id: TopicId) -> None:
+    def __init__(self, born: Incarnation, topic_id: TopicId, created: Creation) -> None:
         self.born = born
         self.topic_id = topic_id
+        self.created = created
         self.batches: list[Batch] = []
         self.journal: list[tuple[Batch, ...] | None] = []
         self.number = 0  # of operations before the journal: all durable
@@ -110,9 +111,9 @@ class Disk:
                 self._truncate(directory, tp, to)
             case WriteCheckpoint(entries=entries):
                 directory.checkpoint = entries
-            case CreateReplica(tp=tp, born=born, topic_id=topic_id):
+            case CreateReplica(tp=tp, born=born, topic_id=topic_id, created=created):
                 assert tp not in directory.logs
-                directory.logs[tp] = _Log(born, topic_id)
+                directory.logs[tp] = _Log(born, topic_id, created)
             case MarkDir(born=born, dirs=dirs):
                 directory.born, directory.dirs = born, dirs
             case MarkClean(clean=clean):
@@ -218,7 +219,7 @@ class Disk:
                 images.append(DirImage(index, readable=False))
                 continue
             found = sorted(directory.logs.items())
-            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id) for tp, log in found)
+            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id, log.created) for tp, log in found)
             images.append(
                 DirImage(
                     index,

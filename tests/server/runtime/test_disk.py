@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.sealed import count
-from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
+from reference.types import Creation, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
 from server.disk.log_dirs import CHECKPOINT, CLEAN, Disk, look
 from server.disk.segments import segment_name
 from server.lab.dir_faults import DirFault, DirFaults
@@ -25,6 +25,7 @@ BORN = Incarnation(7)
 ORDERS = TopicPartition("orders-0")
 BILLS = TopicPartition("bills-3")
 FIRST = segment_name(0)
+UNMARKED = f"version: 0\ntopic_id: {'A' * 22}\nborn: 7\n"  # a partition.metadata from before creations were marked
 
 
 def opened(*paths: Path, segment_bytes: int = 1 << 30) -> Disk:
@@ -68,7 +69,7 @@ def test_restart_finds_appended_batches_and_checkpoint(tmp_path: Path) -> None:
 def test_log_dir_files_have_kafkas_formats(tmp_path: Path) -> None:
     """Kafka's tools can read the files: formats of its LogSegment, CheckpointFile and PartitionMetadataFile."""
     disk = opened(tmp_path, segment_bytes=140)
-    disk.create(0, ORDERS, BORN, TopicId(77))
+    disk.create(0, ORDERS, BORN, TopicId(77), created=Creation(BORN, 3))
     disk.append(0, ORDERS, [batch(0, "a", "b"), batch(2, "c", epoch=4), batch(3, "d", epoch=4)])
     disk.write_checkpoint(0, ((ORDERS, Offset(3)),))
     disk.close()
@@ -84,7 +85,7 @@ def test_log_dir_files_have_kafkas_formats(tmp_path: Path) -> None:
     assert values == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
     assert (tmp_path / CHECKPOINT).read_text() == "0\n1\norders 0 3\n"
     assert (folder / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n4 2\n"
-    assert (folder / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAATQ\nborn: 7\n"
+    assert (folder / "partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAATQ\nborn: 7\ncreated: 7 3\n"
 
 
 def test_records_are_read_back_across_segments(tmp_path: Path) -> None:
@@ -287,7 +288,10 @@ def test_malformed_checkpoint_makes_the_directory_unreadable(tmp_path: Path, con
     assert found(tmp_path) == (DirImage(0, readable=False),)
 
 
-@pytest.mark.parametrize("content", ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "version: 1\nborn: 7\n", "version: 0\ntopic_id: !\nborn: 7\n", "version: 0\nborn: x\n", UNMARKED + "created: 7\n"],
+)
 def test_malformed_partition_metadata_makes_dir_unreadable(tmp_path: Path, content: str) -> None:
     disk = opened(tmp_path)
     disk.create(0, ORDERS, BORN)
@@ -295,6 +299,16 @@ def test_malformed_partition_metadata_makes_dir_unreadable(tmp_path: Path, conte
     (tmp_path / ORDERS / "partition.metadata").write_text(content)
 
     assert found(tmp_path) == (DirImage(0, readable=False),)
+
+
+def test_partition_metadata_without_a_creation_is_read(tmp_path: Path) -> None:
+    """A broker that is upgraded finds logs from before their creation was marked."""
+    disk = opened(tmp_path)
+    disk.create(0, ORDERS, BORN, created=Creation(BORN, 1))
+    disk.close()
+    (tmp_path / ORDERS / "partition.metadata").write_text(UNMARKED)
+
+    assert found(tmp_path) == (DirImage(0, readable=True, logs=(image(ORDERS),)),)
 
 
 def test_missing_first_segment_makes_the_directory_unreadable(tmp_path: Path) -> None:
