@@ -51,7 +51,7 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
     parent = source.parent
     draft = Draft(schedule=parent.schedule, script=parent.script, acks=parent.workload.acks)
     said: list[str] = []
-    choices = [EDITS] * rng.pick((1, 2, 3, 5)) + [PATTERNS] * rng.pick((0, 1, 2, 2, 3))
+    choices = [EDITS] * rng.pick((1, 2, 3, 5)) + [PATTERNS] * rng.pick((0, 1, 2, 3, 3))
     for number, edits in enumerate(choices):
         found = _one(rng.fork(f"edit {number}"), source, draft, edits)
         if found is not None:

@@ -223,12 +223,13 @@ def _staged(
     return replace(draft, schedule=found, script=in_time((*draft.script, *script)), taken=taken, words=words)
 
 
-# As often as a pattern is named.
+# A pattern is drawn as often as it is named. Long ones are named more often, because they fit less often.
 PATTERNS: tuple[Edit, ...] = (
     *(_leaders_in_turn, _leaders_in_turn, _leaders_in_turn),
+    *(_move_outlives_controller, _move_outlives_controller, _move_outlives_controller),
+    *(_move_cancelled, _move_cancelled, _move_cancelled),
     *(_last_broker, _last_broker),
-    *(_move_outlives_controller, _move_outlives_controller),
-    *(_move_cancelled, _move_cancelled),
-    *(_calm, _calm),
-    *(_old_request, _old_registration),
+    *(_old_request, _old_request),
+    *(_old_registration, _old_registration),
+    *(_calm, _calm, _calm, _calm),
 )
