@@ -98,7 +98,8 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
         elif row.kind == K.TOPIC_DELETED:
             leaders.pop(about[row.at], None)
     # SILENT-2: a partition without a leader cannot be moved. Whether it may be without one is judged with the partition.
-    why.extend(said for said in pending if None not in leaders.values() or not said.startswith(_MOVES))
+    offline = None in leaders.values()
+    why.extend(said for said in pending if not offline or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
     why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
     why.extend(dropped(done, events) if facts.simulated else ())
@@ -108,7 +109,7 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     why.extend(unmade(done, placed, refused))
     why.extend(undeleted(done, placed, refused) if facts.simulated else ())
     why.extend(forgotten(done, events, facts))
-    why.extend(unserved(done, deadline))
+    why.extend(unserved(done, deadline, offline=offline))
     why.extend(misrefused(done, facts))
     why.extend(unpreferred(done, placed, deadline))
     why.extend(slow(done, facts, deadline))

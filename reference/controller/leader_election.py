@@ -165,6 +165,9 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
             change.step = "asking"
             change.waiting = brokers
             change.ends = []
+            if _moves_unled(controller.states.get(tp), base):
+                controller.states[tp] = base
+                channel.tell_metadata(controller, base)
             proposals.refuse(turn, controller, tp, ErrorCode.NOT_LEADER_OR_FOLLOWER, base)
             for broker in brokers:
                 channel.ask_log(controller, broker, tp)
@@ -214,8 +217,9 @@ def _keep(turn: Turn, controller: Controller, change: StateChange, base: Partiti
     controller.states[base.tp] = base
     if known is None or known.leader_epoch != base.leader_epoch:
         channel.tell_state(controller, base)
-    elif known.zk_version != base.zk_version:
-        # ZooKeeper's answer to an ISR change was lost, or the leader wrote its ISR itself: only the other brokers must hear of it
+    elif known.zk_version != base.zk_version or _moves_unled(known, base):
+        # Only the other brokers must hear of it: ZooKeeper's answer to an ISR change was lost, the leader wrote its ISR itself,
+        # or a move begins.
         channel.tell_metadata(controller, base)
     proposal = proposals.choose(turn, controller, base)
     if proposal is None:
@@ -223,6 +227,11 @@ def _keep(turn: Turn, controller: Controller, change: StateChange, base: Partiti
     else:
         change.serves = (ProposedIsr(proposal),)
         _write(turn, controller, change, proposals.wanted(turn, controller, proposal, base))
+
+
+def _moves_unled(known: PartitionState | None, base: PartitionState) -> bool:
+    """R-051: whether a move changed the replicas of a partition that nobody leads, so that no state is written and told."""
+    return known is not None and base.leader is None and known.replicas != base.replicas
 
 
 def _next_state(

@@ -7,7 +7,7 @@ from checkers.sketches import sketch
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.story import BOUND_NS, MS, Story
-from tests.checkers.test_availability import quiet_cluster
+from tests.checkers.test_availability import power_out, quiet_cluster
 
 
 def after_the_bound() -> tuple[Story, int]:
@@ -32,6 +32,29 @@ def test_admin_request_that_fails_after_the_bound_is_not_live(outcome: OpType, s
     missed = ("add-partition orders-7 on 1,2,3 was requested after the bound and failed: REQUEST_TIMED_OUT",)
 
     assert not_live(story, healed_at) == (() if served else missed)
+
+
+@pytest.mark.parametrize(
+    ("leader", "f", "error", "served"),
+    [
+        (None, "reassign", "REASSIGNMENT_IN_PROGRESS", True),
+        ("b1", "reassign", "REASSIGNMENT_IN_PROGRESS", False),
+        (None, "reassign", "REQUEST_TIMED_OUT", False),
+        (None, "add-partition", "REQUEST_TIMED_OUT", False),
+    ],
+    ids=["move waits", "all have leaders", "no answer", "no move"],
+)
+def test_move_may_wait_for_one_of_an_emptied_partition(leader: str | None, f: str, error: str, served: bool) -> None:
+    """SILENT-2: a partition without a leader cannot be moved, and all moves share one znode."""
+    story, healed_at = after_the_bound()
+    power_out(story, "b1 b2 b3", why="swapped")
+    story.state(leader, 2, "b1 b2 b3")
+    story.time_ns += BOUND_NS
+    story.op(9, OpType.INVOKE, f, ({"value": "orders-7 on 1,2,3"},))
+    story.op(9, OpType.FAIL, f, ({"error": error},))
+    missed = f"{f} orders-7 on 1,2,3 was requested after the bound and failed: {error}"
+
+    assert (missed not in not_live(story, healed_at)) is served
 
 
 @pytest.mark.parametrize(("waited_ms", "missed"), [(900, ()), (1200, ("process 9 waited 1200 ms",))])

@@ -318,6 +318,21 @@ def test_move_ends_with_metadata_to_every_broker() -> None:
     assert told == {f"b{i}": [(5, (5, 6))] for i in lab.ids}
 
 
+def test_move_of_an_offline_partition_is_in_the_metadata() -> None:
+    """R-051: no state is written, because nobody can lead; the brokers must still learn where the replicas are."""
+    lab = settled("safe", brokers=6)
+    write(lab, Create("/admin", b""))
+    for dead in (2, 3, 4):
+        lab.crash(dead)
+        lab.expire(dead)
+        lab.settle()
+    lab.look_from_here()
+    reassign(lab, (5, 6))
+    told = {to: [(s.leader, s.replicas) for s in m.states] for _, to, m in lab.sent(UpdateMetadata)}
+
+    assert told == {f"b{i}": [(None, (2, 3, 4, 5, 6))] for i in (1, 5, 6)}
+
+
 def test_shrunk_isr_of_a_move_is_told_to_the_leader_only() -> None:
     """R-236, V3 §F step 3.2.3: without fenced fetches nobody else needs the command that takes the old replicas out."""
     lab = moved(fetch_fencing=False)
