@@ -20,11 +20,11 @@ from time import monotonic
 from typing import Literal, get_args
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.search import Search
+from highwater.campaigns.search import GENERATION, Search, reach_of
 from highwater.catalogue.mutants import UNKNOWN, Caught, load_mutants
 from highwater.cli.output import say
 from highwater.errors import UsageError
@@ -41,7 +41,6 @@ CORPUS = ROOT / "corpus"
 ROWS = ROOT / "bench" / "guided.jsonl"
 FIRSTS = tuple(range(1000, 10_000, 1000))
 BUDGET = 60
-GENERATION = 8
 RARE_ABOVE = 10  # runs: the median of plain seeds
 _DESTROYING = {kind.name for kind in KINDS if kind.destroys == "everything"}
 _BUILD = Build(commit="", dirty=False, versions={})
@@ -106,7 +105,7 @@ def _runs(request: Request, mode: Mode, first: int, budget: int) -> Iterator[tup
         for one in planned:
             found.append(perform(Task(plan=one.plan, repeat="", build=_BUILD, branches=True)))
             yield one.plan, found[-1]
-        search.learn(planned, [None if summary.reach is UNSET else summary.reach for summary in found])
+        search.learn(planned, [reach_of(summary) for summary in found])
 
 
 def caught_by(summary: Summary) -> str | None:

@@ -4,6 +4,7 @@
     corpus        the entries of the regression corpus on `safe`
     plans         every other stored plan (`corpus/plans`) on `safe`: most were written to break a known-bad protocol
     seeds         seeds on `safe`, over every fault mix: no run INVALID, all live
+    guided        the guided search on `safe`, half as many runs: edited plans with all kinds of faults, patterns of known bugs
     known-bad     the corpus on its known-bad protocols; then seeds on some of them, until the known anomaly is found
     determinism   one seed in two processes with different PYTHONHASHSEED: the same digest
     containers    some corpus entries in containers, if a Docker engine answers; with CI=true an engine is required
@@ -17,22 +18,27 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Literal, assert_never, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.campaigns import corpus
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
 from highwater.campaigns.corpus import SAFE, Case, Expectation
+from highwater.campaigns.search import GENERATION, Planned, Search, reach_of
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
+from highwater.plans.text import plan_to_yaml
 from highwater.runs.provenance import Build
 from highwater.runs.run import BackendName, Keep
 from highwater.runs.summary import Summary, ValidityName
+from history.store import write_file
 
-Phase = Literal["corpus", "plans", "seeds", "known-bad", "determinism", "containers"]
+Phase = Literal["corpus", "plans", "seeds", "guided", "known-bad", "determinism", "containers"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 RED = "stopped after the first red run"
 
@@ -79,6 +85,11 @@ IN_CONTAINERS: tuple[tuple[str, str], ...] = (
     ("kip112-leader", "offline-replica-recreated"),
     ("kip112-leader", "safe"),
 )
+
+
+SEEDS_TO_A_GUIDED_RUN = 2
+_GUIDED = Request(faults=("all",))
+_IS_SAFE = Expectation(protocol=SAFE, verdict="VALID", live=True)
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -166,6 +177,8 @@ def parts_of(phase: Phase, inputs: Inputs, means: Means) -> list[Callable[[], Pa
             return [partial(perform_cases, "plans", inputs.plans, means)]
         case "seeds":
             return [partial(perform_cases, "seeds", cases_of(inputs.seeds), means, unknown_allowed=inputs.unknown_allowed)]
+        case "guided":
+            return [partial(search, inputs.seeds, means, unknown_allowed=inputs.unknown_allowed)]
         case "known-bad":
             bad = [case for case in inputs.entries if case.expectation.protocol != SAFE]
             return [
@@ -189,16 +202,67 @@ def _case_of(seed: int, request: Request) -> Case:
     plan = request.plan(seed)
     return Case(
         entry=plan.name,
-        expectation=Expectation(protocol=request.protocol, verdict="VALID", live=True),
+        expectation=_IS_SAFE,
         plan=plan,
         repeat=request.command(seed),
     )
 
 
+def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
+    """Perform the guided search on `safe` from the first of these seeds on, generation by generation.
+
+    Each edited plan is stored before its run, so that a red line can name its file.
+    """
+    plans = Search(_GUIDED, first=seeds[0], runs=len(seeds) // SEEDS_TO_A_GUIDED_RUN, generation=GENERATION)
+    found: list[Part] = []
+    while planned := plans.planned():
+        cases = [_searched(one, means.keep.store) for one in planned]
+        found.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
+        if found[-1].stopped is not None:
+            break
+        plans.learn(planned, [reach_of(summary) for summary in found[-1].summaries])
+    checks: list[Check] = []
+    for part in found:
+        first = len(checks)
+        checks += (replace(check, run=first + number) for number, check in enumerate(part.checks))
+    return Part(
+        name="guided",
+        checks=tuple(checks),
+        summaries=tuple(summary for part in found for summary in part.summaries),
+        expected=tuple(check.met for check in checks),
+        stopped=found[-1].stopped if found else None,
+        code=code_of(checks, wanted=len(seeds) // SEEDS_TO_A_GUIDED_RUN, unknown_allowed=unknown_allowed),
+    )
+
+
+def _searched(one: Planned, store: Path | None) -> Case:
+    if one.seed is not None:
+        return _case_of(one.seed, _GUIDED)
+    file = None if store is None else store / "guided" / f"{one.plan.name}.yaml"
+    if file is not None:
+        write_file(file, plan_to_yaml(one.plan))
+    return Case(
+        entry=one.plan.name,
+        expectation=_IS_SAFE,
+        plan=one.plan,
+        repeat=f"highwater run --plan {file or one.plan.name}",
+        file=file,
+    )
+
+
 def perform_cases(
-    name: str, cases: Sequence[Case], means: Means, *, backend: BackendName = "sim", unknown_allowed: int = 0
+    name: str,
+    cases: Sequence[Case],
+    means: Means,
+    *,
+    backend: BackendName = "sim",
+    unknown_allowed: int = 0,
+    branches: bool = False,
 ) -> Part:
-    """Perform plans that must get certain verdicts. `unknown_allowed` per cent of them may be UNKNOWN."""
+    """Perform plans that must get certain verdicts. `unknown_allowed` per cent of them may be UNKNOWN.
+
+    With `branches` the summaries say which branches the runs took.
+    """
     checks: list[Check] = []
     waiting = iter(cases)
 
@@ -209,7 +273,7 @@ def perform_cases(
         means.seen(line_of(name, case.entry, summary, expected=case.expectation.verdict, red=check.met is False))
         return RED if check.met is False and means.fail_fast else None
 
-    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend)
+    tasks = corpus.tasks_of(cases, build=means.build, keep=means.keep, backend=backend, branches=branches)
     deadline_s = means.deadline_s if backend == "sim" else None
     found = run_campaign(tasks, wanted=len(cases), jobs=means.jobs, limits=Limits(until=judge), deadline_s=deadline_s)
     code = code_of(checks, wanted=len(cases), unknown_allowed=unknown_allowed)

@@ -11,15 +11,14 @@ from functools import partial
 from time import perf_counter
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from highwater.campaigns.campaign import Campaign, Performer, Request, Watch, perform_until, summary_of
 from highwater.campaigns.folder import PLANS, Asked, CampaignFolder, perform_and_store
 from highwater.campaigns.order import Trial
-from highwater.campaigns.search import Planned, Search
+from highwater.campaigns.search import Planned, Search, reach_of
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_to_yaml
-from highwater.runs.branches import Reach
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline.ledger import Row
@@ -59,7 +58,7 @@ def perform_guided(
         generation = _Generation(folder, request, planned, f"{store.rstrip('/')}/{folder.under}")
         stopped = generation.perform(performer, watch, seen, deadline_s)
         counted += generation.counted
-        search.learn(planned[: len(generation.counted)], [_reach(summary) for summary in generation.counted])
+        search.learn(planned[: len(generation.counted)], [reach_of(summary) for summary in generation.counted])
     folder.tidy()
     runs = folder.write_runs(counted)
     return Campaign(
@@ -69,11 +68,6 @@ def perform_guided(
         goals=goals,
         wall_seconds=round(perf_counter() - start, 1),
     )
-
-
-def _reach(summary: Summary) -> Reach | None:
-    """None if the run never began or was given up."""
-    return None if summary.reach is UNSET else summary.reach
 
 
 class _Generation:

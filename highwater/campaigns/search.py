@@ -13,16 +13,18 @@ A generation follows from the commit, the first seed and the runs before it, wha
 from collections import Counter
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.drafts import Notable, Source, kinds_for
 from highwater.campaigns.edits import edited
 from highwater.plans.plan import Plan
 from highwater.runs.branches import Reach, branches, steps_of
+from highwater.runs.summary import Summary
 from history.seed import Rng
 from nemesis.kinds import select
 
+GENERATION = 8  # plans in a generation, if nothing else is asked for
 _FRESH = 8
 _OTHERS = 4  # plans from which an edit may take windows
 _WEIGHT = 1_000_000  # of what one run alone has reached
@@ -36,6 +38,11 @@ class Planned(Struct, frozen=True, kw_only=True):
     number: int
     plan: Plan
     seed: int | None
+
+
+def reach_of(summary: Summary) -> Reach | None:
+    """What `Search.learn` takes in of a run; None if it never began or was given up."""
+    return None if summary.reach is UNSET else summary.reach
 
 
 class _New(Struct, frozen=True):

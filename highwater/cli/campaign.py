@@ -20,6 +20,7 @@ from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
+from highwater.campaigns.search import GENERATION
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.output import Ticker, progress, say, say_json
@@ -39,7 +40,6 @@ _NAMES_SHOWN = 6
 _WIDTH = 200  # characters
 _DEADLINE_S = 3600  # and this many times the seconds of a run; no simulated run takes so long
 _DEADLINE_FACTOR = 10
-_GENERATION = 8
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ _Guided = Annotated[
     typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
 ]
 _Generation = Annotated[
-    int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {_GENERATION} if not given.")
+    int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {GENERATION} if not given.")
 ]
 _Branches = Annotated[
     bool, typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took.")
@@ -232,7 +232,7 @@ def _generation_size(given: int | None, *, guided: bool) -> int:
     """0 for a campaign that is not guided."""
     if given is not None and not guided:
         raise UsageError("--generation needs --guided")
-    return (given or _GENERATION) if guided else 0
+    return (given or GENERATION) if guided else 0
 
 
 def _write_branches(folder: CampaignFolder, summaries: Collection[Summary]) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from highwater.campaigns import systems
 from highwater.campaigns.against import COMPARED, Comparison, commit_of, compare, perform_on
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.chaos import PHASES, Inputs, Means, Part, Phase, RunLine, parts_of
+from highwater.campaigns.chaos import PHASES, SEEDS_TO_A_GUIDED_RUN, Inputs, Means, Part, Phase, RunLine, parts_of
 from highwater.campaigns.corpus import load_corpus, load_plans
 from highwater.campaigns.pages import INDEX, JUNIT, known_causes, write_pages, write_runs
 from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdown, red_runs, reds
@@ -182,7 +182,7 @@ def _on_reference(asked: Asked, *, against: str | None) -> Job:
     return Job(
         phases=phases,
         parts=lambda phase, means: parts_of(phase, inputs, means),
-        runs=len(entries) + len(inputs.plans) + len(asked.seeds),
+        runs=len(entries) + len(inputs.plans) + len(asked.seeds) * (SEEDS_TO_A_GUIDED_RUN + 1) // SEEDS_TO_A_GUIDED_RUN,
     )
 
 

@@ -26,13 +26,16 @@ from highwater.campaigns.chaos import (
     in_containers,
     perform_cases,
     repeat_elsewhere,
+    search,
 )
 from highwater.campaigns.corpus import complaint, load_corpus, load_entry, load_plans, tasks_of
 from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
+from highwater.campaigns.search import Search, reach_of
 from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
+from highwater.runs.branches import Step, packed
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
@@ -115,6 +118,52 @@ def test_seeds_use_every_fault_mix_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
     part, _ = _seeds(monkeypatch, _summary)
 
     assert [s.repeat for s in part.summaries] == [Request(faults=mix).command(20 + n) for n, mix in enumerate(MIXES)]
+
+
+def _reaching(task: Task) -> Summary:
+    """A run that reaches other branches for each plan, so that all plans enter the pool."""
+    number = int(task.plan.name.rpartition("-")[2]) % 100
+    return replace(_summary(task), reach=packed([Step(700, 1, "leader calm", (number,))]))
+
+
+def test_guided_phase_performs_what_a_guided_campaign_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half as many runs as seeds; each edited plan is a file before its run, for the red line to name."""
+    stored: list[bool] = []
+
+    def perform(task: Task) -> Summary:
+        assert task.branches
+        stored.append(task.plan.seed is not None or (tmp_path / "guided" / f"{task.plan.name}.yaml").exists())
+        return _reaching(task)
+
+    _performed_by(monkeypatch, perform)
+    part = search(range(3, 37), replace(MEANS, keep=Keep(store=tmp_path)), unknown_allowed=0)
+    wanted = Search(Request(faults=("all",)), first=3, runs=17, generation=8)
+    names: list[str] = []
+    while planned := wanted.planned():
+        names += [one.plan.name for one in planned]
+        wanted.learn(planned, [reach_of(_reaching(Task(plan=one.plan, repeat="", build=MEANS.build))) for one in planned])
+
+    assert [summary.plan for summary in part.summaries] == names
+    assert all(stored)
+    assert (part.code, part.stopped) == (ExitCode.VALID, None)
+    assert part.summaries[0].repeat == f"highwater run --plan {tmp_path}/guided/guided-3-0.yaml"
+    assert [check.run for check in part.checks] == list(range(17))
+
+
+@pytest.mark.parametrize(("fail_fast", "runs"), [(False, 16), (True, 10)])
+def test_red_guided_run_is_told_with_its_plan(
+    fail_fast: bool, runs: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def perform(task: Task) -> Summary:
+        found = _reaching(task)
+        return replace(found, verdict="INVALID", anomalies=(LOST,)) if task.plan.name == "guided-3-9" else found
+
+    _performed_by(monkeypatch, perform)
+    part = search(range(3, 35), replace(MEANS, keep=Keep(store=tmp_path), fail_fast=fail_fast), unknown_allowed=0)
+    (red,) = [check for check in part.checks if not check.met]
+
+    assert (part.code, part.stopped, len(part.summaries)) == (ExitCode.INVALID, RED if fail_fast else None, runs)
+    assert (red.run, red.plan) == (9, str(tmp_path / "guided" / "guided-3-9.yaml"))
 
 
 def test_first_red_run_ends_its_part_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +272,7 @@ def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: py
     suite = ElementTree.parse(store / "junit.xml").getroot()[0]
     assert code == ExitCode.VALID
     assert [case.get("name") for case in suite if len(case)] == []
-    assert suite.get("tests") == "9"
+    assert suite.get("tests") == "10"
     assert (store / "index.html").exists()
 
 
