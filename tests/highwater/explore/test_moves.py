@@ -56,7 +56,7 @@ def test_move_without_widening_breaks_the_assignment() -> None:
     """A replica joins the ISR before ZooKeeper says that it is assigned."""
     result = search("reassign-without-widening", ONE_MOVE)
 
-    assert (result.end, result.depth, result.states) == ("violated", 9, 738)
+    assert (result.end, result.depth, result.states) == ("violated", 9, 781)
     assert result.wrong == "b2 is in the ISR of partition 0, which is assigned to b1"
 
 
