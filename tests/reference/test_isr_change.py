@@ -450,6 +450,24 @@ def test_leader_withdraws_a_refused_isr_change_by_a_write() -> None:
     assert lab.isr() == [2, 3, 4]
 
 
+def test_refused_member_counts_until_the_withdrawal_is_written() -> None:
+    """KIP-497: a late copy of the refused expansion may still land, and then b4 may lead: it must have what is committed."""
+    lab = full()
+    request(lab, proposal(lab, 2, 3))
+    leader = leader_of(lab)
+    leader.isr, leader.zk_version = lab.state().isr, lab.state().zk_version
+    assert brokers_of(leader.isr) == (2, 3)
+    added = next(IsrMember(f.broker, f.incarnation) for f in leader.followers if f.broker == 4)
+    turn = turn_of(lab, 2)
+    isr._propose(turn, lab.partition(2), leader, (*leader.isr, added))
+    isr.on_result(turn, lab.partition(2), leader, IsrResult(ErrorCode.INELIGIBLE_REPLICA, None, lab.state()))
+
+    assert leader.change is not None
+    assert leader.change.wanted == leader.isr
+    assert added in high_watermark.counted_for_hw(turn, leader)
+    assert high_watermark.in_sync_for_min_isr(turn, leader) == 2
+
+
 def step_after_a_zombies_answer(variant: str) -> str:
     """The step of the leader's change after the answer of a controller that knows only an older state (B-55)."""
     lab = full(variant)

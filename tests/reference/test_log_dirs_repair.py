@@ -128,6 +128,24 @@ def test_replica_of_an_unconfigured_dir_is_not_elected() -> None:
     assert lab.leaders() == []
 
 
+def test_replica_recreated_in_an_older_dir_is_not_elected() -> None:
+    """R-303, DUR-6: any directory may have held its log, so the youngest one tells how old the replica is."""
+    lab = jbod(3)
+    write(lab, Create("/admin", b""))
+    create_topic(lab, "u", 1)
+    reassign(lab, (2, 3))
+    assert [list(directory.logs) for directory in lab.disks[1].dirs] == [[], [U0]]
+    lab.crash(1)
+    lab.disks[1].dirs[1] = type(lab.disks[1].dirs[1])()
+    lab.expire(1)
+    lab.start(1)
+    lab.wait(3000)
+
+    partition = lab.nodes[1].state.broker.partitions[U0]
+    assert partition.log.dir == 0
+    assert not isinstance(partition.role, Leader)
+
+
 def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
     """R-293: a repaired directory returns an old log beside the replica created meanwhile."""
     lab = jbod()
