@@ -8,10 +8,20 @@ as if it broke one.
 What a leader knows of an idempotent producer follows from the last produce that it acknowledged to this producer under acks=all.
 So sequences and producer epochs are judged only right after such a produce, and never after an excused loss.
 
+NOT_ENOUGH_REPLICAS says that nothing was appended, so a client takes it for a definite failure (B-65 d, requirements U-24). A
+leader that has the batch of an idempotent producer recognizes it when it is sent again (B-66), and answers
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if its ISR is short by then. A refusal from before the append is no lie: bytes of the first
+attempt may arrive after those of the second. But the leader appends only while its ISR is not short. So if its ISR was
+the same from the invocation to the append, it refused nothing before, and if it leads on until the answer, it has the batch.
+Kafka counts the ISR before it looks for the batch, so only simulated runs are judged.
+
     >>> from checkers.sketches import sketch
     >>> sketch("answers", "invoke produce value=a acks=2 error=INVALID_REQUIRED_ACKS", "ok produce value=a acks=2 offset=0")
     ['misuse-acknowledged']
     >>> sketch("answers", "fail produce value=a acks=1 error=NOT_ENOUGH_REPLICAS")
+    ['wrong-error']
+    >>> sent, held = "invoke produce value=a delivery=once", "append node=b1 offset=0 value=a"
+    >>> sketch("answers", sent, held, "info produce value=a delivery=once error=NOT_ENOUGH_REPLICAS attempts=2 node=b1")
     ['wrong-error']
 """
 
@@ -21,11 +31,15 @@ from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.columns import ACKS_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
 from checkers.duplicates import ONCE
-from checkers.rows import Call, calls, operation_rows
+from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
+from history.event import EventKind as K
 
 NAME = "answers"
 _REMEMBERED = 8  # acknowledged batches in a row, after which a leader has forgotten the first (Kafka remembers five)
+_NOTHING_APPENDED = "NOT_ENOUGH_REPLICAS"
+_ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
+_ISR = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
 def _is_wrong(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
@@ -45,12 +59,48 @@ def _is_wrong(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
     return "wrong-error" if broken or doubted else None
 
 
+def _denied(call: Call, events: list[EventRow]) -> int | None:
+    """The row in which the broker appended a batch of which it then said that nothing was appended; None if it may say so."""
+    asked, answer = call.asked[0], call.rows[0] if call.rows else None
+    if answer is None or call.type == "ok" or answer.error != _NOTHING_APPENDED:
+        return None
+    if asked.delivery != ONCE or asked.acks != -1 or asked.error is not None:
+        return None
+    values, appended, isr_moved = {row.value for row in call.asked}, None, False
+    for row in events:
+        if not call.invoked < row.at < call.ended or (row.node != answer.node and row.kind != K.STATE_WRITTEN):
+            continue
+        if row.kind in _ROLES:
+            return None
+        isr_moved |= row.kind in _ISR
+        if row.kind == K.APPEND and row.detail == "leader" and row.value in values and appended is None:
+            if isr_moved:
+                return None
+            appended = row.at
+    return appended
+
+
 def _words(call: Call, kind: str, name: str) -> str:
     asked = call.asked[0]
     if kind == "misuse-acknowledged":
         return f"a produce of process {call.process} to {name} was acknowledged, though it deserved {asked.error}"
     deserved = "no such error" if asked.error is None else asked.error
     return f"a produce of process {call.process} to {name} was refused with {call.rows[0].error}, though it deserved {deserved}"
+
+
+def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
+    """Find the answers that nothing was appended, from a leader that had appended the batch."""
+    if not any(call.rows and call.rows[0].error == _NOTHING_APPENDED and call.asked[0].delivery == ONCE for call in done):
+        return []
+    rows, found = event_rows(events), []
+    for call in done:
+        at = _denied(call, rows)
+        if at is not None:
+            what = f"a produce of process {call.process} to {name} was refused with {_NOTHING_APPENDED}"
+            words = f"{what}, though {call.rows[0].node} had appended it at row {at}"
+            witness = (call.invoked, at, call.ended)
+            found.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=witness, words=words))
+    return found
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -60,7 +110,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     acknowledged: dict[int, int] = {}  # by process
     found: list[Anomaly] = []
     misuses = 0
-    for call in sorted(calls(operation_rows(operations)), key=lambda call: call.invoked):
+    done = sorted(calls(operation_rows(operations)), key=lambda call: call.invoked)
+    for call in done:
         asked = call.asked[0]
         misuses += asked.error is not None and bool(call.type)
         kind = _is_wrong(call, acknowledged.get(call.process, 0), lossless=lossless)
@@ -70,18 +121,24 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             found.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(call.invoked, call.ended), words=words))
         counts = call.type == "ok" and asked.delivery == ONCE and asked.acks == -1 and asked.error is None
         acknowledged[call.process] = acknowledged.get(call.process, 0) + 1 if counts else 0
+    if facts.simulated:
+        found += _lies(done, events, f"{topic}-{number}")
     return Findings(anomalies=tuple(found), counts={"misuses": misuses})
 
 
 CHECKER = Checker(
     name=NAME,
-    claim="A produce that breaks a rule is refused for this reason; one that keeps the rules is not refused as if it broke one.",
-    assumes="A client that breaks a rule on purpose says so in its invocation, and breaks it in the session of its last produce.",
-    blind="Refusals that do not lie in the request; sequences, unless the produce before was acknowledged under acks=all; "
-    "polls and requests of administrators.",
+    claim="A produce that breaks a rule is refused for this reason; one that keeps the rules is not refused as if it broke one, "
+    "nor with NOT_ENOUGH_REPLICAS where its leader has it already.",
+    assumes="A client that breaks a rule on purpose says so in its invocation, and breaks it in the session of its last produce; "
+    "brokers record their appends, their roles and each change of the ISR.",
+    blind="Other refusals that do not lie in the request; sequences, unless the produce before was acknowledged under acks=all; "
+    "NOT_ENOUGH_REPLICAS in runs of real brokers, for batches that a leader got as a follower, and where the ISR changed "
+    "before the append; polls and requests of administrators.",
     kinds=("misuse-acknowledged", "wrong-error"),
     group_by=PARTITION,
     operations=("produce",),
+    events=(K.APPEND, *_ROLES, *_ISR),
     check=check,
     screen=screens.answers,
 )

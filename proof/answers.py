@@ -1,19 +1,42 @@
 """The definition of what a leader may answer to a produce, and random histories of producers, some of which break a rule."""
 
+from history.event import ClusterEvent
+from history.event import EventKind as K
 from history.op import Operation, OpType
 from history.seed import Rng
-from proof.log_rows import Call, Case, Events, Operations, calls
+from proof.log_rows import Call, Case, Events, calls
 
 _OF_SEQUENCES = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"}
 _OF_REQUESTS = {"INVALID_REQUEST", "INVALID_REQUIRED_ACKS"}
 _OF_REPLICAS = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}
+_ROLES = {K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED}
 _ERRORS = (*sorted(_OF_SEQUENCES | _OF_REQUESTS | _OF_REPLICAS), "UNKNOWN_PRODUCER_ID", "NOT_LEADER_OR_FOLLOWER")
 
 
-def answers(operations: Operations, events: Events) -> set[str]:
+def answers(case: Case) -> set[str]:
     """Definition of `answers`: which produces got an answer that a leader may not give."""
-    produced = calls(operations, "produce")
-    return {kind for call in produced if (kind := _wrong(call, produced)) is not None}
+    produced = calls(case.operations, "produce")
+    found = {kind for call in produced if (kind := _wrong(call, produced)) is not None}
+    denied = case.simulated and any(_is_denied(call, case.events) for call in produced)
+    return found | {"wrong-error"} if denied else found
+
+
+def _is_denied(call: Call, events: Events) -> bool:
+    """Whether a leader said that it appended nothing, though it surely had appended the batch of an earlier attempt by then."""
+    asked = call.asked[0]
+    if not call.answer or call.ok or call.answer[0].error != "NOT_ENOUGH_REPLICAS":
+        return False
+    if (asked.delivery, asked.acks, asked.error) != ("once", -1, None):
+        return False
+    node, values = call.answer[0].node, {row.value for row in call.asked}
+    during = [row for row in events if asked.index < row.index < call.answer[0].index]
+    own = [row for row in during if row.node == node]
+    appends = [row.index for row in own if row.kind is K.APPEND and row.detail == "leader" and row.value in values]
+    if not appends or any(row.kind in _ROLES for row in own):
+        return False
+    before = [row for row in during if row.index < min(appends)]
+    asks = any(row.kind in (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED) and row.node == node for row in before)
+    return not asks and not any(row.kind is K.STATE_WRITTEN for row in before)
 
 
 def _wrong(call: Call, produced: list[Call]) -> str | None:
@@ -46,26 +69,63 @@ def _acknowledged_before(call: Call, produced: list[Call]) -> int:
 
 
 def drawn_answers(rng: Rng) -> Case:
-    """Return a random history of two producers that often write well for a while, then wrongly."""
+    """Return a random history of two producers that often write well for a while, then wrongly, or in two attempts."""
     rows: list[Operation] = []
+    events: list[ClusterEvent] = []
+
+    def about_next(process: int) -> dict[str, object]:
+        return {"process": process, "f": "produce", "topic": "t", "partition": 0, "value": f"v{len(rows)}"}
+
+    def told(type_: OpType, **columns: object) -> None:
+        index = len(rows) + len(events)
+        rows.append(Operation(index=index, type=type_, time_ns=index, **columns))  # type: ignore[arg-type]
 
     def call(process: int, *, good: bool) -> None:
-        about: dict[str, object] = {"process": process, "f": "produce", "topic": "t", "partition": 0, "value": f"v{len(rows)}"}
+        about = about_next(process)
         about["acks"] = -1 if good or rng.below(2) else 1
         about["delivery"] = "once" if good or rng.below(4) else None
         deserved = None if good or rng.below(3) == 0 else rng.pick(_ERRORS[:6])
-        index = len(rows)
-        rows.append(Operation(index=index, type=OpType.INVOKE, time_ns=index, error=deserved, **about))  # type: ignore[arg-type]
+        told(OpType.INVOKE, error=deserved, **about)
         if good or rng.below(5) == 0:
-            told = {**about, "offset": index}
-            rows.append(Operation(index=index + 1, type=OpType.OK, time_ns=index + 1, **told))  # type: ignore[arg-type]
+            told(OpType.OK, offset=len(rows), **about)
             return
         type_, error = rng.pick((OpType.FAIL, OpType.INFO)), deserved if rng.below(3) == 0 else rng.pick((None, *_ERRORS))
-        rows.append(Operation(index=index + 1, type=type_, time_ns=index + 1, error=error, **about))  # type: ignore[arg-type]
+        told(type_, error=error, **about)
+
+    def retried(process: int) -> None:
+        about = {**about_next(process), "acks": -1 if rng.below(6) else 1, "delivery": "once" if rng.below(6) else None}
+        told(OpType.INVOKE, error=None, **about)
+        for _ in range(rng.below(4)):
+            value = about["value"] if rng.below(4) else "another"
+            events.append(_drawn_event(rng, len(rows) + len(events), str(value)))
+        error = rng.pick(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"))
+        told(OpType.INFO, error=error, node="b1", **about)
 
     for _ in range(1 + rng.below(4)):
         process = rng.below(2)
         for _ in range(rng.pick((0, 0, 1, 7, 8))):
             call(process, good=True)
-        call(process, good=False)
-    return Case(rows, [])
+        if rng.below(3):
+            call(process, good=False)
+        else:
+            retried(process)
+    return Case(rows, events, simulated=True)
+
+
+def _drawn_event(rng: Rng, index: int, value: str) -> ClusterEvent:
+    kind = rng.pick((K.APPEND, K.APPEND, K.APPEND, K.BECAME_FOLLOWER, K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED))
+    node, isr = rng.pick(("b1", "b1", "b1", "b2")), ("b1",)
+    where = {
+        "index": index,
+        "kind": kind,
+        "time_ns": index,
+        "node": node,
+        "life": 1,
+        "topic": "t",
+        "partition": 0,
+        "leader_epoch": 1,
+    }
+    if kind is K.APPEND:
+        detail = "leader" if rng.below(4) else "follower"
+        return ClusterEvent(**where, offset=index, value=value, detail=detail)  # type: ignore[arg-type]
+    return ClusterEvent(**where, leader="b1", isr=isr, zk_version=1, controller_epoch=1)  # type: ignore[arg-type]

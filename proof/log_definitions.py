@@ -53,7 +53,7 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "incarnations": {"incarnations": of_rows(incarnations)},
     "deletion": {"deletion": of_rows(deletion)},
     "electorates": {"electorate": electorate},
-    "answers": {"answers": of_rows(answers)},
+    "answers": {"answers": answers},
     "flushes": {"flushes": flushes},
     "producers": {"producers": producers},
     "progress": {"progress": progress},

@@ -21,3 +21,52 @@ def test_removed_partition_knows_no_producer(deleted: str) -> None:
     refused = "fail produce value=b acks=-1 delivery=once error=UNKNOWN_PRODUCER_ID"
 
     assert sketch("answers", ACKNOWLEDGED, deleted, refused) == []
+
+
+SENT = "invoke produce value=a delivery=once"
+APPENDED = "append node=b1 offset=0 value=a"
+SHORT = ("isr-change-sent node=b1 isr=b1", "state-written node=b3 leader=b1 isr=b1", "isr-change-ended node=b1 isr=b1")
+DENIED = "info produce value=a delivery=once error=NOT_ENOUGH_REPLICAS attempts=2 node=b1"
+
+
+def test_leader_does_not_deny_the_batch_that_it_appended() -> None:
+    """The plan retried-while-the-isr-is-short: the retry of a batch that is in the log deserves the error AFTER_APPEND."""
+    assert sketch("answers", SENT, APPENDED, *SHORT, DENIED) == ["wrong-error"]
+    assert sketch("answers", SENT, APPENDED, *SHORT, DENIED.replace("REPLICAS", "REPLICAS_AFTER_APPEND")) == []
+    assert sketch("answers", SENT, *SHORT, DENIED) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (SHORT[0], "isr-change-ended node=b1 isr=b1,b2", APPENDED),
+        (SHORT[1], APPENDED),
+        ("became-leader node=b1 leo=0 hw=0 isr=b1,b2", APPENDED),
+        (APPENDED, "became-follower node=b1", "became-leader node=b1 leo=0 hw=0 isr=b1"),
+        (APPENDED, "node-stopped node=b1 detail=crash"),
+        ("append node=b2 offset=0 value=a",),
+        ("append node=b1 offset=0 value=a detail=follower",),
+        ("append node=b1 offset=0 value=b",),
+    ],
+    ids=[
+        "its ISR was short before the append",
+        "the ISR was written before the append",
+        "it led anew before the append",
+        "it followed after the append",
+        "it ended after the append",
+        "another broker appended it",
+        "it was a follower",
+        "it appended another batch",
+    ],
+)
+def test_leader_may_have_refused_before_it_appended(rows: tuple[str, ...]) -> None:
+    """Bytes of the first attempt may arrive after those of the second."""
+    assert sketch("answers", SENT, *rows, DENIED) == []
+
+
+@pytest.mark.parametrize("asked", ["invoke produce value=a", "invoke produce value=a delivery=once acks=1"])
+def test_retry_that_is_not_recognized_may_be_refused(asked: str) -> None:
+    """A batch without a producer id is a new one each time it is sent."""
+    told = sketch("answers", asked, APPENDED, asked.replace("invoke", "info") + " error=NOT_ENOUGH_REPLICAS attempts=2 node=b1")
+
+    assert told == (["wrong-error"] if "acks=1" in asked else [])  # with acks=1, for another reason: it asks for no replica
