@@ -6,8 +6,8 @@ from checkers.single import judge
 from checkers.sketches import sketch
 from history.event import EventKind
 from history.op import OpType
-from tests.checkers.story import BOUND_NS, MS, Story
-from tests.checkers.test_availability import power_out, quiet_cluster
+from tests.checkers.story import BOUND_NS, MS, Story, power_out
+from tests.checkers.test_availability import quiet_cluster
 
 
 def after_the_bound() -> tuple[Story, int]:
