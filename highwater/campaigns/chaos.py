@@ -213,10 +213,12 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
 
     Each edited plan is stored before its run, so that a red line can name its file.
     """
-    plans = Search(_GUIDED, first=seeds[0], runs=len(seeds) // SEEDS_TO_A_GUIDED_RUN, generation=GENERATION)
+    store, wanted = means.keep.store, len(seeds) // SEEDS_TO_A_GUIDED_RUN
+    assert store is not None
+    plans = Search(_GUIDED, first=seeds[0], runs=wanted, generation=GENERATION)
     found: list[Part] = []
     while planned := plans.planned():
-        cases = [_searched(one, means.keep.store) for one in planned]
+        cases = [_searched(one, store) for one in planned]
         found.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
         if found[-1].stopped is not None:
             break
@@ -231,23 +233,17 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
         summaries=tuple(summary for part in found for summary in part.summaries),
         expected=tuple(check.met for check in checks),
         stopped=found[-1].stopped if found else None,
-        code=code_of(checks, wanted=len(seeds) // SEEDS_TO_A_GUIDED_RUN, unknown_allowed=unknown_allowed),
+        code=code_of(checks, wanted=wanted, unknown_allowed=unknown_allowed),
     )
 
 
-def _searched(one: Planned, store: Path | None) -> Case:
+def _searched(one: Planned, store: Path) -> Case:
     if one.seed is not None:
         return _case_of(one.seed, _GUIDED)
-    file = None if store is None else store / "guided" / f"{one.plan.name}.yaml"
-    if file is not None:
-        write_file(file, plan_to_yaml(one.plan))
-    return Case(
-        entry=one.plan.name,
-        expectation=_IS_SAFE,
-        plan=one.plan,
-        repeat=f"highwater run --plan {file or one.plan.name}",
-        file=file,
-    )
+    file = store / "guided" / f"{one.plan.name}.yaml"
+    write_file(file, plan_to_yaml(one.plan))
+    repeat = f"highwater run --plan {file}"
+    return Case(entry=one.plan.name, expectation=_IS_SAFE, plan=one.plan, repeat=repeat, file=file)
 
 
 def perform_cases(

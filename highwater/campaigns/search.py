@@ -2,10 +2,9 @@
 
     seeds ─▶ generation of plans ─▶ runs ─▶ new (role, fault, branch)? ─▶ pool ─▶ edited plans ─▶ next generation
 
-One plan in `_FRESH` is a new seed. The others are edits (`campaigns.edits`): in turn of a new seed, which is as likely to find
-something as it would be without the edit, and of a plan in the pool, while that is empty of a new seed. A plan is in the pool if
-its run took a branch in a role and under a fault as no run before. It is chosen the more often, the fewer runs did that too and
-the less often it was chosen.
+One plan in `_FRESH` is a new seed. The others are edits (`campaigns.edits`): in turn of a new seed, whose run is new as a
+whole, and of a plan in the pool, while that is empty of a new seed. A plan is in the pool if its run took a branch in a role and
+under a fault as no run before. It is chosen the more often, the fewer runs did that too and the less often it was chosen.
 
 A generation follows from the commit, the first seed and the runs before it, whatever performed them, so nothing is drawn anew.
 """

@@ -182,7 +182,7 @@ def _on_reference(asked: Asked, *, against: str | None) -> Job:
     return Job(
         phases=phases,
         parts=lambda phase, means: parts_of(phase, inputs, means),
-        runs=len(entries) + len(inputs.plans) + len(asked.seeds) * (SEEDS_TO_A_GUIDED_RUN + 1) // SEEDS_TO_A_GUIDED_RUN,
+        runs=len(entries) + len(inputs.plans) + len(asked.seeds) + len(asked.seeds) // SEEDS_TO_A_GUIDED_RUN,
     )
 
 

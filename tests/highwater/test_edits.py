@@ -129,7 +129,7 @@ def test_cancelled_moves_are_allowed_after_the_last_fault() -> None:
     found = 0
     for seed in range(40):
         source = _source(seed)
-        for pattern in PATTERNS:
+        for pattern in dict.fromkeys(PATTERNS):
             after = pattern(Rng(seed), source, Draft(schedule=source.parent.schedule, script=(), acks=(-1,)))
             asked = [step.do for step in after.script] if after is not None else []
             if "cancel-reassignments" in asked:
@@ -143,7 +143,7 @@ def test_cancelled_moves_are_allowed_after_the_last_fault() -> None:
 
 def test_calm_moves_all_partitions_after_the_bound() -> None:
     """Clients are owed answers once the promise's bound has passed since the last fault."""
-    calm, found = next(pattern for pattern in PATTERNS if pattern.__name__ == "_calm"), 0
+    calm, found = PATTERNS[-1], 0
     for seed in range(40):
         source = _source(seed)
         after = calm(Rng(seed), source, Draft(schedule=source.parent.schedule, script=(), acks=(-1,)))
