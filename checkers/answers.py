@@ -15,6 +15,9 @@ attempt may arrive after those of the second. But the leader appends only while 
 the same from the invocation to the append, it refused nothing before, and if it leads on until the answer, it has the batch.
 Kafka counts the ISR before it looks for the batch, so only simulated runs are judged.
 
+Where a log begins does not depend on the HW, so a leader never refuses to say it for a reason that lies in the offset: only the
+end offset waits until the HW reaches the start of the epoch (promise V2, KIP-207).
+
     >>> from checkers.sketches import sketch
     >>> sketch("answers", "invoke produce value=a acks=2 error=INVALID_REQUIRED_ACKS", "ok produce value=a acks=2 offset=0")
     ['misuse-acknowledged']
@@ -23,13 +26,15 @@ Kafka counts the ISR before it looks for the batch, so only simulated runs are j
     >>> sent, held = "invoke produce value=a delivery=once", "append node=b1 offset=0 value=a"
     >>> sketch("answers", sent, held, "info produce value=a delivery=once error=NOT_ENOUGH_REPLICAS attempts=2 node=b1")
     ['wrong-error']
+    >>> sketch("answers", "info earliest error=OFFSET_NOT_AVAILABLE")
+    ['wrong-error']
 """
 
 import polars as pl
 
 from checkers import screens
 from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
-from checkers.columns import ACKS_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
+from checkers.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
 from checkers.duplicates import ONCE
 from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.verdict import Anomaly, Cut, Findings
@@ -80,6 +85,17 @@ def _denied(call: Call, events: list[EventRow]) -> int | None:
     return appended
 
 
+def _unsaid(done: list[Call], name: str) -> list[Anomaly]:
+    """Find requests for the first offset that were refused because of an offset."""
+    found = []
+    for call in done:
+        error = call.rows[0].error if call.f == "earliest" and call.rows and call.type != "ok" else None
+        if error in OFFSET_ERRORS:
+            words = f"process {call.process} asked where the log of {name} begins, and was refused with {error}"
+            found.append(Anomaly(kind="wrong-error", checker=NAME, key=name, witness=(call.invoked, call.ended), words=words))
+    return found
+
+
 def _words(call: Call, kind: str, name: str) -> str:
     asked = call.asked[0]
     if kind == "misuse-acknowledged":
@@ -104,13 +120,14 @@ def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge the answers to the produces of one partition; the count `misuses` is how many broke a rule and were answered."""
+    """Judge the answers about one partition; the count `misuses` is how many produces broke a rule and were answered."""
     topic, number = partition_of(operations, events)
     lossless = not cuts_of(cuts, topic, number)
     acknowledged: dict[int, int] = {}  # by process
-    found: list[Anomaly] = []
     misuses = 0
-    done = sorted(calls(operation_rows(operations)), key=lambda call: call.invoked)
+    every = sorted(calls(operation_rows(operations)), key=lambda call: call.invoked)
+    found = _unsaid(every, f"{topic}-{number}")
+    done = [call for call in every if call.f == "produce"]
     for call in done:
         asked = call.asked[0]
         misuses += asked.error is not None and bool(call.type)
@@ -129,15 +146,15 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="A produce that breaks a rule is refused for this reason; one that keeps the rules is not refused as if it broke one, "
-    "nor with NOT_ENOUGH_REPLICAS where its leader has it already.",
+    "nor with NOT_ENOUGH_REPLICAS where its leader has it already. Where a log begins can be said whatever the HW is.",
     assumes="A client that breaks a rule on purpose says so in its invocation, and breaks it in the session of its last produce; "
     "brokers record their appends, their roles and each change of the ISR.",
     blind="Other refusals that do not lie in the request; sequences, unless the produce before was acknowledged under acks=all; "
     "NOT_ENOUGH_REPLICAS in runs of real brokers, for batches that a leader got as a follower, and where the ISR changed "
-    "before the append; polls and requests of administrators.",
+    "before the append; polls, requests for the end offset and requests of administrators.",
     kinds=("misuse-acknowledged", "wrong-error"),
     group_by=PARTITION,
-    operations=("produce",),
+    operations=("produce", "earliest"),
     events=(K.APPEND, *_ROLES, *_ISR),
     check=check,
     screen=screens.answers,

@@ -46,6 +46,10 @@ SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", 
 SHAPE_ERRORS = ("INVALID_REQUEST", "INVALID_REQUIRED_ACKS")
 ACKS_ERRORS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")  # acks=all alone asks for replicas
 REASONS = (*SEQUENCE_ERRORS, *SHAPE_ERRORS, *ACKS_ERRORS)
+OFFSET_ERRORS = (
+    "OFFSET_NOT_AVAILABLE",
+    "OFFSET_OUT_OF_RANGE",
+)  # they say that a reader asked for an offset too early, or too far
 COMMITS = ("commit", "committed")
 NONE = -1  # no value, no offset, no matching turn
 OFFSET_BITS = 44  # low bits of a key packed from partition and offset
@@ -94,6 +98,7 @@ class Columns:
     values: int  # codes of values are below this
     others: frozenset[PartitionKey]  # partitions that other operations name
     commits: frozenset[PartitionKey]  # partitions in which consumers commit positions or fetch them
+    unsaid: frozenset[PartitionKey]  # partitions of which a client did not learn the first offset, because of an offset
 
     @cached_property
     def told(self) -> Ints:
@@ -129,6 +134,10 @@ class Columns:
         keys, _ = self.by_offset
         return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
+    def numbered(self, keys: frozenset[PartitionKey]) -> Flags:
+        """Return one flag for each partition: true for those with these names."""
+        return np.array([key in keys for key in self.partitions], np.bool_)
+
     def named(self, parts: Ints | Codes) -> Flags:
         """Return one flag for each partition: true for those with these numbers."""
         flags = np.zeros(len(self.partitions), np.bool_)
@@ -159,10 +168,12 @@ def columns_of(operations: pa.Table) -> Columns | None:
     Text columns may be plain or dictionary-encoded.
     """
     others: frozenset[PartitionKey] = frozenset()
-    commits = others
+    commits = unsaid = others
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
         rest = operations.filter(pc.invert(pc.is_in(operations["f"], pa.array(_FUNCTIONS))))
         others, commits = _named(rest), _named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
+        asks = rest.filter(pc.equal(rest["f"], "earliest"))
+        unsaid = _named(asks.filter(pc.is_in(asks["error"], pa.array(OFFSET_ERRORS))))
         operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
     heads = _heads(operations)
     offset = _numbers(operations["offset"], none=ABSENT)
@@ -196,6 +207,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
         values=len(value.dictionary),
         others=others,
         commits=commits,
+        unsaid=unsaid,
     )
 
 

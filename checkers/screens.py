@@ -133,9 +133,10 @@ def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
 
 
 def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
-    """Suspect partitions with a produce that broke a rule, or that was refused as if it did."""
+    """Suspect partitions with a produce that broke a rule, or was refused as if it did, or whose first offset was not told."""
     turns = columns.turns
-    return Screened(suspect=columns.named(turns.part[turns.produce & turns.faulted]), counts=_none(columns, "misuses"))
+    suspect = columns.named(turns.part[turns.produce & turns.faulted]) | columns.numbered(columns.unsaid)
+    return Screened(suspect=suspect, counts=_none(columns, "misuses"))
 
 
 def clients(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:

@@ -1,4 +1,4 @@
-"""The definition of what a leader may answer to a produce, and random histories of producers, some of which break a rule."""
+"""The definition of what a leader may answer, and random histories of producers, some of which break a rule, and readers."""
 
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -8,17 +8,20 @@ from proof.log_rows import Call, Case, Events, calls
 
 _OF_SEQUENCES = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"}
 _OF_REQUESTS = {"INVALID_REQUEST", "INVALID_REQUIRED_ACKS"}
+_OF_OFFSETS = {"OFFSET_NOT_AVAILABLE", "OFFSET_OUT_OF_RANGE"}
 _OF_REPLICAS = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}
 _ROLES = {K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED}
 _ERRORS = (*sorted(_OF_SEQUENCES | _OF_REQUESTS | _OF_REPLICAS), "UNKNOWN_PRODUCER_ID", "NOT_LEADER_OR_FOLLOWER")
 
 
 def answers(case: Case) -> set[str]:
-    """Definition of `answers`: which produces got an answer that a leader may not give."""
+    """Definition of `answers`: which produces and requests for the first offset got an answer that a leader may not give."""
     produced = calls(case.operations, "produce")
     found = {kind for call in produced if (kind := _wrong(call, produced)) is not None}
     denied = case.simulated and any(_is_denied(call, case.events) for call in produced)
-    return found | {"wrong-error"} if denied else found
+    firsts = calls(case.operations, "earliest")
+    unsaid = any(call.answer and not call.ok and call.answer[0].error in _OF_OFFSETS for call in firsts)
+    return found | {"wrong-error"} if denied or unsaid else found
 
 
 def _is_denied(call: Call, events: Events) -> bool:
@@ -69,7 +72,10 @@ def _acknowledged_before(call: Call, produced: list[Call]) -> int:
 
 
 def drawn_answers(rng: Rng) -> Case:
-    """Return a random history of two producers that often write well for a while, then wrongly, or in two attempts."""
+    """Return a random history of two producers that often write well for a while, then wrongly, or in two attempts.
+
+    In one of four, a consumer asks for an offset and is refused or not.
+    """
     rows: list[Operation] = []
     events: list[ClusterEvent] = []
 
@@ -101,6 +107,14 @@ def drawn_answers(rng: Rng) -> Case:
         error = rng.pick(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"))
         told(OpType.INFO, error=error, node="b1", **about)
 
+    def asked() -> None:
+        about = {"process": 2, "f": rng.pick(("earliest", "latest")), "topic": "t", "partition": 0}
+        told(OpType.INVOKE, **about)
+        error = rng.pick((None, *sorted(_OF_OFFSETS), "NOT_LEADER_OR_FOLLOWER"))
+        told(OpType.OK if error is None else OpType.INFO, error=error, offset=0 if error is None else None, **about)
+
+    if rng.below(4) == 0:
+        asked()
     for _ in range(1 + rng.below(4)):
         process = rng.below(2)
         for _ in range(rng.pick((0, 0, 1, 7, 8))):

@@ -1,4 +1,4 @@
-"""The checker `answers`: what a leader may answer to a producer that keeps the rules."""
+"""The checker `answers`: what a leader may answer to clients that keep the rules."""
 
 import pytest
 
@@ -70,3 +70,19 @@ def test_retry_that_is_not_recognized_may_be_refused(asked: str) -> None:
     told = sketch("answers", asked, APPENDED, asked.replace("invoke", "info") + " error=NOT_ENOUGH_REPLICAS attempts=2 node=b1")
 
     assert told == (["wrong-error"] if "acks=1" in asked else [])  # with acks=1, for another reason: it asks for no replica
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("info earliest error=OFFSET_NOT_AVAILABLE", True),
+        ("fail earliest error=OFFSET_OUT_OF_RANGE", True),
+        ("ok earliest offset=0", False),
+        ("info earliest error=REQUEST_TIMED_OUT", False),
+        ("info latest error=OFFSET_NOT_AVAILABLE", False),
+        ("fail poll offset=9 error=OFFSET_OUT_OF_RANGE", False),
+    ],
+)
+def test_first_offset_does_not_wait_for_the_high_watermark(answer: str, told: bool) -> None:
+    """KIP-207 makes the end offset wait; the log begins where it did (promise V2)."""
+    assert sketch("answers", ACKNOWLEDGED, answer) == (["wrong-error"] if told else [])

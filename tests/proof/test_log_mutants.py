@@ -60,6 +60,11 @@ def leaders_remember_one_batch(patch: Patch) -> None:
     patch.setattr(answers, "_REMEMBERED", 1)
 
 
+def first_offset_waits_as_the_end_does(patch: Patch) -> None:
+    """For the HW to reach the start of the epoch (KIP-207)."""
+    patch.setattr(answers, "OFFSET_ERRORS", ("OFFSET_OUT_OF_RANGE",))
+
+
 def wound_excuses_despite_other_copies(patch: Patch) -> None:
     """Whoever else holds the record."""
     patch.setattr(Ledger, "is_last_copy", lambda self, offset, value, counted: True)
@@ -205,6 +210,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (final_readers_may_miss_records, "availability", "availability"),
     (whose_session_ended_is_controller_still, "clusters", "availability-cluster"),
     (leaders_remember_one_batch, "answers", "answers"),
+    (first_offset_waits_as_the_end_does, "answers", "answers"),
     (unknown_commits_never_happened, "commits", "committed-offsets"),
     (truncated_records_stay_flushed, "flushes", "flushes"),
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
