@@ -42,6 +42,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     replica_lag_time_max_ms: int = 4000
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
+    fetch_max_bytes: int | UnsetType = UNSET  # of one fetch between brokers (replica.fetch.max.bytes); no limit if unset
     checkpoint_interval_ms: int = 5000
     zookeeper: int = 1  # servers, 1 or 3
     legacy_brokers: tuple[int, ...] = ()  # ids of brokers with the inter-broker protocol before KIP-343
@@ -268,6 +269,9 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
+    if cluster.fetch_max_bytes is not UNSET and cluster.fetch_max_bytes < 1:
+        sentence = f"fetch_max_bytes must be at least 1, not {cluster.fetch_max_bytes}"
+        yield Complaint(path=("cluster", "fetch_max_bytes"), sentence=sentence)
     if cluster.zookeeper not in (1, 3):
         yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper must be 1 or 3 servers, not {cluster.zookeeper}")
     if not cluster.topics:

@@ -61,6 +61,7 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
         replica_lag_time_max_ms=Millis(cluster.replica_lag_time_max_ms),
         request_timeout_ms=Millis(cluster.request_timeout_ms),
         fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
+        fetch_max_bytes=None if cluster.fetch_max_bytes is UNSET else cluster.fetch_max_bytes,
         checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
         inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
         controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),
