@@ -8,7 +8,9 @@ force but at brokers that are down.
 
 An order is judged if a replica could lead from its request to its confirmation: one assigned, registered, and active for the
 controller, whose directories never failed and were never swapped (DUR-6). It is in ISR or ELR; or it was in the ISR once, was
-never taken away, and its broker is older than the topic, so that its log was never emptied. Edits by hand may delete the order.
+never taken away, and its broker is older than the topic, so that its log was never emptied. A swap that came before the
+registration for which a member of the ISR counts does not matter: the member joined with the log that it made afterwards, so this
+log is not emptied (DUR-4), although it is younger than the topic. Edits by hand may delete the order.
 Only simulated runs are judged: on real nodes the rows of operators and of ZooKeeper come by different clocks.
 """
 
@@ -42,8 +44,10 @@ def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]
         known = [row for row in rows if row.at < call.ended]
         refused = any(row.kind == K.REQUEST_REFUSED and row.at > call.invoked and _PATH in row.detail for row in known)
         since = {row.node: row.incarnation for row in reversed(known) if row.kind == K.REGISTERED}
-        able = [] if refused else _able([row for row in known if _is_about(row, name)], call, since)
-        fit = [node for node in able if _serves(node, known, call)]
+        about = [row for row in known if _is_about(row, name)]
+        able = [] if refused else _able(about, call, since)
+        joined = _joined(about, known, call)
+        fit = [node for node in able if _serves(node, known, call, joined.get(node, -1))]
         if fit and (call.type == "ok" or _is_calm(known, call, facts)):
             ended = "confirmed" if call.type == "ok" else "given up"
             what = f"the unclean election of {name} was {ended} at row {call.ended}, and nobody was elected"
@@ -89,15 +93,23 @@ def _able(rows: list[ClusterRow], call: Call, since: dict[str, int]) -> list[str
     return [node for node in sorted(counted | older) if assigned and all(node in replicas for replicas in assigned)]
 
 
+def _joined(about: list[ClusterRow], rows: list[ClusterRow], call: Call) -> dict[str, int]:
+    """For each member of the ISR before the request, the row of the registration for which it counts."""
+    states = [row for row in about if row.kind == K.STATE_WRITTEN and row.at < call.invoked]
+    counted = dict(zip(states[-1].isr, states[-1].stamps or (), strict=False)) if states else {}
+    return {row.node: row.at for row in rows if row.kind == K.REGISTERED and counted.get(row.node) == row.incarnation}
+
+
 def _in_force(rows: list[ClusterRow], call: Call) -> Iterable[ClusterRow]:
     """The last of these rows before the request, and all later ones."""
     before = [row for row in rows if row.at < call.invoked]
     return (*before[-1:], *rows[len(before) :])
 
 
-def _serves(node: str, rows: list[ClusterRow], call: Call) -> bool:
-    """Whether a broker was registered and active all the time, with directories that nothing ever happened to."""
-    if any(row.node == node and (row.kind == K.DIR_FAILED or (row.kind == K.WOUND and row.detail == "swapped")) for row in rows):
+def _serves(node: str, rows: list[ClusterRow], call: Call, joined: int) -> bool:
+    """Whether a broker was registered and active all the time; no directory failed, and none was swapped since row `joined`."""
+    swapped = [row for row in rows if row.node == node and row.kind == K.WOUND and row.detail == "swapped"]
+    if any(row.at > joined for row in swapped) or any(row.node == node and row.kind == K.DIR_FAILED for row in rows):
         return False
     lives = [row for row in rows if row.node == node and row.kind in (K.REGISTERED, K.SESSION_ENDED)]
     if not lives or lives[-1].kind != K.REGISTERED or lives[-1].at > call.invoked:

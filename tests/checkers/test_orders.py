@@ -78,6 +78,20 @@ def test_order_elects_whole_replica_outside_isr_and_elr(topic_id: str, told: boo
     assert [why.rpartition(", ")[2] for why in forgotten(order(behind(topic_id)))] == ["though b3 could lead"] * told
 
 
+@pytest.mark.parametrize(("stamp", "told"), [(15, True), (11, False)], ids=["joined after", "never joined"])
+def test_order_elects_member_that_joined_after_a_swap(stamp: int, told: bool) -> None:
+    """An operator's order passed over the only member that was back, since its directory had been replaced (DUR-4, DUR-6)."""
+    story = quiet_cluster()
+    story.event(K.ASSIGNED, replicas=("b1", "b2", "b3"))
+    story.event(K.WOUND, whole_node=True, node="b1", dir=0, detail="swapped")
+    for before, incarnation in ((11, 15), (15, 19)):
+        story.session_ended("b1", before)
+        story.registered("b1", incarnation)
+    story.event(K.BROKER_STATE, whole_node=True, node="b2", broker="b1", incarnation=19, detail="active")
+    story.state(None, 2, "b1 b3", version=1, stamps=(stamp, 13))
+    assert [why.rpartition(", ")[2] for why in forgotten(order(story))] == ["though b1 could lead"] * told
+
+
 DOWN = (K.FAULT_BEGUN, {"fault": "f", "node": "b2", "detail": "crash"})
 
 
