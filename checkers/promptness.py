@@ -6,6 +6,8 @@ Judged are the steps of which the history shows both ends:
 * a leader that sends an ISR change learns the result (KIP-497, V3 §G);
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
   can lead (V3 §A, KIP-343);
+* a broker in controlled shutdown gives up the lead of each partition in whose ISR another member can lead, also one that joined
+  later (KIP-343 stopping, R-184); the controller looks at each of its heartbeats, of which four go into a session timeout;
 * a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a
   command and a question more, and brokers that ever lacked a directory or lost bytes of one are left out;
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
@@ -49,7 +51,7 @@ DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fau
 TURN_MS = 100  # two requests to ZooKeeper and an answer, over the slowest links that plans draw
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
-_IN_TURN = ("isr", "made", "out", "led")  # steps that the controller takes for one partition after the other
+_IN_TURN = ("isr", "made", "out", "led", "over")  # steps that the controller takes for one partition after the other
 _WAITING = ("inactive", "stopping")
 Partition = tuple[str, int]
 Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
@@ -245,6 +247,7 @@ class _Cluster:
                     debts.see_fault(row)
             case K.CONTROLLER_ELECTED:
                 debts.controller, debts.in_office_ns, self.waiting = row.node, row.time_ns, {}
+                debts.settle("over")  # this one has not heard yet who is in controlled shutdown
                 self._forget_moves()  # the controller before may have ended them; this one notes those that it goes on with
             case K.CONTROLLER_RESIGNED:
                 debts.resigned(row.node)
@@ -305,11 +308,15 @@ class _Cluster:
         if row.detail in _WAITING:
             self.waiting[row.broker] = row.detail
             self._leaves(row.broker)
+            if row.detail == "stopping":
+                for tp, state in self.partitions.items():
+                    self._hand_over(tp, state, row)
             if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
                 self._lost(row, row.broker, f"{row.node} holds it for inactive")
         else:
             self.waiting.pop(row.broker, None)
             self.debts.settle("out", row.broker)
+            self.debts.settle("over", row.broker)
         for tp, state in self.partitions.items():
             if row.broker not in self.waiting:
                 self._lead(tp, state, row)
@@ -323,6 +330,17 @@ class _Cluster:
                 electors = (*others, *((state.written and state.written.elr) or ()))
                 said = f"{broker} is still in the ISR of {state.name}, though {why},"
                 self.debts.owe(("out", broker, tp), row, electors, said)
+
+    def _hand_over(self, tp: Partition, state: _State, row: ClusterRow) -> None:
+        """R-184: a leader in controlled shutdown is to be replaced, if another member of the ISR can lead."""
+        leader = state.leader
+        if leader is None or self.waiting.get(leader) != "stopping" or leader not in (state.target or state.assigned):
+            return  # a move replaces a leader that is not in its target (R-235)
+        others = self._serving(state, [node for node in state.stamps if node != leader])
+        if others and self.registered.get(leader) == state.stamps.get(leader) and leader not in self.broken | self.stopped:
+            said = f"{leader} still leads {state.name}, though it shuts down and {' and '.join(sorted(others))} could lead,"
+            more_ms = self.facts.promise.session_timeout_ms
+            self.debts.owe(("over", leader, tp), row, (leader, *others), said, more_ms=more_ms).spared = ("shutdown",)
 
     def _serving(self, state: _State, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes that are in the ISR under their present registration and in service."""
@@ -344,6 +362,7 @@ class _Cluster:
                 self.debts.settle("isr", row.node, tp)
             case K.BECAME_LEADER | K.BECAME_FOLLOWER | K.RESIGNED:
                 self.debts.settle("isr", row.node, tp)
+                self.debts.settle("over", row.node, tp)
                 if row.kind == K.RESIGNED and state.target and row.node not in state.target:
                     state.left.add(row.node)
                 if row.kind == K.RESIGNED or state.written is None or row.leader_epoch >= state.written.leader_epoch:
@@ -381,6 +400,8 @@ class _Cluster:
             else:  # V3 §A step 3.3: the leader wrote first, so the controller reads again
                 debt.since_ns, debt.until_ns = row.time_ns, row.time_ns + debt.due_ms * MS
         self.debts.settle("led", partition=tp)
+        self.debts.settle("over", partition=tp)
+        self._hand_over(tp, state, row)
         if row.leader is None:
             self.debts.settle("told", partition=tp)
             self._lead(tp, state, row)
@@ -420,8 +441,8 @@ class _Cluster:
         self.debts.settle("told", node)
 
     def _leaves(self, node: str) -> None:
-        """A broker went: who waits for it to lead again waits on."""
-        for key in [key for key, debt in self.debts.open.items() if key[0] == "led" and node in debt.brokers]:
+        """A broker went: who waits for it to lead, again or in place of one that shuts down, waits on."""
+        for key in [key for key, debt in self.debts.open.items() if key[0] in ("led", "over") and node in debt.brokers]:
             del self.debts.open[key]
 
     def _assigned(self, tp: Partition, state: _State, row: ClusterRow) -> None:
@@ -483,7 +504,8 @@ def _edits(operations: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
 
 CHECKER = Checker(
     name=NAME,
-    claim="A step of the protocol that nothing hinders is done at once: ISR changes, elections, commands, new partitions, moves.",
+    claim="A step of the protocol that nothing hinders is done at once: ISR changes, elections, hand-overs, commands, new "
+    "partitions, moves.",
     assumes="The harness records when each fault begins and ends, and at which brokers; ZooKeeper's writes are complete.",
     blind=f"Steps of brokers that a fault hit in the last {CALM_MS} ms; the first {TERM_MS} ms of a controller; "
     "replicas of which no row tells the directory; runs of real brokers.",

@@ -101,6 +101,48 @@ def test_broker_that_is_gone_leaves_the_isr_at_once(gone: str, why: str) -> None
     assert found(gone, "state-written node=b9 isr=b1,b2 stamps=1,2") == []
 
 
+STOPPING = "broker-state node=b9 broker=b1 incarnation=1 detail=stopping"
+SHUTDOWN = "fault-begun fault=f node=b1 detail=shutdown"
+OVER_MS = DUE_MS + 1000  # the session timeout of sketches
+
+
+def test_leader_in_controlled_shutdown_hands_over() -> None:
+    """R-184: a follower that joined the ISR later never led, and its leader ended only when its retries were used up."""
+    alone, joined = (f"state-written node=b9 leader=b1 isr={isr} stamps={of}" for isr, of in (("b1", "1"), ("b1,b2", "1,2")))
+    handed = "state-written node=b9 leader=b2 leader_epoch=2 isr=b2 stamps=2", "became-follower node=b1 leader=b2 leader_epoch=2"
+    told = ("became-follower node=b2 leader=b2 leader_epoch=2", "became-follower node=b3 leader=b2 leader_epoch=2")
+    said = f"b1 still leads t-0, though it shuts down and b2 could lead, {OVER_MS} ms after row"
+
+    assert found(SHUTDOWN, STOPPING) == [f"{said} {LAST + 2}"]
+    assert found(alone, SHUTDOWN, STOPPING, joined) == [f"{said} {LAST + 4}"]
+    assert found(alone, SHUTDOWN, STOPPING, joined, *handed, *told) == []
+    assert found(alone, SHUTDOWN, STOPPING) == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "resigned node=b1",
+        "node-stopped node=b1 detail=crash",
+        "dir-failed node=b1 dir=0",
+        "broker-state node=b9 broker=b2 incarnation=2 detail=stopping",
+        "broker-state node=b9 broker=b1 incarnation=1 detail=active",
+        "controller-elected node=b9",
+        "fault-begun fault=g node=b1 detail=slow",
+        "fault-begun fault=g node=b2 detail=slow",
+    ],
+)
+def test_hand_over_is_not_due_where_it_is_hindered(row: str) -> None:
+    assert [why for why in found(SHUTDOWN, STOPPING, row) if "still leads" in why] == []
+
+
+def test_move_replaces_a_leader_that_is_not_in_its_target() -> None:
+    """R-235: until then an election by the controller does not look at the replicas that go."""
+    moved = found("reassignment-begun node=b9 detail='forward to 2,3'", SHUTDOWN, STOPPING)
+
+    assert [why for why in moved if "still leads" in why] == []
+
+
 def test_isr_change_that_comes_first_costs_another_read() -> None:
     """V3 §A step 3.3 (seed 10276 of `--faults all`)."""
     gone = at("session-ended node=b2 incarnation=2", 2000)
