@@ -12,7 +12,6 @@ from reference.types import Address, LeaderEpoch, TopicId, ZkVersion
 def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: UpdateMetadata) -> None:
     """Keep the newest state of each partition; drop those that a full UpdateMetadata does not list (deleted topics)."""
     error = command_error(turn, broker, command)
-    reign, _ = broker.metadata_order
     if error is ErrorCode.NONE and not _is_late(turn, broker, command):
         broker.live_brokers = command.live_brokers
         broker.known_controller = command.controller
@@ -22,7 +21,7 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
             if tp not in known or _age(known[tp]) <= _age(state):
                 known[tp] = state
         broker.metadata = {tp: known[tp] for tp in sorted(known)}
-        if command.full and command.controller_epoch > reign:
+        if command.full:
             strays.look(turn, broker)
     turn.send(source, UpdateMetadataReply(command.correlation, error))
 

@@ -1,10 +1,12 @@
 """Stray replicas: logs on a broker that are no longer assigned to it (V3 §E step 4, R-046; here also after startup).
 
-They arise if a broker reads a topic at startup, the controller then deletes the topic, and dies before it tells that broker: the
-next controller does not know the topic. Or the controller moves a partition away from a broker that it cannot reach (R-183), and
-dies before that broker returns. So the broker compares its replicas with the first full metadata of each new controller, and asks
-ZooKeeper whether those that are not listed, or are listed for other brokers, are still assigned to it. A replica is not deleted
-for the metadata alone: it may lack partitions that have no leader yet (U-11), and a move changes it before the assignment.
+They arise if a broker reads a topic at startup, the controller then deletes the topic, and dies before it tells that broker:
+the next controller does not know the topic. Or the controller moves a partition away from a broker that it cannot reach
+(R-183), and dies before that broker returns. Or the broker registers while the write that removes a partition is on its way,
+and the controller told only the brokers that it knew. So the broker compares its replicas with each full metadata, which a
+controller sends when it begins, to each new registration, and after each removal, and asks ZooKeeper whether those that are not
+listed, or are listed for other brokers, are still assigned to it. A replica is not deleted for the metadata alone: it may lack
+partitions that have no leader yet (U-11), and a move changes it before the assignment.
 """
 
 from reference.broker.broker import Broker, Strays, Suspect
@@ -19,7 +21,7 @@ from reference.types import TopicId, TopicPartition, topic_of
 
 
 def look(turn: Turn, broker: Broker) -> None:
-    """On a controller's first full UpdateMetadata: find local replicas that it does not list, or lists for other brokers."""
+    """On each full UpdateMetadata: find local replicas that it does not list, or lists for other brokers."""
     if broker.registration == "registered":
         _suspect(turn, broker, _unlisted(turn, broker))
     else:
@@ -51,7 +53,8 @@ def _is_elsewhere(turn: Turn, replica: Partition, listed: PartitionState | None)
 
 def _suspect(turn: Turn, broker: Broker, replicas: tuple[TopicPartition, ...]) -> None:
     suspects = tuple(_as_it_is(broker, tp) for tp in replicas) if turn.config.variant.topic_id else ()
-    broker.strays = Strays(suspects=suspects)  # V3 has no topic ids, and checks at startup alone
+    unanswered = tuple(suspect for suspect in broker.strays.suspects if suspect.tp not in replicas)
+    broker.strays = Strays(suspects=(*unanswered, *suspects))  # V3 has no topic ids, and checks at startup alone
     ask(turn, broker)
 
 

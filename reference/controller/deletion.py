@@ -24,6 +24,9 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
             found = answers[0]
             if not isinstance(found, Data):
                 procedure.step = "idle"
+                # The request is gone with its topics, perhaps by a write whose answer was lost. A broker that registered before
+                # may have read the topics: with full metadata it looks for them (broker.strays).
+                channel.tell_what_is_gone(controller)
                 return
             procedure.step = "topics"
             procedure.topics = paths.decode_delete_topics(found.data)

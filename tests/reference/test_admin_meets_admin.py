@@ -162,6 +162,52 @@ def test_broker_repeats_the_check_for_stray_replicas_if_lost() -> None:
     assert holders(lab) == []
 
 
+def test_broker_checks_replicas_on_every_full_metadata() -> None:
+    """V3 §H, R-149: a broker registered again during a removal, and its controller was not a new one: the replica stayed.
+
+    Found by the plan `removed-again-after-a-lost-write` with other draws, now `adopted-while-a-partition-is-removed`.
+    """
+    lab = cluster()
+    write(lab, SetData(paths.topic_path("t"), paths.partitions_payload({})))
+    node = lab.nodes[3].state.broker
+    epoch, number = node.metadata_order
+    assert (epoch, holders(lab)) == (1, [1, 2, 3])
+    update = UpdateMetadata(
+        99, BrokerId(1), ControllerEpoch(epoch), node.incarnation, ids(1, 2, 3), (), full=True, number=number + 1
+    )
+    lab.tell(3, Received(Address("b1"), update))
+    lab.settle()
+
+    assert holders(lab) == [1, 2]
+
+
+def _full_metadata_during(*requests: AnyOp) -> int:
+    """How often broker 3 is sent full metadata during these requests; t-1 was added before."""
+    lab, seen = cluster(), list[UpdateMetadata]()
+    write(lab, *ADD)
+
+    def watch(letter: tuple[str, Address, object]) -> bool:
+        if isinstance(letter[2], UpdateMetadata) and letter[2].full and letter[1] == "b3":
+            seen.append(letter[2])
+        return False
+
+    lab.held = watch
+    write(lab, *requests)
+    return len(seen)
+
+
+def test_full_metadata_is_sent_after_a_removal() -> None:
+    """V3 §H, R-149: not only before it. A broker that registered while the znodes were being deleted must look again."""
+    remove = (
+        Create(paths.PARTITIONS_REMOVE, b""),
+        Create(f"{paths.PARTITIONS_REMOVE}/t", b""),
+        Create(paths.partition_remove_path(T1), b""),
+    )
+
+    assert _full_metadata_during(DELETE) >= 2
+    assert _full_metadata_during(*remove) >= 2
+
+
 def test_assigned_replica_missing_from_full_metadata_is_kept() -> None:
     """U-11: the metadata of a new controller lack partitions without a state; ZooKeeper has the assignment."""
     lab = cluster()
