@@ -113,7 +113,8 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
     if kind == "add" and procedure.writes:  # the topic path lists them now; after the next write it may be deleted
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
-        deletion.on_erased(turn, controller)
+        deletion.forget(controller, procedure.topics)
+        procedure.topics = ()
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
@@ -121,7 +122,6 @@ def proceed(turn: Turn, controller: Controller) -> None:
     if controller.step != "active":
         return
     for kind, procedure in _procedures(controller):
-        deletion.tell_late(controller, procedure)
         if procedure.step == "stopping":
             deletion.stop(turn, controller, procedure)
         elif procedure.step == "electing":

@@ -145,13 +145,6 @@ def drop_replica(controller: Controller, stop: StopPartition, replicas: tuple[Br
             channel.stops[stop.tp] = stop
 
 
-def stop_late(controller: Controller, stop: StopPartition, brokers: tuple[BrokerId, ...]) -> None:
-    """Queue StopReplica of a deleted topic. Keep queued commands, which belong to the next topic of that name."""
-    for channel in controller.channels:
-        if channel.broker in brokers and stop.tp not in channel.stops:
-            channel.stops[stop.tp] = stop
-
-
 def is_stopping(channel: Channel, tp: TopicPartition) -> bool:
     """Whether a StopReplica for this partition is not answered yet."""
     in_flight = channel.in_flight.partitions if isinstance(channel.in_flight, StopReplica) else ()

@@ -145,14 +145,6 @@ AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]
 ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "unclean")
 
 
-class Erased(Struct, frozen=True):
-    """A deleted partition, its replicas, and the brokers that were sent StopReplica while it was being deleted."""
-
-    stop: StopPartition
-    brokers: tuple[BrokerId, ...]
-    told: tuple[LiveBroker, ...]
-
-
 class AdminProcedure(Struct):
     """The administrator's requests under one path of /admin, while the controller carries them out."""
 
@@ -166,7 +158,6 @@ class AdminProcedure(Struct):
     epochs: dict[TopicPartition, LeaderEpoch] = {}  # that StopReplica carries
     told: tuple[LiveBroker, ...] = ()  # that were sent StopReplica
     writes: list[tuple[AnyOp, ...]] = []  # multis that are still to be written
-    erased: tuple[Erased, ...] = ()  # a broker that registered before may still have to be told
 
 
 MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]

@@ -5,14 +5,14 @@ finds no assignment when it starts, or that of a later topic, and deletes its re
 the same multi as the topics: if it stayed, it would delete the next topics of these names.
 """
 
-from reference.controller import channel, listings
-from reference.controller.context import AdminPath, AdminProcedure, BrokerList, Controller, Erased, LiveBroker, forget_partition
+from reference.controller import channel
+from reference.controller.context import AdminPath, AdminProcedure, Controller, LiveBroker, forget_partition
 from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
 from reference.machine import Turn
 from reference.messages import StopPartition
-from reference.types import EPOCH_DURING_DELETE, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition, topic_of
+from reference.types import EPOCH_DURING_DELETE, LeaderEpoch, TopicId, TopicPartition, topic_of
 
 
 def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
@@ -71,32 +71,6 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
     begin_stopping(controller, procedure)
     if turn.config.variant.topic_id:
         procedure.epochs = dict.fromkeys(procedure.partitions, EPOCH_DURING_DELETE)  # KIP-570: the id says which topic is meant
-
-
-def on_erased(turn: Turn, controller: Controller) -> None:
-    """The znodes of the deleted topics are gone: a broker that registers from now on cannot learn of them."""
-    procedure = controller.admin["delete"]
-    for tp, brokers in procedure.partitions.items():
-        topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)
-        stop = StopPartition(tp, procedure.epochs[tp], topic_id=topic_id)
-        procedure.erased = (*procedure.erased, Erased(stop, brokers, procedure.told))
-    listings.on_watch(turn, controller, BrokerList())
-    forget(controller, procedure.topics)
-    procedure.topics = ()
-
-
-def tell_late(controller: Controller, procedure: AdminProcedure) -> None:
-    """Send StopReplica to brokers that registered before the znodes were deleted and that the controller did not know then.
-
-    This needs a list of brokers that was read after the deletion.
-    """
-    if not procedure.erased or controller.brokers_listing.step != "idle":
-        return
-    for erased in procedure.erased:
-        late = [p.broker for p in controller.channels if LiveBroker(p.broker, p.incarnation) not in erased.told]
-        if erased.stop.topic_id != NO_TOPIC_ID:
-            channel.stop_late(controller, erased.stop, tuple(broker for broker in late if broker in erased.brokers))
-    procedure.erased = ()
 
 
 def forget(controller: Controller, topics: tuple[str, ...]) -> None:

@@ -307,7 +307,7 @@ CASES: dict[str, tuple[Callable[[Lab], None], Callable[[Lab], None], Callable[[L
     "remove": (has_t1, remove, removed),
     "delete": (nothing, delete_topic, deleted),
 }
-STEPS = {"add": 10, "remove": 7, "delete": 9}  # requests to ZooKeeper; the last one checks that no request is left
+STEPS = {"add": 10, "remove": 7, "delete": 7}  # requests to ZooKeeper; the last one checks that no request is left
 
 
 @pytest.mark.slow
