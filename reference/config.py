@@ -287,6 +287,9 @@ class TopicSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flush: Literal["none", "before_ack"]
 
 
+PRODUCER_ID_BLOCK_SIZE = 1000  # as in Kafka
+
+
 class BrokerConfig(Struct, frozen=True, kw_only=True):
     """Settings of one broker (R-062), in ms. Each comment names Kafka's key if there is one (R-158)."""
 
@@ -308,6 +311,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     lag_min_records: int = 1  # V3's MIN_BYTES_LAG, to which it gives no value; with isr_join=v3_literal
     reassign_interval_ms: Millis = Millis(1000)  # the longest pause of the reassignment agent (V3 §F: e.g. 30 s)
     retry_backoff_ms: Millis = Millis(300)  # after a failed registration, election or read from ZooKeeper
+    producer_id_block_size: int = PRODUCER_ID_BLOCK_SIZE  # ids that a broker reserves at once
     inter_broker_protocol: Literal["legacy", "kip343"] = "kip343"  # inter.broker.protocol.version, for the double roll (R-205)
     controller_heartbeat_timeout_ms: Millis = Millis(6000)  # controller.heartbeat.timeout.ms (R-204)
     broker_heartbeat_timeout_ms: Millis = Millis(9000)  # broker.heartbeat.timeout.ms (R-204)

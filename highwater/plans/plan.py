@@ -43,6 +43,7 @@ class ClusterShape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     request_timeout_ms: int = 2000
     fetch_wait_max_ms: int = 500
     fetch_max_bytes: int | UnsetType = UNSET  # of one fetch between brokers (replica.fetch.max.bytes); no limit if unset
+    producer_id_block_size: int | UnsetType = UNSET  # ids of producers that a broker reserves at once; 1000 if unset
     checkpoint_interval_ms: int = 5000
     zookeeper: int = 1  # servers, 1 or 3
     legacy_brokers: tuple[int, ...] = ()  # ids of brokers with the inter-broker protocol before KIP-343
@@ -269,9 +270,10 @@ def _cluster(plan: Plan) -> Iterator[Complaint]:
     for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
-    if cluster.fetch_max_bytes is not UNSET and cluster.fetch_max_bytes < 1:
-        sentence = f"fetch_max_bytes must be at least 1, not {cluster.fetch_max_bytes}"
-        yield Complaint(path=("cluster", "fetch_max_bytes"), sentence=sentence)
+    for name in ("fetch_max_bytes", "producer_id_block_size"):
+        value = getattr(cluster, name)
+        if value is not UNSET and value < 1:
+            yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {value}")
     if cluster.zookeeper not in (1, 3):
         yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper must be 1 or 3 servers, not {cluster.zookeeper}")
     if not cluster.topics:

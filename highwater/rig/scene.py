@@ -6,7 +6,7 @@ from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
 from reference.client.commands import placed
-from reference.config import VARIANTS, BrokerConfig, TopicSpec, Variant
+from reference.config import PRODUCER_ID_BLOCK_SIZE, VARIANTS, BrokerConfig, TopicSpec, Variant
 from reference.types import Address, BrokerId, Millis, broker_address
 from workloads.admin_storm import ADDED_MAX
 from workloads.client import Process
@@ -62,6 +62,9 @@ def broker_config(plan: Plan, broker: BrokerId) -> BrokerConfig:
         request_timeout_ms=Millis(cluster.request_timeout_ms),
         fetch_wait_max_ms=Millis(cluster.fetch_wait_max_ms),
         fetch_max_bytes=None if cluster.fetch_max_bytes is UNSET else cluster.fetch_max_bytes,
+        producer_id_block_size=PRODUCER_ID_BLOCK_SIZE
+        if cluster.producer_id_block_size is UNSET
+        else cluster.producer_id_block_size,
         checkpoint_interval_ms=Millis(cluster.checkpoint_interval_ms),
         inter_broker_protocol="legacy" if broker in cluster.legacy_brokers else "kip343",
         controller_heartbeat_timeout_ms=Millis(cluster.session_timeout_ms),

@@ -27,7 +27,6 @@ from reference.machine import Turn
 from reference.messages import InitProducerId, InitProducerIdReply
 from reference.types import NO_PRODUCER_ID, Address, ProducerId
 
-BLOCK_SIZE = 1000
 WAITING_MAX = 100  # requests; beyond it the oldest gets BROKER_NOT_AVAILABLE
 
 
@@ -76,7 +75,7 @@ def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
             _ask(turn, ids, GetData(paths.PRODUCER_IDS))  # another broker reserved that block first: read again
         case Written() | Created():
             assert wanted is not None
-            ids.next, ids.end = wanted, ProducerId(wanted + BLOCK_SIZE)
+            ids.next, ids.end = wanted, ProducerId(wanted + turn.config.producer_id_block_size)
             _give(turn, ids)
         case _:
             waiting, ids.waiting = ids.waiting, []
@@ -85,7 +84,7 @@ def on_answer(turn: Turn, ids: ProducerIds, answer: AnyAnswer) -> None:
 
 
 def _block(turn: Turn, start: ProducerId) -> bytes:
-    return paths.producer_ids_payload(turn.config.broker, start, ProducerId(start + BLOCK_SIZE))
+    return paths.producer_ids_payload(turn.config.broker, start, ProducerId(start + turn.config.producer_id_block_size))
 
 
 def _give(turn: Turn, ids: ProducerIds) -> None:
