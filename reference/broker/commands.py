@@ -184,7 +184,14 @@ def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> N
 
 
 def _stop(turn: Turn, broker: Broker, stop: StopPartition, sent: Sent) -> ErrorCode:
-    """Refuse to stop a replica that was told a later epoch (KIP-570, U-10) or that is of another topic (KIP-516, B-61)."""
+    """Refuse to stop a replica that was told a later epoch (KIP-570, U-10) or that is of another topic (KIP-516, B-61).
+
+    A late copy of a command that deleted the replica deletes nothing more. If V3 §H removed and added the partition since, epoch
+    and topic id of its new replica are the same (R-064): only the order of the commands tells.
+    """
+    burial = broker.buried.get(stop.tp)
+    if burial is not None and sent <= burial.sent:
+        return ErrorCode.NONE
     partition = broker.partitions.get(stop.tp)
     if stop.delete and partition is None:
         _bury(turn, broker, stop, sent)

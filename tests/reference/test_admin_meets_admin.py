@@ -2,6 +2,8 @@
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from reference.broker.broker import Assigned
 from reference.config import VARIANTS
 from reference.coordination import paths
@@ -10,7 +12,7 @@ from reference.events import Received, ZkReplied
 from reference.messages import Fetch, StopReplica, UpdateMetadata
 from reference.replica.partition import Follower
 from reference.types import Address, BrokerId, ControllerEpoch, LeaderEpoch, topic_partition
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import Mortal, cluster, data, holders, ids, stuck, write
 
 T1 = topic_partition("t", 1)
@@ -19,6 +21,11 @@ ADD = (
     Create(paths.PARTITIONS_ADD, b""),
     Create(f"{paths.PARTITIONS_ADD}/t", b""),
     Create(paths.partition_add_path(T1), paths.replicas_payload(ids(4, 5, 6))),
+)
+REMOVE = (
+    Create(paths.PARTITIONS_REMOVE, b""),
+    Create(f"{paths.PARTITIONS_REMOVE}/t", b""),
+    Create(paths.partition_remove_path(T1), b""),
 )
 
 
@@ -259,3 +266,26 @@ def test_stray_check_keeps_a_replica_with_newer_leader_and_isr() -> None:
     lab.tell(3, ZkReplied(broker.strays.request, (NoNode(),)))
 
     assert holders(lab) == [3]
+
+
+def test_late_stop_replica_deletes_no_partition_added_again() -> None:
+    """R-064: it has the topic id and the epoch of the new replica. Only its number says that it was obeyed before."""
+    lab = cluster()
+    write(lab, *ADD)
+    late: list[Letter] = []
+
+    def kept(letter: Letter) -> bool:
+        if isinstance(letter[2], StopReplica):
+            late.append(letter)
+        return False
+
+    lab.held = kept
+    write(lab, *REMOVE)
+    lab.held = lambda letter: False
+    assert (len(late), holders(lab, T1)) == (3, [])
+    write(lab, *ADD)
+    for source, to, message in late:
+        lab.letters.append((source, to, replace(message, correlation=message.correlation + 1000)))  # a duplicate in the network
+    lab.settle()
+
+    assert holders(lab, T1) == [4, 5, 6]
