@@ -86,17 +86,15 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
     A topic id is the czxid of the topic's znode. So of two topics of one name the later one has the greater id, and a sender that
     names it has seen it in ZooKeeper: a log with a smaller id belongs to a deleted topic (KIP-516, U-14, B-61).
     """
+    if _is_of_a_deleted_topic(turn, broker, state):
+        delete_replica(turn, broker, state.tp)
     if log_dirs.is_out_of_reach(turn, broker, state, new=new):
         return ErrorCode.KAFKA_STORAGE_ERROR  # R-294, R-301
     partition = broker.partitions.get(state.tp)
     if partition is not None and partition.log.topic_id != state.topic_id != NO_TOPIC_ID:
-        if not turn.config.variant.topic_id:
-            partition.log.topic_id = state.topic_id  # V3 Discussion 5 (R-074): only the name of a topic identifies it
-        elif state.topic_id < partition.log.topic_id:
+        if turn.config.variant.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        else:
-            delete_replica(turn, broker, state.tp)
-            partition = None
+        partition.log.topic_id = state.topic_id  # V3 Discussion 5 (R-074): only the name of a topic identifies it
     if partition is None and _is_buried(broker, state, sent):
         return ErrorCode.FENCED_LEADER_EPOCH
     if partition is None and state.leader is None and not turn.config.variant.create_replica_without_leader:
@@ -131,6 +129,17 @@ def apply(turn: Turn, broker: Broker, state: PartitionState, *, new: bool = Fals
         follower.resign(turn, partition)
         return ErrorCode.NONE
     return ErrorCode.NONE if state.leader_epoch == partition.leader_epoch else ErrorCode.FENCED_LEADER_EPOCH
+
+
+def _is_of_a_deleted_topic(turn: Turn, broker: Broker, state: PartitionState) -> bool:
+    """True if the local replica is of an earlier topic than the command, in a good directory.
+
+    It says nothing of the later topic's replica, which may lie in a directory that failed (R-301).
+    """
+    partition = broker.partitions.get(state.tp)
+    if partition is None or partition.log.dir in broker.offline_dirs or not turn.config.variant.topic_id:
+        return False
+    return NO_TOPIC_ID != state.topic_id > partition.log.topic_id
 
 
 def _newer(turn: Turn, partition: Partition, state: PartitionState) -> bool:

@@ -1,5 +1,6 @@
 """KIP-112 at the broker: what a bad log directory takes out of service, and where replicas are created."""
 
+import pytest
 from msgspec.structs import replace
 
 from reference.broker import log_dirs
@@ -315,6 +316,19 @@ def test_broker_with_a_bad_dir_creates_only_new_replicas() -> None:
     assert command(lab, 3, TopicPartition("w-0"), new=False) is EIO
     assert command(lab, 3, U0, new=True) is ErrorCode.NONE
     assert list(lab.disks[3].dirs[1].logs) == [U0]
+
+
+@pytest.mark.parametrize(("new", "error"), [(False, EIO), (True, ErrorCode.NONE)])
+def test_log_of_a_deleted_topic_is_not_the_missing_one(new: bool, error: ErrorCode) -> None:
+    """R-301 (seed 110962 of `--faults all`): beside it, the later topic's replica may lie in the bad directory."""
+    lab = jbod()
+    create_topic(lab, "u", 1, 2, 3)
+    break_dir(lab, 3)
+    replica = lab.nodes[3].state.broker.partitions[U0]
+    later = TopicId(replica.log.topic_id + 1)
+
+    assert command(lab, 3, U0, new=new, topic_id=later) is error
+    assert (U0 in lab.disks[3].dirs[1].logs, U0 in lab.nodes[3].state.broker.offline) == (new, not new)
 
 
 def test_only_replicas_of_a_new_topic_are_marked_new() -> None:
