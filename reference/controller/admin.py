@@ -114,7 +114,6 @@ def _on_written(turn: Turn, controller: Controller, kind: AdminKind, answers: tu
         partitions.init_leaders(turn, controller, procedure)
     elif kind == "delete":
         deletion.forget(controller, procedure.topics)
-        procedure.topics = ()
 
 
 def proceed(turn: Turn, controller: Controller) -> None:
