@@ -5,11 +5,12 @@ Judged are the steps of which the history shows both ends:
 
 * a leader that sends an ISR change learns the result (KIP-497, V3 §G);
 * a broker whose registration ended, or that the controller holds for inactive, is taken out of each ISR in which another member
-  can lead (V3 §A, KIP-343);
+  can lead (V3 §A, KIP-343); while none can, perhaps because the others registered anew, a recovery election may have to wait;
 * a broker in controlled shutdown gives up the lead of each partition in whose ISR another member can lead, also one that joined
   later (KIP-343 stopping, R-184); the controller looks at each of its heartbeats, of which four go into a session timeout;
-* a partition without a leader gets one when all of its ISR and ELR are back (docs/promise.md DUR-7, KIP-966); this takes a
-  command and a question more, and brokers that ever lacked a directory or lost bytes of one are left out;
+* a partition without a leader, also one whose leader and ISR registered anew, gets one when all of its ISR and ELR are back
+  (docs/promise.md DUR-7, KIP-966); this takes a command and a question more, and brokers that ever lacked a directory or lost
+  bytes of one are left out;
 * a leader that the controller wrote is known to each live replica (V3 §A step 4), also to one that registers later, and that of a
   new partition also to a broker with a failed directory, which has another one (KIP-112, R-302); not to one that a move takes off
   the partition, once its target replicas are in the ISR (R-234);
@@ -60,12 +61,13 @@ Key = tuple[str, str, Partition]  # the step, the broker that it is about, and t
 class _Debt:
     """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
 
-    __slots__ = ("_words", "at", "brokers", "due_ms", "incarnation", "since_ns", "spared", "until_ns")
+    __slots__ = ("_words", "at", "brokers", "due_ms", "incarnation", "since_ns", "spared", "stalled_ns", "until_ns")
 
     def __init__(self, row: ClusterRow, brokers: Iterable[str], words: str) -> None:
         self.at, self.since_ns, self.due_ms, self.until_ns = row.at, row.time_ns, 0, row.time_ns
         self.brokers, self._words = frozenset(brokers), words
         self.incarnation = row.incarnation
+        self.stalled_ns = 0  # until when nobody could take the step
         self.spared: tuple[str, ...] = ()  # beginnings of the names of faults that do not hinder it
 
     @property
@@ -161,7 +163,7 @@ class _Debts:
         if any(debt.is_hindered_by(node, kind, needed) for (_, node), kind in self.in_force.items()):
             return None
         calm = [calm_ns for node, calm_ns in self.calm_ns.items() if node in needed]
-        return max(debt.since_ns, self.in_office_ns + TERM_MS * MS, *calm)
+        return max(debt.since_ns, debt.stalled_ns, self.in_office_ns + TERM_MS * MS, *calm)
 
 
 class _Roles:
@@ -291,12 +293,19 @@ class _Cluster:
                 pass
 
     def look(self, now: int) -> None:
-        """Tell which steps are late, without the moves that an operator's edit may have stopped."""
+        """Tell which steps are late, without the moves that an operator's edit may have stopped.
+
+        A broker that is gone stays in the ISR while no other member can lead: where all registered anew, the recovery election
+        waits for the logs of all, also of one that a fault keeps away (docs/promise.md SILENT-1). `_lead` says when it is due.
+        """
         while self._edited and self._edited[0][0] <= now:
             self._forget_moves()
             if self._edited[0][1] >= now:
                 break
             self._edited.pop(0)
+        for (step, broker, tp), debt in self.debts.open.items():
+            if step == "out" and not self._others(self.partitions[tp], broker):
+                debt.stalled_ns = now
         self.debts.look(now)
 
     def _forget_moves(self) -> None:
@@ -325,8 +334,8 @@ class _Cluster:
     def _lost(self, row: ClusterRow, broker: str, why: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
         for tp, state in self.partitions.items():
-            others = [node for node in state.stamps if node != broker]
-            if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._serving(state, others):
+            if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._others(state, broker):
+                others = [node for node in state.stamps if node != broker]
                 electors = (*others, *((state.written and state.written.elr) or ()))
                 said = f"{broker} is still in the ISR of {state.name}, though {why},"
                 self.debts.owe(("out", broker, tp), row, electors, said)
@@ -336,7 +345,7 @@ class _Cluster:
         leader = state.leader
         if leader is None or self.waiting.get(leader) != "stopping" or leader not in (state.target or state.assigned):
             return  # a move replaces a leader that is not in its target (R-235)
-        others = self._serving(state, [node for node in state.stamps if node != leader])
+        others = self._others(state, leader)
         if others and self.registered.get(leader) == state.stamps.get(leader) and leader not in self.broken | self.stopped:
             said = f"{leader} still leads {state.name}, though it shuts down and {' and '.join(sorted(others))} could lead,"
             more_ms = self.facts.promise.session_timeout_ms
@@ -347,6 +356,10 @@ class _Cluster:
         present = [node for node in nodes if node in state.stamps and self.registered.get(node) == state.stamps[node]]
         absent = self.waiting.keys() | self.broken | self.stopped
         return [node for node in present if node not in absent]
+
+    def _others(self, state: _State, broker: str) -> list[str]:
+        """The members of the ISR beside this broker that can lead."""
+        return self._serving(state, [node for node in state.stamps if node != broker])
 
     def _about(self, tp: Partition, row: ClusterRow) -> None:
         if row.kind == K.ASSIGNED:
@@ -425,10 +438,12 @@ class _Cluster:
                 debt.spared = ("dir-",) if broker in self.broken else ()
 
     def _lead(self, tp: Partition, state: _State, row: ClusterRow) -> None:
-        """A partition without a leader: one is elected when all are back that may hold committed records."""
+        """A partition that nobody can lead as stamped: one is elected when all are back that may hold committed records."""
         written, key = state.written, ("led", "", tp)
-        if written is None or written.leader is not None or key in self.debts.open:
+        if written is None or key in self.debts.open:
             return
+        if written.leader is not None and any(of in (None, self.registered.get(node)) for node, of in state.stamps.items()):
+            return  # that member can lead
         members = {*written.isr, *(written.elr or ())}
         absent = self.waiting.keys() | self.stopped | self.hurt
         if members and all(node in self.registered and node not in absent for node in members):

@@ -158,6 +158,40 @@ def test_last_member_that_can_lead_stays_in_the_isr() -> None:
     assert found(without, "session-ended node=b1 incarnation=1") == []
 
 
+@pytest.mark.parametrize(
+    ("gone", "back", "told"),
+    [
+        ("session-ended node=b1 incarnation=1", "registered node=b1 incarnation=7", False),
+        ("broker-state node=b9 broker=b1 incarnation=1 detail=inactive", "final-reads", False),
+        (
+            "broker-state node=b9 broker=b1 incarnation=1 detail=inactive",
+            "broker-state node=b9 broker=b1 incarnation=1 detail=active",
+            True,
+        ),
+    ],
+    ids=["registered anew", "inactive", "active again"],
+)
+def test_isr_is_not_due_while_no_other_member_can_lead(gone: str, back: str, told: bool) -> None:
+    """The recovery election waited for a broker that was cut off (seed 110716 of `--faults all`)."""
+    lost = at("session-ended node=b2 incarnation=2", 2000)
+    late = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
+    without = "state-written node=b9 leader=b1 isr=b1 stamps=1"
+
+    assert (late in found(lost, at(gone, 2400), at(back, 10_000))) is told
+    assert late not in found(lost, at(gone, 2400), at(back, 10_000), at(without, 10_000 + DUE_MS))
+    assert late in found(lost, at(gone, 2000 + DUE_MS + 10), at(back, 10_000))
+
+
+def test_member_that_stays_after_an_election_is_still_due() -> None:
+    """A recovery election that leaves a broker without a registration in the ISR has lost its way."""
+    both = at("session-ended node=b2 incarnation=2", 2000), at("session-ended node=b1 incarnation=1", 2400)
+    elected = "state-written node=b9 leader=b1 isr=b1,b2 stamps=7,2 leader_epoch=2"
+    told = tuple(f"became-follower node={node} leader=b1 leader_epoch=2" for node in ("b1", "b3"))
+    late = f"b2 is still in the ISR of t-0, though its registration ended, {DUE_MS} ms after row {LAST + 1}"
+
+    assert found(*both, at("registered node=b1 incarnation=7", 5000), at(elected, 5010), *told) == [late]
+
+
 def test_member_under_a_later_registration_is_another_one() -> None:
     again = "registered node=b2 incarnation=7", "state-written node=b9 leader=b1 isr=b1,b2 stamps=1,7"
 
@@ -215,6 +249,28 @@ def test_partition_is_led_again_once_isr_and_elr_are_back(rows: tuple[str, ...],
     known = [f"became-follower node={node} leader=b1 leader_epoch=3" for node in ("b2", "b3")]
 
     assert any(words.startswith(NOBODY) for words in found(*rows, *known)) is told
+
+
+ALL_GONE = "session-ended node=b1 incarnation=1", "session-ended node=b2 incarnation=2"
+ALL_BACK = "registered node=b1 incarnation=7", "registered node=b2 incarnation=8"
+ELECTED = "state-written node=b9 leader=b1 isr=b1 elr=b2 stamps=7 leader_epoch=2"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ((*ALL_GONE, *ALL_BACK), True),
+        ((*ALL_GONE, *ALL_BACK, ELECTED), False),
+        ((*ALL_GONE, ALL_BACK[0]), False),
+        ((ALL_GONE[0], ALL_BACK[0]), False),
+        ((*ALL_GONE, *ALL_BACK, "fault-begun fault=f node=b2 detail=cut-peers-long"), False),
+        (("state-written node=b9 leader=b1 isr=b1,b2", *ALL_GONE, *ALL_BACK), False),
+    ],
+    ids=["all back", "elected", "one is missing", "another member is left", "one is cut off", "no stamps"],
+)
+def test_named_leader_under_a_later_registration_leads_nobody(rows: tuple[str, ...], told: bool) -> None:
+    """The recovery election, like that of a state without a leader (seed 110716 of `--faults all`)."""
+    assert any(words.startswith(NOBODY) for words in found(*rows)) is told
 
 
 @pytest.mark.parametrize(("zk_version", "told"), [(0, True), (4, False)], ids=["new", "old"])
