@@ -38,8 +38,10 @@ EDIT = "edit-znode"
 _STEPS = (K.REASSIGNMENT_BEGUN, K.REASSIGNMENT_ENDED, K.REASSIGNMENT_REFUSED)
 ROWS = (K.CONTROLLER_ELECTED, K.ASSIGNED, K.TOPIC_DELETED, *_STEPS)
 _REFUSED = "refused"
+_PENDING = "/admin/reassign_partitions"
 _EXTRA = "/admin/reassign_partitions_extra"
-_BY_HAND = {"/admin/reassign_partitions": "reassign", _EXTRA: "reassign-extra"}
+_BY_HAND = {_PENDING: "reassign", _EXTRA: "reassign-extra"}
+_IN_FLIGHT = ("/admin/reassignments", "/admin/partitions_reassigned")  # an entry for each partition: proposal B, and V3's tree
 
 
 def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
@@ -175,6 +177,17 @@ def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:
         for node, moves in found
         for about, was in moves.items()
     ]
+
+
+def given_up(done: list[Call], topic: str, partition: int) -> list[tuple[int, float]]:
+    """The rows between which an operator may have removed the entry of a move of this partition by hand.
+
+    He deletes its znode or overwrites it: none can be created where an entry stands. What he writes instead may name the
+    partition again and be refused.
+    """
+    paths = (_PENDING, *(f"{root}/{topic}/{partition}" for root in _IN_FLIGHT))
+    edits = [call for call in done if call.f == EDIT and call.type != "fail" and _path(call) in paths]
+    return [(call.invoked, _ended(call)) for call in edits if not _makes(call, _path(call))]
 
 
 def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:

@@ -2,7 +2,9 @@
 
 * The leader epoch rises by one where the leader changes or nobody leads any more, and never by more. Outside of a move no write
   raises it for nothing: with the same leader and the same ISR. A move does so to begin (R-051) and to lead from the target
-  (R-235), but not a third time while no fault is in force and nothing else happens to the partition or a broker.
+  (R-235), but not a third time while no fault is in force and nothing else happens to the partition or a broker. If an operator
+  removes its entry by hand, the move ends in a further epoch: the replicas that the topic znode names must follow again, and
+  brokers obey only a greater epoch (R-080).
 * An election takes nobody into the ISR: it keeps members under the registrations that they had, or its leader is alone in it. A
   write that leaves nobody in the lead leaves the ISR as it was.
 * The new ISR is what is alive of the old one. So it has no member that the controller knew to be gone: if the controller left out
@@ -32,9 +34,9 @@ from collections.abc import Iterator
 import polars as pl
 
 from checkers.checker import WHOLE_RUN, Checker, Facts, promised
-from checkers.moves import EDIT
+from checkers.moves import EDIT, given_up
 from checkers.ranges import gathered
-from checkers.rows import ClusterRow, rows_as
+from checkers.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -109,19 +111,21 @@ class _Known:
 class _States:
     """The states of one partition, each judged against the one before."""
 
-    def __init__(self, name: str, least: int) -> None:
+    def __init__(self, name: str, least: int, given_up: list[tuple[int, float]]) -> None:
         self.name, self._least = name, least
+        self._given_up = given_up  # when an operator may have removed the entry of a move
         self.before: ClusterRow | None = None
         self.assigned: tuple[str, ...] = ()
         self.moves = False  # from the first move on only the epoch and the ISR are judged
         self.ordered = False  # an unclean election was ordered
         self.preferred = False  # a preferred one may have been
         self._idle = 0  # epochs in a row that changed nothing, as long as nothing happened meanwhile
+        self._since = -1  # the row after which they are counted
 
     def see(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
         """Apply a row about the partition; say what is wrong with a state."""
         if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
-            self._idle = 0
+            self._idle, self._since = 0, row.at
         if row.kind == K.ASSIGNED:
             self.assigned = row.replicas or self.assigned
         elif row.kind == K.REASSIGNMENT_BEGUN:
@@ -159,12 +163,19 @@ class _States:
             return [("wrong-epoch", f"{change} {row.leader_epoch}")]
         idle = step == 1 and row.leader == before.leader and _members(row, before) == _members(before, row)
         if not idle or known is None or known.in_force:
-            self._idle = 0
+            self._idle, self._since = 0, row.at
+        elif known.changed_at > before.at:
+            self._idle, self._since = 1, known.changed_at
         else:
-            self._idle = 1 if known.changed_at > before.at else self._idle + 1
-        if idle and (not self.moves or self._idle > _IDLE_MAX):
+            self._idle += 1
+        if idle and (not self.moves or self._idle > _IDLE_MAX + self._may_be_given_up(row)):
             return [("wrong-epoch", f"epoch {row.leader_epoch} has the leader and the ISR of epoch {before.leader_epoch}")]
         return []
+
+    def _may_be_given_up(self, row: ClusterRow) -> bool:
+        # Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit that
+        # ended before them gives none: after it a move can do no more than lead from its target and end.
+        return any(invoked < row.at and ended > self._since for invoked, ended in self._given_up)
 
     def _isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
         added = [node for node, stamp in _members(row, before) if (node, stamp) not in _members(before, row)]
@@ -221,7 +232,8 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Judge each state of each partition against the one before. Ignores `cuts` (excused losses): they excuse no write."""
     rows = rows_as(ClusterRow, events)
     known = _Known()
-    states = {key: _States(f"{key[0]}-{key[1]}", least) for key, least in _least(rows, facts)}
+    done = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
+    states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least(rows, facts)}
     keeps_elr = any(row.elr for row in rows)
     preferred = _preferred(operations)
     for row in () if facts.simulated else rows:
@@ -260,8 +272,8 @@ CHECKER = Checker(
     claim="Each state of a partition follows from the one before: epochs rise by one, elections keep what lives of the ISR, the "
     "first of it leads, and the ELR is what left a short ISR.",
     assumes="ZooKeeper's writes, registrations and assignments, moves and orders are recorded completely and in their order.",
-    blind="Leader and ELR of partitions that were moved; idle epochs of moves while a fault is in force; brokers that a "
-    "controller did not know to be gone.",
+    blind="Leader and ELR of partitions that were moved; idle epochs of moves while a fault is in force, and one of a move whose "
+    "entry an operator may have removed by hand; brokers that a controller did not know to be gone.",
     kinds=("wrong-epoch", "wrong-isr", "wrong-leader", "wrong-elr"),
     group_by=WHOLE_RUN,
     operations=_ORDERS,
