@@ -23,10 +23,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
         case "listing":
             found = answers[0]
             if not isinstance(found, Data):
-                procedure.step = "idle"
-                # The request is gone with its topics, perhaps by a write whose answer was lost. A broker that registered before
-                # may have read the topics: with full metadata it looks for them (broker.strays).
-                channel.tell_what_is_gone(controller)
+                on_done(controller, procedure)
                 return
             procedure.step = "topics"
             procedure.topics = paths.decode_delete_topics(found.data)
@@ -71,6 +68,18 @@ def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers
     begin_stopping(controller, procedure)
     if turn.config.variant.topic_id:
         procedure.epochs = dict.fromkeys(procedure.partitions, EPOCH_DURING_DELETE)  # KIP-570: the id says which topic is meant
+
+
+def on_done(controller: Controller, procedure: AdminProcedure) -> None:
+    """No request is left, perhaps because of a write whose answer was lost.
+
+    A broker that registered before that write may have read the assignment and was not told: with full metadata it looks for its
+    stray replicas (`broker.strays`). A new controller tells all metadata anyway.
+    """
+    procedure.step = "idle"
+    if procedure.epochs:
+        procedure.epochs = {}
+        channel.tell_what_is_gone(controller)
 
 
 def forget(controller: Controller, topics: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ in between would take its replica for a stray one and delete it (V3 §E step 4).
 
 from typing import Literal
 
-from reference.controller import channel, deletion, leader_election
+from reference.controller import deletion, leader_election
 from reference.controller.context import AdminPath, AdminProcedure, Controller
 from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
@@ -47,9 +47,7 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
     if ops:
         ask(turn, controller, AdminPath(kind), ops)
     else:
-        procedure.step = "idle"
-        if kind == "remove":  # a broker may have registered before the write and was not told: see broker.strays
-            channel.tell_what_is_gone(controller)
+        deletion.on_done(controller, procedure)
 
 
 def _reads(kind: _Kind, procedure: AdminProcedure) -> tuple[AnyOp, ...]:
