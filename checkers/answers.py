@@ -122,24 +122,23 @@ def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge the answers about one partition; the count `misuses` is how many produces broke a rule and were answered."""
     topic, number = partition_of(operations, events)
-    lossless = not cuts_of(cuts, topic, number)
+    key, lossless = f"{topic}-{number}", not cuts_of(cuts, topic, number)
     acknowledged: dict[int, int] = {}  # by process
     misuses = 0
     every = sorted(calls(operation_rows(operations)), key=lambda call: call.invoked)
-    found = _unsaid(every, f"{topic}-{number}")
+    found = _unsaid(every, key)
     done = [call for call in every if call.f == "produce"]
     for call in done:
         asked = call.asked[0]
         misuses += asked.error is not None and bool(call.type)
         kind = _is_wrong(call, acknowledged.get(call.process, 0), lossless=lossless)
         if kind is not None:
-            key = f"{topic}-{number}"
             words = _words(call, kind, key)
             found.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(call.invoked, call.ended), words=words))
         counts = call.type == "ok" and asked.delivery == ONCE and asked.acks == -1 and asked.error is None
         acknowledged[call.process] = acknowledged.get(call.process, 0) + 1 if counts else 0
     if facts.simulated:
-        found += _lies(done, events, f"{topic}-{number}")
+        found += _lies(done, events, key)
     return Findings(anomalies=tuple(found), counts={"misuses": misuses})
 
 

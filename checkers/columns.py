@@ -46,10 +46,8 @@ SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER", 
 SHAPE_ERRORS = ("INVALID_REQUEST", "INVALID_REQUIRED_ACKS")
 ACKS_ERRORS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")  # acks=all alone asks for replicas
 REASONS = (*SEQUENCE_ERRORS, *SHAPE_ERRORS, *ACKS_ERRORS)
-OFFSET_ERRORS = (
-    "OFFSET_NOT_AVAILABLE",
-    "OFFSET_OUT_OF_RANGE",
-)  # they say that a reader asked for an offset too early, or too far
+# The errors that say that a reader asked for an offset too early, or for one that is not there.
+OFFSET_ERRORS = ("OFFSET_NOT_AVAILABLE", "OFFSET_OUT_OF_RANGE")
 COMMITS = ("commit", "committed")
 NONE = -1  # no value, no offset, no matching turn
 OFFSET_BITS = 44  # low bits of a key packed from partition and offset
@@ -134,8 +132,8 @@ class Columns:
         keys, _ = self.by_offset
         return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
-    def numbered(self, keys: frozenset[PartitionKey]) -> Flags:
-        """Return one flag for each partition: true for those with these names."""
+    def keyed(self, keys: frozenset[PartitionKey]) -> Flags:
+        """Return one flag for each partition: true for those with these topics and numbers."""
         return np.array([key in keys for key in self.partitions], np.bool_)
 
     def named(self, parts: Ints | Codes) -> Flags:

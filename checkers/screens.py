@@ -135,7 +135,7 @@ def duplicates(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened
 def answers(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
     """Suspect partitions with a produce that broke a rule, or was refused as if it did, or whose first offset was not told."""
     turns = columns.turns
-    suspect = columns.named(turns.part[turns.produce & turns.faulted]) | columns.numbered(columns.unsaid)
+    suspect = columns.named(turns.part[turns.produce & turns.faulted]) | columns.keyed(columns.unsaid)
     return Screened(suspect=suspect, counts=_none(columns, "misuses"))
 
 

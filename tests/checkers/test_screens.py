@@ -344,6 +344,12 @@ def _sent_to_another_partition_first(story: Story) -> None:
     story.about(1).produces(1, "a", 0)
 
 
+def _refused_to_say_where_the_log_begins(story: Story) -> None:
+    story.produces(1, "a", 0)
+    story.op(2, OpType.INVOKE, "earliest")
+    story.op(2, OpType.INFO, "earliest", ({"error": "OFFSET_NOT_AVAILABLE"},))
+
+
 @pytest.mark.parametrize(
     ("tell", "kinds"),
     [
@@ -360,6 +366,7 @@ def _sent_to_another_partition_first(story: Story) -> None:
         (_sent_to_another_partition, {"phantom-read"}),
         (_sent_to_both_partitions, set()),
         (_sent_to_another_partition_first, {"phantom-read"}),
+        (_refused_to_say_where_the_log_begins, {"wrong-error"}),
     ],
 )
 def test_fast_prechecks_keep_the_verdict_at_rule_boundaries(tell: Callable[[Story], object], kinds: set[str]) -> None:
