@@ -155,8 +155,8 @@ class _Cluster:
         elif row.kind == K.REGISTERED:
             self.registered[row.node] = (row.incarnation, row.time_ns)
             self.failed.discard(row.node)
-        elif row.kind == K.SESSION_ENDED and self.registered.get(row.node, (None, 0))[0] == row.incarnation:
-            del self.registered[row.node]
+        elif row.kind == K.SESSION_ENDED and self.registered.get(row.node, (row.incarnation, 0))[0] == row.incarnation:
+            self.registered.pop(row.node, None)
             self.controller = None if self.controller == row.node else self.controller
         elif row.kind == K.DIR_FAILED:
             self.failed.add(row.node)

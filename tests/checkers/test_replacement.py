@@ -46,6 +46,19 @@ def test_leader_cut_off_alone_for_long_is_replaced(lasts_s: int, replaced: bool)
     assert not_live(story) == (() if replaced else missed)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_controller_without_a_registration_ends_with_its_session(lost: bool) -> None:
+    """5 of 100,000 random histories: it replaces nobody then, though it was not registered when it was elected."""
+    story = led(controller="b3")
+    story.session_ended("b2", 12)
+    story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=2)
+    if lost:
+        story.session_ended("b2", 12)
+    fault(story, "cut-peers-long", 6)
+
+    assert bool(not_live(story)) is not lost
+
+
 @pytest.mark.parametrize(("elections", "told"), [((3,), 1), ((1, 4), 0), ((1, 1), 1)], ids=["one", "two", "two at first"])
 def test_time_counts_anew_from_a_second_election(elections: tuple[int, ...], told: int) -> None:
     """An operator deposed one controller after the other, and each takes the broker for active (seed 10308 of `--faults all`)."""
