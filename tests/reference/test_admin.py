@@ -161,12 +161,21 @@ def test_partition_removal_leaves_other_partitions_alone() -> None:
 
 
 def test_replicas_of_a_removed_partition_are_deleted() -> None:
-    """R-064, V3 §H on_partitions_remove step 2: send a StopReplicaCommand to the affected brokers."""
+    """R-064, V3 §H on_partitions_remove step 2: send a StopReplicaCommand to the affected brokers; step 4 comes after it."""
     lab = full()
     add(lab, 3, 2)
     assert holders(lab, T1) == [2, 3]
+    told: list[tuple[str, bool]] = []
+
+    def seen(letter: Letter) -> bool:
+        if isinstance(letter[2], StopReplica) and any(stop.tp == T1 and stop.delete for stop in letter[2].partitions):
+            told.append((letter[1], exists(lab, paths.state_path(T1))))
+        return False
+
+    lab.held = seen
     remove(lab)
 
+    assert set(told) == {("b2", True), ("b3", True)}
     assert holders(lab, T1) == []
 
 
