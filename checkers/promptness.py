@@ -19,10 +19,10 @@ Judged are the steps of which the history shows both ends:
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
 
-Each must follow within `DUE_MS`, counted from the time when nothing hinders it any more: for `CALM_MS` (`calms.still_ms` after a
-slow link) no fault has hit a broker that takes part, and the controller has been in office for `TERM_MS`. ISR changes, elections
-and new partitions get `TURN_MS` more for each that is due already or at the same time, since the controller makes one after the
-other. Only simulated runs are judged: on a busy machine everything may be late.
+Each must follow within `DUE_MS` (`checkers.debts`), counted from the time when nothing hinders it any more: for `CALM_MS`
+(`calms.still_ms` after a slow link) no fault has hit a broker that takes part, and the controller has been in office for
+`TERM_MS`. ISR changes, elections and new partitions get `TURN_MS` more for each that is due already or at the same time, since
+the controller makes one after the other. Only simulated runs are judged: on a busy machine everything may be late.
 
     >>> from checkers.sketches import sketch
     >>> known = "registered node=b2 incarnation=2", "controller-elected node=b9", "state-written node=b9 isr=b1,b2 leader=b1"
@@ -38,50 +38,18 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.calms import CALM_MS, still_ms
+from checkers.calms import CALM_MS
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
+from checkers.debts import TERM_MS, TURN_MS, Debts, Partition
+from checkers.dir_roles import Roles
 from checkers.moves import EDIT, way_and_target
 from checkers.ranges import gathered
 from checkers.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
-from history.promise import Promise
 
 NAME = "promptness"
-DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
-TURN_MS = 100  # two requests to ZooKeeper and an answer, over the slowest links that plans draw
-TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
-_ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
-_IN_TURN = ("isr", "made", "out", "led", "over")  # steps that the controller takes for one partition after the other
 _WAITING = ("inactive", "stopping")
-Partition = tuple[str, int]
-Key = tuple[str, str, Partition]  # the step, the broker that it is about, and the partition
-
-
-class _Debt:
-    """A step that must follow: since when it is due, which brokers it needs beside the controller, and what is said of it."""
-
-    __slots__ = ("_words", "at", "brokers", "due_ms", "incarnation", "since_ns", "spared", "stalled_ns", "until_ns")
-
-    def __init__(self, row: ClusterRow, brokers: Iterable[str], words: str) -> None:
-        self.at, self.since_ns, self.due_ms, self.until_ns = row.at, row.time_ns, 0, row.time_ns
-        self.brokers, self._words = frozenset(brokers), words
-        self.incarnation = row.incarnation
-        self.stalled_ns = 0  # until when nobody could take the step
-        self.spared: tuple[str, ...] = ()  # beginnings of the names of faults that do not hinder it
-
-    @property
-    def words(self) -> str:
-        return f"{self._words} {self.due_ms} ms after row {self.at}"
-
-    def defer(self, ms: int) -> None:
-        """Give the step more time."""
-        self.due_ms += ms
-        self.until_ns += ms * MS
-
-    def is_hindered_by(self, node: str, kind: str, needed: set[str]) -> bool:
-        """Whether a fault of this kind at a broker hinders the step."""
-        return kind.startswith("zookeeper") or (node in needed and not kind.startswith(self.spared))
 
 
 class _State:
@@ -103,137 +71,19 @@ class _State:
         return None if self.written is None else self.written.leader
 
 
-class _Debts:
-    """The steps that must follow, and what hinders them: faults, and a controller that is missing or new."""
-
-    def __init__(self, promise: Promise) -> None:
-        self.promise = promise
-        self.controller: str | None = None
-        self.in_office_ns = 0  # since when
-        self.in_force: dict[tuple[str, str], str] = {}  # (fault, broker) -> its kind
-        self.calm_ns: dict[str, int] = {}  # broker, or ZooKeeper -> from when on its last fault hinders nothing any more
-        self.open: dict[Key, _Debt] = {}
-        self.late: list[str] = []
-
-    def owe(self, key: Key, row: ClusterRow, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> _Debt:
-        """Expect a step, in place of the same step expected earlier."""
-        self.open.pop(key, None)
-        others = [debt for other, debt in self.open.items() if other[0] == key[0] and key[0] in _IN_TURN]
-        for other in others:
-            if other.since_ns == row.time_ns:  # the controller may take this step before that one
-                other.defer(TURN_MS)
-        self.open[key] = debt = _Debt(row, brokers, words)
-        debt.defer(DUE_MS + TURN_MS * len(others) + more_ms)
-        return debt
-
-    def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
-        """Expect these steps no longer; None stands for any."""
-        wanted = (step, broker, partition)
-        for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
-            del self.open[key]
-
-    def resigned(self, node: str) -> None:
-        """The broker is not controller any more, if it was."""
-        if self.controller == node:
-            self.controller = None
-
-    def see_fault(self, row: ClusterRow) -> None:
-        """A fault begins or ends at a broker."""
-        if row.kind == K.FAULT_BEGUN:
-            self.in_force[row.fault, row.node] = row.detail
-        elif (kind := self.in_force.pop((row.fault, row.node), None)) is not None:
-            node = _ZOOKEEPER if kind.startswith("zookeeper") else row.node
-            self.calm_ns[node] = max(self.calm_ns.get(node, 0), row.time_ns + still_ms(kind, self.promise) * MS)
-
-    def look(self, now: int) -> None:
-        """Tell which steps are late. A step that was hindered has more time."""
-        for key in [key for key, debt in self.open.items() if debt.until_ns < now]:
-            debt = self.open[key]
-            start = self._unhindered(debt)
-            debt.until_ns = now if start is None else start + debt.due_ms * MS
-            if debt.until_ns < now:
-                del self.open[key]
-                self.late.append(debt.words)
-
-    def _unhindered(self, debt: _Debt) -> int | None:
-        """The time from which on nothing has hindered a step; None if something still does."""
-        if self.controller is None:
-            return None
-        needed = {*debt.brokers, self.controller, _ZOOKEEPER}
-        if any(debt.is_hindered_by(node, kind, needed) for (_, node), kind in self.in_force.items()):
-            return None
-        calm = [calm_ns for node, calm_ns in self.calm_ns.items() if node in needed]
-        return max(debt.since_ns, debt.stalled_ns, self.in_office_ns + TERM_MS * MS, *calm)
-
-
-class _Roles:
-    """Replicas that lead or follow, as far as their directories are known: one in a failed directory resigns at once."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, Partition], int | None] = {}
-        self._deleted: set[tuple[Partition, str | None]] = set()  # and their topic ids; their replicas go without a row
-        self._held: set[tuple[str, Partition]] = set()
-        self._failed: dict[tuple[str, Partition], ClusterRow] = {}  # -> when the directory failed
-
-    def see(self, row: ClusterRow) -> list[str]:
-        """Apply one row; return which replicas gave up their roles too late."""
-        key = (row.node, (row.topic, row.partition or 0))
-        match row.kind:
-            case K.NODE_STARTED | K.NODE_STOPPED:
-                # A directory may be emptied while the broker is down; the logs that are left are recovered.
-                self._places = {held: dir_ for held, dir_ in self._places.items() if held[0] != row.node}
-                self._held = {held for held in self._held if held[0] != row.node}
-                failed = [key for key in self._failed if key[0] == row.node]
-                return self._late(row, failed, DUE_MS)  # one that was killed at once had no time
-            case K.DIR_FAILED:
-                there = {held for held, dir_ in self._places.items() if held[0] == row.node and dir_ == row.dir}
-                self._failed |= dict.fromkeys(there & self._held, row)
-                self._places = {held: dir_ for held, dir_ in self._places.items() if held not in there}  # next, perhaps elsewhere
-            case K.FAULT_BEGUN if row.partition is None and row.detail.startswith("pause"):  # perhaps between the two steps
-                self._failed = {held: since for held, since in self._failed.items() if held[0] != row.node}
-            case K.RECOVERED if (key[1], row.topic_id) not in self._deleted:
-                self._places[key] = row.dir
-            case K.FAULT_BEGUN if row.partition is not None and not any(held == key[1] for held, _ in self._deleted):
-                self._places[key] = row.dir  # it names no topic id
-            case K.REPLICA_DELETED:
-                self._places.pop(key, None)
-            case K.TOPIC_DELETED:
-                self._deleted.add((key[1], row.topic_id))
-                self._places = {held: dir_ for held, dir_ in self._places.items() if held[1] != key[1]}
-            case K.BECAME_LEADER | K.BECAME_FOLLOWER:
-                self._held.add(key)
-            case K.RESIGNED:
-                self._held.discard(key)
-                return self._late(row, [key] if key in self._failed else [], 0)
-            case _:
-                pass
-        return []
-
-    def _late(self, row: ClusterRow, keys: Iterable[tuple[str, Partition]], more_ms: int) -> list[str]:
-        found = []
-        for key in keys:
-            failed = self._failed.pop(key)
-            if failed.time_ns + more_ms * MS < row.time_ns:
-                ms, (topic, number) = (row.time_ns - failed.time_ns) // MS, key[1]
-                found.append(
-                    f"{row.node} kept its role in {topic}-{number} for {ms} ms after its directory failed at row {failed.at}"
-                )
-        return found
-
-
 class _Cluster:
     """The brokers and partitions after the rows applied so far, and the steps that must follow."""
 
     def __init__(self, facts: Facts, edited: list[tuple[int, int]]) -> None:
         self.facts = facts
         self._edited = edited  # when an operator's edit may have taken a move's request away, from and to
-        self.debts = _Debts(facts.promise)
+        self.debts = Debts(facts.promise)
         self.registered: dict[str, int] = {}
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
         self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
         self.waiting: dict[str, str] = {}  # brokers that the controller holds for inactive or stopping -> which of the two
         self.broken: set[str] = set()  # brokers with a failed directory
-        self.roles = _Roles()
+        self.roles = Roles()
         self.partitions: dict[Partition, _State] = {}
         self.deleted: set[Partition] = set()  # of topics whose deletion was requested
         self.removed: dict[Partition, str | None] = {}  # whose removal was requested -> the id of the topic then
@@ -295,8 +145,9 @@ class _Cluster:
     def look(self, now: int) -> None:
         """Tell which steps are late, without the moves that an operator's edit may have stopped.
 
-        A broker that is gone stays in the ISR while no other member can lead: where all registered anew, the recovery election
-        waits for the logs of all, also of one that a fault keeps away (docs/promise.md SILENT-1). `_lead` says when it is due.
+        A broker that is gone stays in the ISR while no other member can lead, and a move waits while its target replicas are not
+        in the ISR under their present registration. Where all registered anew, the recovery election waits for the logs of all,
+        also of one that a fault keeps away (docs/promise.md SILENT-1). `_lead` says when it is due.
         """
         while self._edited and self._edited[0][0] <= now:
             self._forget_moves()
@@ -304,7 +155,8 @@ class _Cluster:
                 break
             self._edited.pop(0)
         for (step, broker, tp), debt in self.debts.open.items():
-            if step == "out" and not self._others(self.partitions[tp], broker):
+            state = self.partitions[tp]
+            if (step == "out" and not self._others(state, broker)) or (step == "move" and not self._is_ready(tp, state)):
                 debt.stalled_ns = now
         self.debts.look(now)
 

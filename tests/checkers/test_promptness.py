@@ -2,9 +2,9 @@
 
 import pytest
 
-from checkers import promptness
+from checkers import debts
 from checkers.calms import CALM_MS
-from checkers.promptness import DUE_MS, TERM_MS, TURN_MS
+from checkers.debts import DUE_MS, TERM_MS, TURN_MS
 from checkers.sketches import sketch
 
 FIRST = (
@@ -75,7 +75,7 @@ def test_fault_excuses_a_step_for_some_time_after_its_end(ms: int, said: list[st
 
 @pytest.mark.parametrize(("kind", "said"), [("slow", []), ("cut-peers", [LOST])])
 def test_slow_link_excuses_a_step_for_longer(monkeypatch: pytest.MonkeyPatch, kind: str, said: list[str]) -> None:
-    monkeypatch.setattr(promptness, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
+    monkeypatch.setattr(debts, "still_ms", lambda kind, _: CALM_MS + (1000 if kind == "slow" else 0))
     fault = f"fault-begun fault=f node=b1 detail={kind}", f"fault-ended fault=f node=b1 detail={kind} time_ns=500000000"
 
     assert found(ASKED, *fault, at(ENDED, CALM_MS + DUE_MS + 1100)) == said
@@ -462,6 +462,16 @@ def test_move_does_not_wait_for_an_inactive_broker() -> None:
 
     assert found(fault, begun) == []
     assert found(fault, begun, inactive) == [f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 3}"]
+
+
+@pytest.mark.parametrize(("back", "told"), [("incarnation=7", False), ("incarnation=2", True)], ids=["anew", "in the ISR"])
+def test_move_waits_for_target_replicas_that_registered_anew(back: str, told: bool) -> None:
+    """They join the ISR first; where nobody else is in it, after a recovery election (docs/promise.md SILENT-1)."""
+    begun = at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
+    ended = at("session-ended node=b2 incarnation=2", TERM_MS + 100)
+    stands = f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 1}"
+
+    assert (stands in found(begun, ended, at(f"registered node=b2 {back}", TERM_MS + 200))) is told
 
 
 def test_move_waits_for_a_broker_that_is_active_again() -> None:
