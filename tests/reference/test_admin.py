@@ -5,98 +5,31 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from reference.config import SAFE, VARIANTS, Variant
-from reference.controller import leader_selection
-from reference.controller.leader_selection import Elect, Keep
+from reference.config import VARIANTS
 from reference.coordination import admin_paths, paths
-from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData
-from reference.messages import IsrMember, LeaderAndIsr, PartitionState, StopReplica
-from reference.replica.partition import Follower, Leader
-from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
-from tests.reference.interrupted import Interrupted
+from reference.coordination.api import Create
+from reference.messages import LeaderAndIsr, StopReplica
+from reference.replica.partition import Follower
+from reference.types import BrokerId, TopicPartition
+from tests.reference.admin import (
+    BROKERS,
+    ROOTS,
+    T1,
+    add,
+    back,
+    bury,
+    delete_topic,
+    exists,
+    full,
+    holders,
+    leader_of,
+    listed,
+    prefer,
+    remove,
+    requests,
+    write,
+)
 from tests.reference.lab import T0, Lab, Letter
-
-T1 = TopicPartition("t-1")
-ROOTS = (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE)
-BROKERS = (BrokerId(1), BrokerId(2), BrokerId(3))
-
-
-def full(variant: Variant = SAFE) -> Interrupted:
-    lab = Interrupted(3, variant=variant)
-    write(lab, Create("/admin", b""), *(Create(root, b"") for root in ROOTS))
-    lab.wait(3000)
-    assert (lab.isr(), lab.leaders()) == ([1, 2, 3], [1])
-    return lab
-
-
-def write(lab: Lab, *ops: AnyOp) -> None:
-    _, fired = lab.zk.submit(lab.admin, ops)
-    lab.watches(fired)
-    lab.settle()
-
-
-def exists(lab: Lab, path: str) -> bool:
-    (answer,), _ = lab.zk.submit(lab.admin, (Exists(path),))
-    return isinstance(answer, Data)
-
-
-def listed(lab: Lab) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The assignment in the topic znode."""
-    (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.topic_path("t")),))
-    return dict(paths.decode_topic("t", answer.data)) if isinstance(answer, Data) else {}
-
-
-def holders(lab: Lab, tp: TopicPartition) -> list[int]:
-    """The brokers that have the partition on disk."""
-    return [i for i in lab.ids if tp in lab.disks[i].logs]
-
-
-def leader_of(lab: Lab, tp: TopicPartition) -> list[int]:
-    found = {i: lab.nodes[i].state.broker.partitions.get(tp) for i in lab.ids if i in lab.nodes}
-    return [i for i, partition in found.items() if partition is not None and isinstance(partition.role, Leader)]
-
-
-def requests(lab: Lab) -> list[str]:
-    """The admin requests that are still in ZooKeeper."""
-    found = [p for p in (paths.PREFERRED_ELECTION, paths.DELETE_TOPICS) if exists(lab, p)]
-    for root in ROOTS:
-        (answer,), _ = lab.zk.submit(lab.admin, (GetChildren(root),))
-        found += [f"{root}/{name}" for name in getattr(answer, "names", ())]
-    return found
-
-
-def add(lab: Lab, *replicas: int) -> None:
-    payload = paths.replicas_payload(tuple(BrokerId(i) for i in replicas))
-    write(lab, Create(f"{paths.PARTITIONS_ADD}/t", b""), Create(paths.partition_add_path(T1), payload))
-
-
-def remove(lab: Lab) -> None:
-    write(lab, Create(f"{paths.PARTITIONS_REMOVE}/t", b""), Create(paths.partition_remove_path(T1), b""))
-
-
-def delete_topic(lab: Lab) -> None:
-    write(lab, Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",))))
-
-
-def prefer(lab: Lab) -> None:
-    write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0,))))
-
-
-def bury(lab: Lab, i: int) -> None:
-    """Kill a broker, expire its session, and wait 3 s."""
-    lab.crash(i)
-    lab.muted.discard(i)
-    lab.expire(i)
-    lab.settle()
-    lab.wait(3000)
-
-
-def back(lab: Lab, i: int) -> None:
-    """Start a broker again, and wait 3 s."""
-    lab.start(i)
-    lab.settle()
-    lab.wait(3000)
-
 
 # --- V3 §H on_partitions_add ---------------------------------------------------------------------------------------------------
 
@@ -379,158 +312,7 @@ def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forge
     assert ({T0: BROKERS} in found) == forgets
 
 
-# --- preferred replica election (R-147) -----------------------------------------------------------------------------------------
-
-
-def led_by_another() -> Interrupted:
-    """b2 leads and is the controller; b1, the preferred replica, is in the ISR again."""
-    lab = full()
-    bury(lab, 1)
-    back(lab, 1)
-    assert (lab.leaders(), lab.isr()) == ([2], [1, 2, 3])
-    return lab
-
-
-def test_preferred_election_makes_the_preferred_replica_leader() -> None:
-    """R-147: the request is deleted when it is done."""
-    lab = led_by_another()
-    prefer(lab)
-
-    assert (lab.leaders(), lab.isr(), requests(lab)) == ([1], [1, 2, 3], [])
-
-
-def test_preferred_election_skips_a_replica_that_is_down() -> None:
-    lab = full()
-    bury(lab, 1)
-    before = lab.state()
-    prefer(lab)
-
-    assert (lab.state(), requests(lab)) == (before, [])
-
-
-def test_preferred_election_elects_nobody_but_the_first_replica() -> None:
-    """R-147: b1 is down; b2 comes before b3 in the assignment, but is not the preferred replica."""
-    lab = full()
-    bury(lab, 1)
-    bury(lab, 2)
-    back(lab, 2)
-    before = lab.state()
-    assert (lab.leaders(), sorted(lab.isr())) == ([3], [2, 3])
-    prefer(lab)
-
-    assert (lab.state(), requests(lab)) == (before, [])
-
-
-def test_preferred_election_leaves_other_partitions_alone() -> None:
-    """R-147: b1 is the preferred replica of t-1 too, but only t-0 is listed."""
-    lab = full()
-    add(lab, 1, 2)
-    bury(lab, 1)
-    back(lab, 1)
-    assert (leader_of(lab, T0), leader_of(lab, T1)) == ([2], [2])
-    prefer(lab)
-
-    assert (leader_of(lab, T0), leader_of(lab, T1), requests(lab)) == ([1], [2], [])
-
-
-def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
-    """R-147: the znode goes when the action is done, and no request of an administrator can follow before."""
-    lab = led_by_another()
-    write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0, T1))))
-
-    assert (lab.leaders(), requests(lab)) == ([1], [])
-
-
-def test_preferred_election_skips_another_incarnation() -> None:
-    """R-144: only members of the ISR, as they are recorded there, have all that is committed."""
-    members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))
-    found = PartitionState(
-        tp=T0,
-        leader=BrokerId(2),
-        leader_incarnation=Incarnation(12),
-        leader_epoch=LeaderEpoch(3),
-        isr=members,
-        controller_epoch=ControllerEpoch(1),
-        zk_version=ZkVersion(5),
-        replicas=BROKERS,
-    )
-    live = {BrokerId(1): Incarnation(11), BrokerId(2): Incarnation(12)}
-
-    assert leader_selection.prefer(SAFE, found, live) == Elect(members[0], members)
-    assert leader_selection.prefer(SAFE, found, live | {BrokerId(1): Incarnation(99)}) == Keep()
-
-
-@pytest.mark.parametrize("before", range(4))
-def test_preferred_election_survives_a_crash_at_any_step(before: int) -> None:
-    """The next controller finds the request and finishes it."""
-    lab = full()
-    bury(lab, 2)
-    back(lab, 2)
-    swap: dict[TopicPartition, tuple[BrokerId, ...]] = {T0: (BrokerId(2), BrokerId(1), BrokerId(3))}
-    lab.nodes[1].state.controller.assignments[T0] = swap[T0]
-    lab.zk.nodes[paths.topic_path("t")].data = paths.partitions_payload(swap)
-    lab.left = before
-    prefer(lab)
-    assert 1 in lab.muted
-    lab.left = None
-    bury(lab, 1)
-
-    preferred(lab)
-    assert requests(lab) == []
-
-
-# --- topic deletion (R-149) ---------------------------------------------------------------------------------------------------
-
-
-def test_topic_deletion_removes_logs_znodes_and_requests() -> None:
-    """R-149, B-62: first the logs, then the znodes and with them the request."""
-    lab = full()
-    add(lab, 3, 2)
-    delete_topic(lab)
-
-    assert (holders(lab, T0), holders(lab, T1), requests(lab)) == ([], [], [])
-    assert not exists(lab, paths.topic_path("t"))
-
-
-def test_topic_znodes_stay_until_live_replicas_confirm_deletion() -> None:
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
-    delete_topic(lab)
-    assert (holders(lab, T0), exists(lab, paths.state_path(T0)), requests(lab)) == ([3], True, [paths.DELETE_TOPICS])
-    lab.held = lambda _: False
-    lab.settle()
-
-    assert (holders(lab, T0), exists(lab, paths.topic_path("t")), requests(lab)) == ([], False, [])
-
-
-def test_topic_deletion_does_not_wait_for_a_dead_broker() -> None:
-    lab = full()
-    lab.held = lambda letter: isinstance(letter[2], StopReplica) and letter[1] == "b3"
-    delete_topic(lab)
-    bury(lab, 3)
-
-    assert (holders(lab, T0), exists(lab, paths.topic_path("t")), requests(lab)) == ([3], False, [])
-
-
-def test_restarted_broker_deletes_replicas_of_a_deleted_topic() -> None:
-    """V3 §E step 4: the deletion does not wait for a broker that is down."""
-    lab = full()
-    bury(lab, 3)
-    delete_topic(lab)
-    assert (holders(lab, T0), requests(lab)) == ([3], [])
-    back(lab, 3)
-
-    assert holders(lab, T0) == []
-
-
-def test_recreated_topic_starts_empty_at_epoch_0() -> None:
-    lab = full()
-    lab.produce(1, "old")
-    lab.settle()
-    delete_topic(lab)
-    write(lab, Create(paths.topic_path("t"), paths.topic_payload((BROKERS,))))
-
-    assert (lab.leaders(), lab.values(1), lab.state().leader_epoch) == ([1], [], 0)
+# --- requests that are refused --------------------------------------------------------------------------------------------------
 
 
 def test_malformed_admin_request_is_dropped() -> None:

@@ -15,7 +15,7 @@ from reference.messages import Fetch, FetchReply, ProduceReply
 from reference.replica.partition import Leader
 from reference.types import BrokerId
 from tests.reference.lab import T0, Lab
-from tests.reference.test_v3 import die, full
+from tests.reference.v3 import die, full
 
 
 def acknowledged(lab: Lab) -> list[int]:

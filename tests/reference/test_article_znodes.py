@@ -18,7 +18,7 @@ from tests.reference.lab import T0, Lab
 from tests.reference.moving import ids, write
 from tests.reference.recorded import settled
 from tests.reference.test_article import read
-from tests.reference.test_v3 import die, full
+from tests.reference.v3 import die, full
 
 TOPIC1, TOPIC2 = topic_partition("topic1", 8), topic_partition("topic2", 16)
 STATE = PartitionState(T0, BrokerId(2), NO_INCARNATION, LeaderEpoch(7), (), ControllerEpoch(3), ZkVersion(5), ())

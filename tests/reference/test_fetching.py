@@ -11,7 +11,7 @@ from reference.replica.partition import Leader, progress_of
 from reference.types import BrokerId
 from tests.reference.lab import Lab
 from tests.reference.recorded import leader_of
-from tests.reference.test_v3 import die, fetch, full
+from tests.reference.v3 import die, fetch, full
 
 
 def acknowledged(lab: Lab) -> list[int]:

@@ -7,7 +7,7 @@ from reference.events import Received
 from reference.messages import Fetch, FetchReply, ListOffsets, ListOffsetsReply, ProduceReply
 from reference.types import NO_EPOCH, Address, BrokerId
 from tests.reference.lab import T0, Lab, Letter
-from tests.reference.test_v3 import die, fetch, full
+from tests.reference.v3 import die, fetch, full
 
 
 def reply_to_b3(letter: Letter) -> bool:

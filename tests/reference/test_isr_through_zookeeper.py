@@ -14,7 +14,7 @@ from reference.replica.partition import brokers_of
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import reassign, write
 from tests.reference.recorded import leader_of, settled, shrink
-from tests.reference.test_v3 import die
+from tests.reference.v3 import die
 
 BY_ITSELF = ["isr-via-zookeeper", "v3"]
 

@@ -19,7 +19,7 @@ from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import cluster, silent, write
 from tests.reference.recorded import STATE, Recorded, leader_of, settled
-from tests.reference.test_v3 import die
+from tests.reference.v3 import die
 
 V0 = TopicPartition("v-0")
 ASK = 70  # correlation of the questions of these tests

@@ -29,7 +29,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, Idle, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, Millis, Offset
 from tests.reference.lab import T0, Lab
-from tests.reference.test_v3 import command, controllers, die, fetch, full, told
+from tests.reference.v3 import command, controllers, die, fetch, full, told
 
 
 def with_switches(brokers: int = 2, **switches: object) -> Lab:

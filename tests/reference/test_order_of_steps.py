@@ -14,7 +14,7 @@ from reference.types import Address, BrokerId, topic_partition
 from tests.reference.lab import T0
 from tests.reference.moving import entries, reassign, write
 from tests.reference.recorded import STATE, Recorded, settled
-from tests.reference.test_v3 import die
+from tests.reference.v3 import die
 
 # --- elections -------------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create
 from reference.messages import StopReplica
 from reference.types import BrokerId, TopicPartition
-from tests.reference.test_admin import add, exists, full, holders, leader_of, listed, remove, write
+from tests.reference.admin import add, exists, full, holders, leader_of, listed, remove, write
 
 BROKERS = (BrokerId(1), BrokerId(2), BrokerId(3))
 T0, T1, T2, U1 = (TopicPartition(name) for name in ("t-0", "t-1", "t-2", "u-1"))

@@ -15,7 +15,7 @@ from reference.types import BrokerId, BrokerState, Millis
 from tests.reference.failing_dirs import break_dir, restart
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import OAR, RAR, assigned, cluster, finish, ids, pending, reassign, silent, write
-from tests.reference.test_v3 import die
+from tests.reference.v3 import die
 
 
 def counted(lab: Lab, controller: Controller) -> bool:

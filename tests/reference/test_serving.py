@@ -3,7 +3,7 @@
 from reference.errors import ErrorCode
 from reference.messages import FetchReply, ProduceReply
 from tests.reference.lab import Lab
-from tests.reference.test_v3 import fetch
+from tests.reference.v3 import fetch
 
 
 def test_single_broker_serves_a_produce_and_a_fetch() -> None:

@@ -36,8 +36,8 @@ from reference.types import (
     TopicId,
     topic_partition,
 )
+from tests.reference.admin import BROKERS, back, bury, delete_topic, exists, full, holders, requests, write
 from tests.reference.lab import T0, Lab
-from tests.reference.test_admin import BROKERS, back, bury, delete_topic, exists, full, holders, requests, write
 
 CLIENT = Address("c1")
 

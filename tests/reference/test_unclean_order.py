@@ -3,9 +3,9 @@
 from reference.coordination import paths
 from reference.coordination.api import Create
 from reference.messages import Fetch
+from tests.reference.admin import delete_topic
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import write
-from tests.reference.test_admin import delete_topic
 from tests.reference.test_topics import make
 
 

@@ -26,7 +26,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, Address, BrokerId, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab
-from tests.reference.test_v3 import OTHER, command, die, fetch, full, live, member, state, told
+from tests.reference.v3 import OTHER, command, die, fetch, full, live, member, state, told
 
 
 class Watched(Lab):

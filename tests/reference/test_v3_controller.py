@@ -16,7 +16,7 @@ from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import data, ids, write
 from tests.reference.recorded import STATE, Recorded, settled, shrink
-from tests.reference.test_v3 import die, live, member, state
+from tests.reference.v3 import die, live, member, state
 
 
 def create(lab: Lab, topic: str, *assignment: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ from reference.types import NO_INCARNATION, topic_partition
 from tests.reference.lab import Lab
 from tests.reference.moving import cluster, finish, silent, write
 from tests.reference.recorded import settled, shrink
-from tests.reference.test_v3 import die, full
+from tests.reference.v3 import die, full
 
 
 def read(lab: Lab, path: str) -> Data | None:

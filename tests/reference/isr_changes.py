@@ -1,0 +1,90 @@
+"""A cluster whose leader changes its ISR through the controller, and the requests and answers of that."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from reference.broker import isr_change as asking
+from reference.config import VARIANTS
+from reference.controller.context import Controller
+from reference.events import Received
+from reference.machine import Now, Turn
+from reference.messages import IsrChange, IsrChangeReply, IsrMember, IsrProposal
+from reference.replica import isr
+from reference.replica.partition import Leader
+from reference.types import Address, BrokerId, LeaderEpoch, Millis, ZkVersion
+from tests.reference.lab import T0, Lab, Letter
+
+ELSEWHERE = Address("c9")
+
+
+def full(variant: str = "safe", *, min_isr: int = 1, legacy: tuple[int, ...] = ()) -> Lab:
+    """b1 is the controller and has no replica; b2 leads, b3 and b4 follow; all three are in the ISR.
+
+    The brokers in `legacy` use the protocol before KIP-343.
+    """
+    lab = Lab(4, variant=VARIANTS[variant], replicas=(2, 3, 4), min_isr=min_isr, start=False)
+    for i in legacy:
+        lab.configs[i] = replace(lab.configs[i], inter_broker_protocol="legacy")
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    assert (lab.isr(), lab.leaders(), controller_of(lab).step) == ([2, 3, 4], [2], "active")
+    return lab
+
+
+def controller_of(lab: Lab, i: int = 1) -> Controller:
+    return lab.nodes[i].state.controller
+
+
+def leader_of(lab: Lab, i: int = 2) -> Leader:
+    role = lab.partition(i).role
+    assert isinstance(role, Leader)
+    return role
+
+
+def is_change(letter: Letter) -> bool:
+    return isinstance(letter[2], IsrChange)
+
+
+def is_answer(letter: Letter) -> bool:
+    return isinstance(letter[2], IsrChangeReply)
+
+
+def comes_from(i: int) -> Callable[[Letter], bool]:
+    """Matches what broker i sends to the leader; while it is held, the broker cannot catch up."""
+    return lambda letter: letter[:2] == (f"b{i}", "b2")
+
+
+def turn_of(lab: Lab, i: int) -> Turn:
+    state = lab.nodes[i].state
+    return Turn(Now(Millis(lab.now), Millis(lab.now)), state.ids, state.config, state.broker.incarnation)
+
+
+def shrink(lab: Lab, *gone: int) -> tuple[IsrMember, ...]:
+    """Have the leader propose its ISR without `gone` and send the request; return the proposed ISR."""
+    leader = leader_of(lab)
+    wanted = tuple(m for m in leader.isr if m.broker not in gone)
+    turn = turn_of(lab, 2)
+    isr._propose(turn, lab.partition(2), leader, wanted)
+    asking.send_due(turn, lab.nodes[2].state.broker)
+    for effect in turn.effects:
+        lab._perform(2, effect)
+    return wanted
+
+
+def request(lab: Lab, *changes: IsrProposal) -> IsrChangeReply:
+    """Send the controller an IsrChange in the name of b2 from outside of the cluster; return the answer."""
+    lab.tell(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), lab.nodes[2].state.broker.incarnation, changes)))
+    reply = lab.inbox[-1]
+    assert isinstance(reply, IsrChangeReply)
+    return reply
+
+
+def proposal(lab: Lab, *members: int, version: int | None = None, epoch: int | None = None) -> IsrProposal:
+    """A proposed ISR of these brokers with their current incarnations."""
+    state = lab.state()
+    isr_ = tuple(IsrMember(BrokerId(i), lab.nodes[i].state.broker.incarnation) for i in members)
+    version = state.zk_version if version is None else version
+    return IsrProposal(T0, LeaderEpoch(state.leader_epoch if epoch is None else epoch), isr_, ZkVersion(version))

@@ -1,0 +1,111 @@
+"""Preferred replica elections (R-147)."""
+
+import pytest
+
+from reference.config import SAFE
+from reference.controller import leader_selection
+from reference.controller.leader_selection import Elect, Keep
+from reference.coordination import paths
+from reference.coordination.api import Create
+from reference.messages import IsrMember, PartitionState
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+from tests.reference.admin import BROKERS, T1, add, back, bury, full, leader_of, prefer, requests, write
+from tests.reference.interrupted import Interrupted
+from tests.reference.lab import T0
+
+
+def led_by_another() -> Interrupted:
+    """b2 leads and is the controller; b1, the preferred replica, is in the ISR again."""
+    lab = full()
+    bury(lab, 1)
+    back(lab, 1)
+    assert (lab.leaders(), lab.isr()) == ([2], [1, 2, 3])
+    return lab
+
+
+def test_preferred_election_makes_the_preferred_replica_leader() -> None:
+    """R-147: the request is deleted when it is done."""
+    lab = led_by_another()
+    prefer(lab)
+
+    assert (lab.leaders(), lab.isr(), requests(lab)) == ([1], [1, 2, 3], [])
+
+
+def test_preferred_election_skips_a_replica_that_is_down() -> None:
+    lab = full()
+    bury(lab, 1)
+    before = lab.state()
+    prefer(lab)
+
+    assert (lab.state(), requests(lab)) == (before, [])
+
+
+def test_preferred_election_elects_nobody_but_the_first_replica() -> None:
+    """R-147: b1 is down; b2 comes before b3 in the assignment, but is not the preferred replica."""
+    lab = full()
+    bury(lab, 1)
+    bury(lab, 2)
+    back(lab, 2)
+    before = lab.state()
+    assert (lab.leaders(), sorted(lab.isr())) == ([3], [2, 3])
+    prefer(lab)
+
+    assert (lab.state(), requests(lab)) == (before, [])
+
+
+def test_preferred_election_leaves_other_partitions_alone() -> None:
+    """R-147: b1 is the preferred replica of t-1 too, but only t-0 is listed."""
+    lab = full()
+    add(lab, 1, 2)
+    bury(lab, 1)
+    back(lab, 1)
+    assert (leader_of(lab, T0), leader_of(lab, T1)) == ([2], [2])
+    prefer(lab)
+
+    assert (leader_of(lab, T0), leader_of(lab, T1), requests(lab)) == ([1], [2], [])
+
+
+def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
+    """R-147: the znode goes when the action is done, and no request of an administrator can follow before."""
+    lab = led_by_another()
+    write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0, T1))))
+
+    assert (lab.leaders(), requests(lab)) == ([1], [])
+
+
+def test_preferred_election_skips_another_incarnation() -> None:
+    """R-144: only members of the ISR, as they are recorded there, have all that is committed."""
+    members = (IsrMember(BrokerId(1), Incarnation(11)), IsrMember(BrokerId(2), Incarnation(12)))
+    found = PartitionState(
+        tp=T0,
+        leader=BrokerId(2),
+        leader_incarnation=Incarnation(12),
+        leader_epoch=LeaderEpoch(3),
+        isr=members,
+        controller_epoch=ControllerEpoch(1),
+        zk_version=ZkVersion(5),
+        replicas=BROKERS,
+    )
+    live = {BrokerId(1): Incarnation(11), BrokerId(2): Incarnation(12)}
+
+    assert leader_selection.prefer(SAFE, found, live) == Elect(members[0], members)
+    assert leader_selection.prefer(SAFE, found, live | {BrokerId(1): Incarnation(99)}) == Keep()
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_preferred_election_survives_a_crash_at_any_step(before: int) -> None:
+    """The next controller finds the request and finishes it."""
+    lab = full()
+    bury(lab, 2)
+    back(lab, 2)
+    swap: dict[TopicPartition, tuple[BrokerId, ...]] = {T0: (BrokerId(2), BrokerId(1), BrokerId(3))}
+    lab.nodes[1].state.controller.assignments[T0] = swap[T0]
+    lab.zk.nodes[paths.topic_path("t")].data = paths.partitions_payload(swap)
+    lab.left = before
+    prefer(lab)
+    assert 1 in lab.muted
+    lab.left = None
+    bury(lab, 1)
+
+    assert lab.leaders() == [2]
+    assert requests(lab) == []

@@ -1,0 +1,121 @@
+"""A cluster for tests of V3: commands by hand, deaths, fetches."""
+
+import msgspec
+
+from reference.config import VARIANTS
+from reference.coordination import paths
+from reference.coordination.api import Create
+from reference.events import Received
+from reference.messages import Fetch, FetchReply, IsrMember, LeaderAndIsr, LeaderAndIsrReply, PartitionState
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicPartition,
+    ZkVersion,
+)
+from tests.reference.lab import T0, Lab
+
+OTHER = TopicPartition("other-0")
+THIRD = TopicPartition("third-0")
+
+
+def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
+    """Three brokers, all in the ISR, b1 leading."""
+    lab = Lab(3, variant=VARIANTS[variant], min_isr=min_isr)
+    lab.wait(3000)
+    assert (lab.isr(), lab.leaders()) == ([1, 2, 3], [1])
+    return lab
+
+
+def die(lab: Lab, i: int) -> None:
+    lab.crash(i)
+    lab.expire(i)
+    lab.settle()
+
+
+def member(i: int, incarnation: int = 10) -> IsrMember:
+    return IsrMember(BrokerId(i), Incarnation(incarnation + i))
+
+
+def state(leader: int | None, isr: tuple[int, ...], *, epoch: int = 3) -> PartitionState:
+    return PartitionState(
+        tp=T0,
+        leader=None if leader is None else BrokerId(leader),
+        leader_incarnation=NO_INCARNATION if leader is None else member(leader).incarnation,
+        leader_epoch=LeaderEpoch(epoch),
+        isr=tuple(member(i) for i in isr),
+        controller_epoch=ControllerEpoch(1),
+        zk_version=ZkVersion(5),
+        replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+    )
+
+
+def live(*ids: int) -> dict[BrokerId, Incarnation]:
+    return {BrokerId(i): member(i).incarnation for i in ids}
+
+
+def add_topic(lab: Lab, name: str, *replicas: int) -> None:
+    payload = paths.topic_payload((tuple(BrokerId(i) for i in replicas),))
+    _, fired = lab.zk.submit(lab.admin, (Create(paths.topic_path(name), payload),))
+    lab.watches(fired)
+    lab.settle()
+
+
+def command(lab: Lab, i: int, *states: PartitionState, init: bool = False) -> LeaderAndIsrReply:
+    lab.letters.clear()
+    epoch = lab.nodes[i].state.broker.controller_epoch
+    incarnation = lab.nodes[i].state.broker.incarnation
+    lab.tell(i, Received(Address("b2"), LeaderAndIsr(77, BrokerId(2), epoch, incarnation, init, states)))
+    replies = [m for _, _, m in lab.letters if isinstance(m, LeaderAndIsrReply)]
+    assert len(replies) == 1
+    return replies[0]
+
+
+def told(lab: Lab, leader: int, *, epoch_up: int = 1, tp: TopicPartition = T0) -> PartitionState:
+    now = lab.state()
+    incarnation = next((m.incarnation for m in now.isr if m.broker == leader), NO_INCARNATION)
+    return msgspec.structs.replace(
+        now,
+        tp=tp,
+        leader=BrokerId(leader),
+        leader_incarnation=incarnation,
+        leader_epoch=LeaderEpoch(now.leader_epoch + epoch_up),
+        replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+    )
+
+
+def ahead(lab: Lab, i: int) -> None:
+    """Let broker `i` hold a record above its HW; from here on no message arrives by itself."""
+    lab.held = lambda letter: isinstance(letter[2], FetchReply)
+    lab.produce(1, "x")
+    lab.settle()
+    lab.deliver(lambda x: isinstance(x[2], FetchReply))
+    lab.held = lambda _: True
+    assert (lab.values(i)[-1], lab.partition(i).log.leo - lab.partition(i).hw) == ("x", 1)
+
+
+def start_without_commands(lab: Lab, i: int) -> None:
+    """Start the broker again; neither commands of the controller nor records of the leader arrive."""
+    lab.held = lambda letter: isinstance(letter[2], LeaderAndIsr | FetchReply)
+    lab.start(i)
+    lab.settle()
+
+
+def fetch(lab: Lab, i: int, offset: int, *, replica: int | None = None, epoch: int = NO_EPOCH) -> FetchReply | None:
+    lab.inbox.clear()
+    incarnation = lab.nodes[replica].state.broker.incarnation if replica else NO_INCARNATION
+    asker = None if replica is None else BrokerId(replica)
+    request = Fetch(5, T0, asker, incarnation, LeaderEpoch(epoch), Offset(offset), Millis(100), 10)
+    lab.tell(i, Received(Address("c9"), request))
+    return next((m for m in lab.inbox if isinstance(m, FetchReply)), None)
+
+
+def controllers(lab: Lab) -> list[int]:
+    return [i for i in lab.ids if i in lab.nodes and lab.nodes[i].state.controller.step == "active"]
