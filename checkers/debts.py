@@ -10,6 +10,7 @@ from history.promise import Promise
 
 DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
 TURN_MS = 100  # two requests to ZooKeeper and an answer, over the slowest links that plans draw
+RETRY_MS = 300  # retry.backoff.ms: how long the controller waits where a write met another client's, or its own of another kind
 TERM_MS = 1000  # a new controller first reads everything, and who asks it too early asks again after retry.backoff.ms
 _ZOOKEEPER = ""  # in place of a broker: faults of its servers hinder every step
 _IN_TURN = ("isr", "made", "out", "led", "over")  # steps that the controller takes for one partition after the other
@@ -38,6 +39,11 @@ class Debt:
         """Give the step more time."""
         self.due_ms += ms
         self.until_ns += ms * MS
+
+    def restart(self, row: ClusterRow, *, more_ms: int = 0) -> None:
+        """Count its time from this row on: the controller has to read again, and perhaps to wait before it does."""
+        self.due_ms += more_ms
+        self.since_ns, self.until_ns = row.time_ns, row.time_ns + self.due_ms * MS
 
     def is_hindered_by(self, node: str, kind: str, needed: set[str]) -> bool:
         """Whether a fault of this kind at a broker hinders the step."""

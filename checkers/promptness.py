@@ -22,7 +22,8 @@ Judged are the steps of which the history shows both ends:
 Each must follow within `DUE_MS` (`checkers.debts`), counted from the time when nothing hinders it any more: for `CALM_MS`
 (`calms.still_ms` after a slow link) no fault has hit a broker that takes part, and the controller has been in office for
 `TERM_MS`. ISR changes, elections and new partitions get `TURN_MS` more for each that is due already or at the same time, since
-the controller makes one after the other. Only simulated runs are judged: on a busy machine everything may be late.
+the controller makes one after the other; a move whose write may meet another one gets `RETRY_MS` more. Only simulated runs are
+judged: on a busy machine everything may be late.
 
     >>> from checkers.sketches import sketch
     >>> known = "registered node=b2 incarnation=2", "controller-elected node=b9", "state-written node=b9 isr=b1,b2 leader=b1"
@@ -40,7 +41,7 @@ import polars as pl
 
 from checkers.calms import CALM_MS
 from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
-from checkers.debts import TERM_MS, TURN_MS, Debts, Partition
+from checkers.debts import RETRY_MS, TERM_MS, TURN_MS, Debts, Partition
 from checkers.dir_roles import Roles
 from checkers.moves import EDIT, way_and_target
 from checkers.ranges import gathered
@@ -79,6 +80,7 @@ class _Cluster:
         self._edited = edited  # when an operator's edit may have taken a move's request away, from and to
         self.debts = Debts(facts.promise)
         self.registered: dict[str, int] = {}
+        self.lives: dict[str, int] = {}  # broker -> its latest process
         self.stopped: set[str] = set()  # brokers whose process ended and did not register again
         self.hurt: set[str] = set()  # brokers of which a directory failed or lost bytes, at any time
         self.waiting: dict[str, str] = {}  # brokers that the controller holds for inactive or stopping -> which of the two
@@ -108,7 +110,10 @@ class _Cluster:
             case K.REGISTERED:
                 self.registered[row.node] = row.incarnation
                 self.waiting.pop(row.node, None)
-                self.stopped.discard(row.node)
+                if row.life < self.lives.get(row.node, row.life):
+                    self.stopped.add(row.node)  # ZooKeeper performed the request of a process that has ended
+                else:
+                    self.stopped.discard(row.node)
                 for tp, state in self.partitions.items():
                     self._tell(tp, state, row, (row.node,))
                     self._lead(tp, state, row)
@@ -124,6 +129,7 @@ class _Cluster:
                 self.hurt.add(row.node)
                 self._leaves(row.node)
             case K.NODE_STARTED:
+                self.lives[row.node] = row.life
                 self.broken.discard(row.node)
                 self._interrupted(row.node)
             case K.NODE_STOPPED:
@@ -219,6 +225,8 @@ class _Cluster:
         elif tp in self.deleted:
             return  # its state is still written while its replicas are being deleted
         state = self.partitions.setdefault(tp, _State(f"{row.topic}-{row.partition}"))
+        if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
+            self._interfere(row)
         match row.kind:
             case K.ISR_CHANGE_SENT:
                 said = f"{row.node} does not know the result of its ISR change of {state.name}"
@@ -263,7 +271,7 @@ class _Cluster:
             if row.leader is None or state.stamps.get(key[1], -1) != debt.incarnation:
                 del self.debts.open[key]
             else:  # V3 §A step 3.3: the leader wrote first, so the controller reads again
-                debt.since_ns, debt.until_ns = row.time_ns, row.time_ns + debt.due_ms * MS
+                debt.restart(row)
         self.debts.settle("led", partition=tp)
         self.debts.settle("over", partition=tp)
         self._hand_over(tp, state, row)
@@ -335,6 +343,12 @@ class _Cluster:
             said = f"the move of {state.name} {state.way} to {', '.join(state.target)} took no step"
             others = sum(bool(one.way) for one in self.partitions.values()) - 1  # the controller first writes what it has begun
             self.debts.owe(("move", "", tp), row, asked, said, more_ms=TURN_MS * others)
+
+    def _interfere(self, row: ClusterRow) -> None:
+        """The agent's write is one for all moves; it checks every topic and request that it has read (V3 §F, KIP-236)."""
+        for (step, _, _), debt in self.debts.open.items():
+            if step == "move":
+                debt.restart(row, more_ms=RETRY_MS)
 
     def _is_ready(self, tp: Partition, state: _State) -> bool:
         """Whether a move is under way and enough of its target replicas are in the ISR for its next step."""

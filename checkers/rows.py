@@ -44,6 +44,7 @@ class ClusterRow(NamedTuple):
     time_ns: int
     kind: str
     node: str
+    life: int
     broker: str
     incarnation: int
     topic: str

@@ -4,7 +4,7 @@ import pytest
 
 from checkers import debts
 from checkers.calms import CALM_MS
-from checkers.debts import DUE_MS, TERM_MS, TURN_MS
+from checkers.debts import DUE_MS, RETRY_MS, TERM_MS, TURN_MS
 from checkers.sketches import sketch
 
 FIRST = (
@@ -213,6 +213,15 @@ def test_replica_learns_a_new_epoch_at_once() -> None:
 def test_replica_that_registers_learns_the_leader_at_once() -> None:
     assert found("registered node=b3 incarnation=9") == [f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 1}"]
     assert found("registered node=b3 incarnation=9", "became-follower node=b3 leader=b1") == []
+
+
+@pytest.mark.parametrize(("life", "told"), [(1, False), (2, True)])
+def test_process_learns_a_leader_under_its_own_registration(life: int, told: bool) -> None:
+    """ZooKeeper performed the request of a process that had been killed meanwhile (seed 130684 of `--faults all`)."""
+    again = "node-stopped node=b3 detail=crash", "node-started node=b3 life=2", f"registered node=b3 incarnation=9 life={life}"
+    late = f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 3}"
+
+    assert (late in found(*again)) is told
 
 
 @pytest.mark.parametrize("later", [(), ("registered node=b1 incarnation=7",)], ids=["gone", "registered anew"])
@@ -472,6 +481,19 @@ def test_move_waits_for_target_replicas_that_registered_anew(back: str, told: bo
     stands = f"the move of t-0 forward to b1, b2 took no step {DUE_MS} ms after row {LAST + 1}"
 
     assert (stands in found(begun, ended, at(f"registered node=b2 {back}", TERM_MS + 200))) is told
+
+
+@pytest.mark.parametrize(
+    "other", ["assigned partition=1 replicas=b1", "reassignment-begun node=b9 partition=1 detail='forward to 1'"]
+)
+@pytest.mark.parametrize(("more_ms", "told"), [(0, False), (10, True)])
+def test_move_may_repeat_a_write_that_met_another_one(other: str, more_ms: int, told: bool) -> None:
+    """The agent's multi checks every version that it read; it waits for retry.backoff.ms (seed 130179 of `--faults all`)."""
+    begun = at("reassignment-begun node=b9 detail='forward to 1,2'", TERM_MS)
+    ended = at("reassignment-ended node=b9 detail='forward to 1,2'", TERM_MS + 100 + DUE_MS + RETRY_MS + more_ms)
+    late = f"the move of t-0 forward to b1, b2 took no step {DUE_MS + RETRY_MS} ms after row {LAST + 1}"
+
+    assert (late in found(begun, at(other, TERM_MS + 100), ended)) is told
 
 
 def test_move_waits_for_a_broker_that_is_active_again() -> None:
