@@ -65,7 +65,7 @@ class Debts:
     def owe(self, key: Key, row: ClusterRow, brokers: Iterable[str], words: str, *, more_ms: int = 0) -> Debt:
         """Expect a step, in place of the same step expected earlier."""
         self.open.pop(key, None)
-        others = [debt for other, debt in self.open.items() if other[0] == key[0] and key[0] in _IN_TURN]
+        others = [debt for other, debt in self.open.items() if other[0] in _IN_TURN] if key[0] in _IN_TURN else []
         for other in others:
             if other.since_ns == row.time_ns:  # the controller may take this step before that one
                 other.defer(TURN_MS)

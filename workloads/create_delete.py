@@ -3,14 +3,15 @@
 An administrator creates the topic, deletes it after a drawn time and creates it again. Sometimes it creates the topic while it
 exists, which must be refused. While the topic exists, a separate producer writes to it with acks=all; the producer stops when
 the deletion is requested. A final reader reads a topic that exists at the end. After a request with an unknown outcome the
-administrator requests deletions until one succeeds, so that the workload never confuses two topics of the name. In phase "final"
-it lists the requests that are still pending (docs/promise.md LIVE-4). Deletion ends the promises of the topic's id (DUR-8).
+administrator requests deletions until one succeeds, also when the faults are over, so that the workload never confuses two topics
+of the name. In phase "final" it lists the requests that are still pending (docs/promise.md LIVE-4). Deletion ends the promises of
+the topic's id (DUR-8).
 """
 
 from history.op import OpType
 from history.seed import Draws
 from workloads import produce_consume
-from workloads.admin_storm import Looker, writer_and_reader
+from workloads.admin_storm import LOOK_BACKOFF_MS, Looker, writer_and_reader
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
 from workloads.parameters import Parameters, ParametersError, PartitionName, TopicShape
 
@@ -50,15 +51,21 @@ class Administrator:
         """The next creation or deletion of the topic, at its due time."""
         if phase == "final":
             return self._looker.next()
-        if phase in ("quiet", "audit"):
+        if phase in ("quiet", "audit") and (self._absent or self._there):
             return Done()
         if self._due_ms > now_ms:
             return Sleep(self._due_ms - now_ms)
+        if phase in ("quiet", "audit"):
+            self._due_ms = now_ms + LOOK_BACKOFF_MS
+            return self._delete()
         again = bool(self._there) and self._draws.ratio("workload topic again", 1, 4)
         if self._absent or again:
             self._due_ms = now_ms + self._draws.between("workload topic life", LIFE_MS_MIN, LIFE_MS_MAX)
             return Invocation(f="create-topic", topic=self._topic.name, assignment=self._topic.replicas)
         self._due_ms = now_ms + self._draws.between("workload topic pause", PAUSE_MS_MIN, PAUSE_MS_MAX)
+        return self._delete()
+
+    def _delete(self) -> Invocation:
         self._certain = bool(self._there)
         self._there.clear()
         return Invocation(f="delete-topic", topic=self._topic.name)

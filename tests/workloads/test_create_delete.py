@@ -60,6 +60,19 @@ def test_deletion_of_unknown_outcome_is_repeated() -> None:
     assert run(admin, "faults", OK, until_ms=200_000)[1].f == "create-topic"
 
 
+def test_deletion_of_unknown_outcome_ends_after_the_faults() -> None:
+    """Else nobody reads the topic where no deletion was begun (seeds 140718 and 140877 of `--faults all`)."""
+    *_, admin = generate("create-delete", 5, PARAMETERS)
+    run(admin, "faults", until_ms=1000)
+    assert run(admin, "quiet") == []
+    unknown = Completion(type=OpType.INFO, error="NETWORK_EXCEPTION")
+    assert run(admin, "faults", unknown, until_ms=20_000)[-1].f == "delete-topic"
+
+    assert {i.f for i in run(admin, "quiet", unknown, until_ms=30_000)} == {"delete-topic"}
+    assert [i.f for i in run(admin, "audit", until_ms=40_000)] == ["delete-topic"]
+    assert run(admin, "audit", until_ms=50_000) == []
+
+
 def test_topic_is_read_after_a_refused_deletion() -> None:
     """An operator's request stands in /admin/delete_topics, so the topic goes on to exist, and its records count."""
     *_, producer, _, admin = generate("create-delete", 5, PARAMETERS)
