@@ -19,7 +19,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from highwater.backends.real.clients.sessions import Sessions, name_of
 from highwater.backends.real.site import HostPort
@@ -102,9 +102,9 @@ class KafkaClient:
             case PollCall():
                 return self._asked(call, lambda consumer: self._poll(consumer, call))
             case LatestCall():
-                return self._asked(call, lambda consumer: self._bound(consumer, call, 1))
+                return self._asked(call, lambda consumer: self._bound(consumer, call, OFFSET_END))
             case EarliestCall():
-                return self._asked(call, lambda consumer: self._bound(consumer, call, 0))
+                return self._asked(call, lambda consumer: self._bound(consumer, call, OFFSET_BEGINNING))
 
     def _close(self) -> None:
         self._sessions.close()
@@ -205,17 +205,18 @@ class KafkaClient:
             return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
 
     def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, which: int) -> Heard:
-        tp = TopicPartition(topic_of(call.tp), index_of(call.tp))
+        # Not get_watermark_offsets: it asks for both ends, and tells the error of one as the error of both.
+        tp = TopicPartition(topic_of(call.tp), index_of(call.tp), which)
         timeout_s = self._timeout_ms / 1000
         try:
-            found: tuple[int, int] = consumer.get_watermark_offsets(tp, timeout=timeout_s)
+            found = _listed(consumer, tp, timeout_s)
         except KafkaException as error:
             if error.args[0].code() not in _FORGOTTEN:
                 raise
             # A fenced broker answers that the topic is unknown, and librdkafka refreshes metadata only for topics that it reads.
             consumer.list_topics(tp.topic, timeout=timeout_s)
-            found = consumer.get_watermark_offsets(tp, timeout=timeout_s)
-        return Heard(id=call.id, attempts=1, offset=found[which])
+            found = _listed(consumer, tp, timeout_s)
+        return Heard(id=call.id, attempts=1, offset=found)
 
     def _poll(self, consumer: Consumer, call: PollCall) -> Heard:
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), call.offset)
@@ -253,6 +254,14 @@ class KafkaClient:
             if not error.retriable():
                 return name_of(error)
         return ErrorCode.REQUEST_TIMED_OUT.name
+
+
+def _listed(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> int:
+    """The offset that a broker tells for the timestamp in `tp.offset`; raises KafkaException if it refuses."""
+    (found,) = consumer.offsets_for_times([tp], timeout=timeout_s)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return int(found.offset)
 
 
 def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:

@@ -18,6 +18,7 @@ from reference.types import Address, Offset, TopicPartition
 from workloads.completion import completion_type
 
 TP = TopicPartition("orders-0")
+_LIST_OFFSETS = 2  # its API key
 
 
 def produce(*values: str, acks: int = -1, retries: int = 0, idempotent: bool = False) -> ProduceCall:
@@ -169,6 +170,28 @@ def test_producer_counts_resends_beyond_its_retries_config(
     heard = called(brokers, produce("a", retries=retries), timeout_ms=5000)
 
     assert (heard.attempts, outcome(heard)) == (attempts, type_), heard
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("call", "end"), [(EarliestCall(id=1, tp=TP), 0), (LatestCall(id=1, tp=TP), 1)])
+def test_question_for_one_end_of_a_log_asks_for_no_other(
+    cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, end: int
+) -> None:
+    """KIP-207: the end may be unknown where the beginning is not, and the error of one was taken for that of the other."""
+    lib, found = cluster
+
+    async def scene() -> Heard:
+        client = KafkaClient(Address("c0"), brokers_of(cluster), request_timeout_ms=5000)
+        try:
+            await client.call(produce("a"))
+            answers = (ctypes.c_int * 2)(ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE)
+            lib.rd_kafka_mock_push_request_errors_array(found, ctypes.c_int16(_LIST_OFFSETS), ctypes.c_size_t(2), answers)
+            return await client.call(call)
+        finally:
+            await client.close()
+
+    heard = asyncio.run(scene())
+    assert (heard.error, heard.offset) == (None, end)
 
 
 @pytest.fixture
