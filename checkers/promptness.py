@@ -110,7 +110,7 @@ class _Cluster:
             case K.REGISTERED:
                 self.registered[row.node] = row.incarnation
                 self.waiting.pop(row.node, None)
-                if row.life < self.lives.get(row.node, row.life):
+                if (row.life or 0) < self.lives.get(row.node, 0):
                     self.stopped.add(row.node)  # ZooKeeper performed the request of a process that has ended
                 else:
                     self.stopped.discard(row.node)
@@ -129,7 +129,7 @@ class _Cluster:
                 self.hurt.add(row.node)
                 self._leaves(row.node)
             case K.NODE_STARTED:
-                self.lives[row.node] = row.life
+                self.lives[row.node] = row.life or 0
                 self.broken.discard(row.node)
                 self._interrupted(row.node)
             case K.NODE_STOPPED:

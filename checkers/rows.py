@@ -44,7 +44,7 @@ class ClusterRow(NamedTuple):
     time_ns: int
     kind: str
     node: str
-    life: int
+    life: int | None
     broker: str
     incarnation: int
     topic: str
