@@ -146,8 +146,10 @@ def availability(case: Case) -> set[str]:
     produced = calls(case.operations, "produce")
     if _is_emptied(case, case.events):
         every = (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest"))
-        errors = {call.answer[0].error for call in every if call.answer and call.asked[0].time_ns >= deadline}
-        return found | ({"untold"} if errors and "LEADER_NOT_AVAILABLE" not in errors else set())
+        late = [call for call in every if call.answer and call.asked[0].time_ns >= deadline]
+        served = any(call.ok for call in late)
+        told = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late}
+        return found | ({"untold"} if late and not served and not told else set())
     found |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
     found |= _unserved(case, deadline)
     ends = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]

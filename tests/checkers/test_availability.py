@@ -122,6 +122,22 @@ def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told:
     assert ("no client was told that orders-0 has no leader" not in found) is told
 
 
+def test_clients_that_are_served_need_not_be_told_of_no_leader() -> None:
+    """SILENT-2 is about an offline partition; another call was acknowledged."""
+    story = quiet_cluster()
+    power_out(story, "b1 b2 b3", why="swapped")
+    story.state(None, 2, "b1 b2 b3")
+    healed_at = story.time_ns
+    story.time_ns += BOUND_NS
+    story.asks(7, "y")
+    story.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": "REQUEST_TIMED_OUT"},))
+    story.asks(8, "z")
+    story.op(8, OpType.OK, "produce", ({"value": "z", "acks": -1, "offset": 0},))
+    story.event(EventKind.FINAL_READS, whole_node=True)
+
+    assert "no client was told that orders-0 has no leader" not in judge(story.history(healed_at_ns=healed_at)).not_live
+
+
 def test_partition_offline_after_power_loss_is_not_live() -> None:
     story = quiet_cluster()
     power_out(story, "b1 b2 b3")
