@@ -51,11 +51,12 @@ class Administrator:
         """The next creation or deletion of the topic, at its due time."""
         if phase == "final":
             return self._looker.next()
-        if phase in ("quiet", "audit") and (self._absent or self._there):
+        over = phase != "faults"
+        if over and (self._absent or self._there):
             return Done()
         if self._due_ms > now_ms:
             return Sleep(self._due_ms - now_ms)
-        if phase in ("quiet", "audit"):
+        if over:
             self._due_ms = now_ms + LOOK_BACKOFF_MS
             return self._delete()
         again = bool(self._there) and self._draws.ratio("workload topic again", 1, 4)

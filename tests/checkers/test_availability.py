@@ -105,14 +105,20 @@ def test_partition_whose_replicas_were_all_emptied_is_live() -> None:
     assert (verdict.live, verdict.counts["offline_rightly"]) == (True, 1)
 
 
-@pytest.mark.parametrize(("error", "told"), [("LEADER_NOT_AVAILABLE", True), ("REQUEST_TIMED_OUT", False)])
-def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told: bool) -> None:
-    """SILENT-2: error 5, which says more than that time is up."""
+def emptied_and_healed() -> tuple[Story, int]:
+    """A cluster whose only partition lost all replicas, at the bound after healing; and the time of healing."""
     story = quiet_cluster()
     power_out(story, "b1 b2 b3", why="swapped")
     story.state(None, 2, "b1 b2 b3")
     healed_at = story.time_ns
     story.time_ns += BOUND_NS
+    return story, healed_at
+
+
+@pytest.mark.parametrize(("error", "told"), [("LEADER_NOT_AVAILABLE", True), ("REQUEST_TIMED_OUT", False)])
+def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told: bool) -> None:
+    """SILENT-2: error 5, which says more than that time is up."""
+    story, healed_at = emptied_and_healed()
     story.asks(7, "y")
     story.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": error},))
     story.event(EventKind.FINAL_READS, whole_node=True)
@@ -124,11 +130,7 @@ def test_clients_are_told_that_emptied_partition_has_no_leader(error: str, told:
 
 def test_clients_that_are_served_need_not_be_told_of_no_leader() -> None:
     """SILENT-2 is about an offline partition; another call was acknowledged."""
-    story = quiet_cluster()
-    power_out(story, "b1 b2 b3", why="swapped")
-    story.state(None, 2, "b1 b2 b3")
-    healed_at = story.time_ns
-    story.time_ns += BOUND_NS
+    story, healed_at = emptied_and_healed()
     story.asks(7, "y")
     story.op(7, OpType.FAIL, "produce", ({"value": "y", "acks": -1, "error": "REQUEST_TIMED_OUT"},))
     story.asks(8, "z")

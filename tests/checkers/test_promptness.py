@@ -1,11 +1,15 @@
 """A step of the protocol that nothing hinders waits for no timer (docs/promise.md LIVE-12)."""
 
+import msgspec
 import pytest
 
 from checkers import debts
 from checkers.calms import CALM_MS
 from checkers.debts import DUE_MS, RETRY_MS, TERM_MS, TURN_MS
-from checkers.sketches import sketch
+from checkers.promptness import CHECKER
+from checkers.single import judge
+from checkers.sketches import history_of, sketch
+from history.history import History
 
 FIRST = (
     "registered node=b1 incarnation=1",
@@ -224,6 +228,14 @@ def test_process_learns_a_leader_under_its_own_registration(life: int, told: boo
     assert (late in found(*again)) is told
 
 
+def test_registration_that_names_no_process_is_of_the_running_one() -> None:
+    history = history_of(*FIRST, "registered node=b3 incarnation=9", at("final-reads", 20_000))
+    nameless = [msgspec.structs.replace(event, life=None) for event in history.events]
+    late = f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 1}"
+
+    assert judge(History(history.manifest, operations=[], events=nameless), (CHECKER,)).not_live == (late,)
+
+
 @pytest.mark.parametrize("later", [(), ("registered node=b1 incarnation=7",)], ids=["gone", "registered anew"])
 def test_leader_that_is_to_be_replaced_is_told_to_nobody(later: tuple[str, ...]) -> None:
     """The controller may wait for the ends of logs first (seed 10427 of `--faults all`)."""
@@ -233,6 +245,7 @@ def test_leader_that_is_to_be_replaced_is_told_to_nobody(later: tuple[str, ...])
     assert not any("does not know" in words for words in found(again, gone, *later))
 
 
+BACK_MS = 500 + 2 * 500  # DUE_MS, and the request timeouts of a command and of a question
 OFFLINE = "state-written node=b9 isr=b1 elr=b2 stamps=1 leader_epoch=2"
 LED_AGAIN = "state-written node=b9 leader=b1 isr=b1 stamps=1 leader_epoch=3"
 NOBODY = "nobody leads t-0, though its ISR and ELR are back,"
@@ -256,7 +269,7 @@ NOBODY = "nobody leads t-0, though its ISR and ELR are back,"
 def test_partition_is_led_again_once_isr_and_elr_are_back(rows: tuple[str, ...], told: bool) -> None:
     known = [f"became-follower node={node} leader=b1 leader_epoch=3" for node in ("b2", "b3")]
 
-    assert any(words.startswith(NOBODY) for words in found(*rows, *known)) is told
+    assert any(words.startswith(f"{NOBODY} {BACK_MS} ms") for words in found(*rows, *known)) is told
 
 
 ALL_GONE = "session-ended node=b1 incarnation=1", "session-ended node=b2 incarnation=2"
@@ -278,7 +291,10 @@ ELECTED = "state-written node=b9 leader=b1 isr=b1 elr=b2 stamps=7 leader_epoch=2
 )
 def test_named_leader_under_a_later_registration_leads_nobody(rows: tuple[str, ...], told: bool) -> None:
     """The recovery election, like that of a state without a leader (seed 110716 of `--faults all`)."""
-    assert any(words.startswith(NOBODY) for words in found(*rows)) is told
+    said = [words for words in found(*rows) if words.startswith(NOBODY)]
+
+    # a member that is gone is due to leave the ISR, too
+    assert [words.startswith(f"{NOBODY} {BACK_MS + TURN_MS} ms") for words in said] == ([True] if told else [])
 
 
 @pytest.mark.parametrize(("zk_version", "told"), [(0, True), (4, False)], ids=["new", "old"])

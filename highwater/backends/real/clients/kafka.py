@@ -204,19 +204,21 @@ class KafkaClient:
         except KafkaException as error:
             return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
 
-    def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, which: int) -> Heard:
-        # Not get_watermark_offsets: it asks for both ends, and tells the error of one as the error of both.
-        tp = TopicPartition(topic_of(call.tp), index_of(call.tp), which)
+    def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
+        # Not get_watermark_offsets: it asks for both ends of the log, and tells the error of one as that of both. librdkafka's
+        # OFFSET_BEGINNING and OFFSET_END are the timestamps of ListOffsets that ask for one end, and it raises each error where it
+        # asks for one partition.
+        tp = TopicPartition(topic_of(call.tp), index_of(call.tp), timestamp)
         timeout_s = self._timeout_ms / 1000
         try:
-            found = _listed(consumer, tp, timeout_s)
+            (found,) = consumer.offsets_for_times([tp], timeout=timeout_s)
         except KafkaException as error:
             if error.args[0].code() not in _FORGOTTEN:
                 raise
             # A fenced broker answers that the topic is unknown, and librdkafka refreshes metadata only for topics that it reads.
             consumer.list_topics(tp.topic, timeout=timeout_s)
-            found = _listed(consumer, tp, timeout_s)
-        return Heard(id=call.id, attempts=1, offset=found)
+            (found,) = consumer.offsets_for_times([tp], timeout=timeout_s)
+        return Heard(id=call.id, attempts=1, offset=found.offset)
 
     def _poll(self, consumer: Consumer, call: PollCall) -> Heard:
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), call.offset)
@@ -254,14 +256,6 @@ class KafkaClient:
             if not error.retriable():
                 return name_of(error)
         return ErrorCode.REQUEST_TIMED_OUT.name
-
-
-def _listed(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> int:
-    """The offset that a broker tells for the timestamp in `tp.offset`; raises KafkaException if it refuses."""
-    (found,) = consumer.offsets_for_times([tp], timeout=timeout_s)
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return int(found.offset)
 
 
 def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:

@@ -172,26 +172,42 @@ def test_producer_counts_resends_beyond_its_retries_config(
     assert (heard.attempts, outcome(heard)) == (attempts, type_), heard
 
 
+def asked_after_a_produce(cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, *answers: ErrorCode) -> Heard:
+    """What the client hears if the mock brokers answer its requests for ends of logs so, the first one first."""
+    lib, found = cluster
+    codes = (ctypes.c_int * len(answers))(*answers)
+
+    async def scene() -> Heard:
+        client = KafkaClient(Address("c0"), brokers_of(cluster), request_timeout_ms=5000)
+        try:
+            await client.call(produce("a"))
+            lib.rd_kafka_mock_push_request_errors_array(
+                found, ctypes.c_int16(_LIST_OFFSETS), ctypes.c_size_t(len(answers)), codes
+            )
+            return await client.call(call)
+        finally:
+            await client.close()
+
+    return asyncio.run(scene())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("call", "end"), [(EarliestCall(id=1, tp=TP), 0), (LatestCall(id=1, tp=TP), 1)])
 def test_question_for_one_end_of_a_log_asks_for_no_other(
     cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, end: int
 ) -> None:
     """KIP-207: the end may be unknown where the beginning is not, and the error of one was taken for that of the other."""
-    lib, found = cluster
+    heard = asked_after_a_produce(cluster, call, ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE)
 
-    async def scene() -> Heard:
-        client = KafkaClient(Address("c0"), brokers_of(cluster), request_timeout_ms=5000)
-        try:
-            await client.call(produce("a"))
-            answers = (ctypes.c_int * 2)(ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE)
-            lib.rd_kafka_mock_push_request_errors_array(found, ctypes.c_int16(_LIST_OFFSETS), ctypes.c_size_t(2), answers)
-            return await client.call(call)
-        finally:
-            await client.close()
-
-    heard = asyncio.run(scene())
     assert (heard.error, heard.offset) == (None, end)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [EarliestCall(id=1, tp=TP), LatestCall(id=1, tp=TP)])
+def test_refused_question_for_an_end_of_a_log_has_no_offset(cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call) -> None:
+    heard = asked_after_a_produce(cluster, call, *[ErrorCode.OFFSET_NOT_AVAILABLE] * 50)  # librdkafka may ask again
+
+    assert (heard.error, heard.offset) == ("OFFSET_NOT_AVAILABLE", None)
 
 
 @pytest.fixture
