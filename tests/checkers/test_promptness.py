@@ -228,7 +228,7 @@ def test_process_learns_a_leader_under_its_own_registration(life: int, told: boo
     assert (late in found(*again)) is told
 
 
-def test_registration_that_names_no_process_is_of_the_running_one() -> None:
+def test_registration_without_a_process_is_of_the_running_one() -> None:
     history = history_of(*FIRST, "registered node=b3 incarnation=9", at("final-reads", 20_000))
     nameless = [msgspec.structs.replace(event, life=None) for event in history.events]
     late = f"b3 does not know epoch 1 of t-0 {DUE_MS} ms after row {LAST + 1}"

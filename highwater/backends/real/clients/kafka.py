@@ -205,9 +205,8 @@ class KafkaClient:
             return Heard(id=call.id, attempts=1, error=name_of(error.args[0]))
 
     def _bound(self, consumer: Consumer, call: LatestCall | EarliestCall, timestamp: int) -> Heard:
-        # Not get_watermark_offsets: it asks for both ends of the log, and tells the error of one as that of both. librdkafka's
-        # OFFSET_BEGINNING and OFFSET_END are the timestamps of ListOffsets that ask for one end, and it raises each error where it
-        # asks for one partition.
+        # Not get_watermark_offsets: it asks for both ends of the log, and tells the error of one as that of both. Here
+        # OFFSET_BEGINNING or OFFSET_END asks for one end; librdkafka raises the error of a question for one partition.
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), timestamp)
         timeout_s = self._timeout_ms / 1000
         try:
