@@ -3,6 +3,10 @@
 The leader raises the high watermark as soon as it knows that each member of the ISR has the record, and a member that does not
 fetch leaves the ISR. So while no fault is in force the high watermark stands still only where some member lacks the next record.
 
+A leader whose change of the ISR is open cannot know which of the two is in force, and counts a record as committed only where
+min.insync.replicas members of both hold it (KAFKA-15583). So a change to fewer members holds the high watermark up until it ends:
+it may have to wait for the next controller.
+
 Judged are the stretches, longer than the promised time, in which neither the high watermark nor the state in ZooKeeper changes,
 no fault begins or ends and no process ends: at their end every record is committed that the ISR held that long before.
 Faults of a client place are none of the brokers'.
@@ -13,8 +17,6 @@ Faults of a client place are none of the brokers'.
     >>> sketch("advance", *rows, *held, "hw node=b1 hw=1 leo=1 time_ns=9000000000")
     ['b1 raised the HW of t-0 above 0 only at row 5, though its ISR held offset 0 for 2500 ms']
 """
-
-from itertools import pairwise
 
 import polars as pl
 
@@ -27,28 +29,39 @@ from history.event import EventKind as K
 NAME = "advance"
 _ROLES = (K.BECAME_LEADER, K.BECAME_FOLLOWER, K.RESIGNED)
 _FAULTS = (K.FAULT_BEGUN, K.FAULT_ENDED)
+_CHANGES = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 
 
 def _late_ns(facts: Facts) -> int:
     return (facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms + PROMPT_MS) * MS
 
 
-def _still(events: pl.DataFrame, facts: Facts) -> list[tuple[int, int]]:
+def _still(events: pl.DataFrame, facts: Facts, least: int) -> list[tuple[int, int]]:
     """The long stretches in which nothing changes that the HW depends on, except logs: the indices of the rows around each."""
     changes = events.filter(
         ~pl.col("kind").is_in([str(kind) for kind in (*REPLAYED, K.BECAME_FOLLOWER)])
         & ~(pl.col("kind").is_in([str(kind) for kind in _FAULTS]) & pl.col("node").is_in(list(facts.client_places)))
         & ((pl.col("kind") != str(K.HW)) | (pl.col("detail") == "leader"))
+        & ((pl.col("kind") != str(K.ISR_CHANGE_SENT)) | (pl.col("isr").list.len() < least))
     ).select("index", "time_ns", "kind", "fault", "node")
     in_force: set[tuple[str, str]] = set()
+    shrinking: str | None = None  # the leader whose change to fewer than `least` members is open
+    last: tuple[int, int] | None = None
     found: list[tuple[int, int]] = []
-    for (at, since, kind, fault, node), (then, until, *_) in pairwise(changes.iter_rows()):
+    for at, time_ns, kind, fault, node in changes.iter_rows():
+        if kind == K.ISR_CHANGE_ENDED and node != shrinking:
+            continue
+        if last is not None and time_ns - last[1] > _late_ns(facts) and not in_force and shrinking is None:
+            found.append((last[0], at))
+        last = at, time_ns
         if kind == K.FAULT_BEGUN:
             in_force.add((fault, node))
         elif kind == K.FAULT_ENDED:
             in_force.discard((fault, node))
-        if until - since > _late_ns(facts) and not in_force:
-            found.append((at, then))
+        elif kind == K.ISR_CHANGE_SENT:
+            shrinking = node
+        elif kind == K.STATE_WRITTEN or node == shrinking:  # it is applied, void or answered, or its leader is none any more
+            shrinking = None
     return found
 
 
@@ -90,7 +103,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Find records that were committed late or never, although the whole ISR held them. Ignores `cuts`: they excuse no delay."""
     topic, number = partition_of(operations, events)
     promise = promised(facts, topic)
-    stretches = _still(events, facts) if facts.simulated and promise is not None else []
+    stretches = _still(events, facts, promise.min_insync_replicas) if facts.simulated and promise is not None else []
     if promise is None or not stretches:
         return Findings()
     rows = event_rows(events)
@@ -111,11 +124,12 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 CHECKER = Checker(
     name=NAME,
     claim="While no fault is in force, a record that every member of the ISR holds is below the high watermark in time.",
-    assumes="Brokers record each append, role and HW of a leader; the harness records when each fault begins and ends.",
-    blind="Runs of real brokers; partitions that are written all the time, where the high watermark never stands still for long.",
+    assumes="Brokers record appends, roles, ISR changes and HWs of leaders; the harness records when each fault begins and ends.",
+    blind="Runs of real brokers; partitions that are written all the time, where the high watermark never stands still for long; "
+    "leaders whose change to fewer than min.insync.replicas members stays open.",
     kinds=(),
     group_by=PARTITION,
-    events=(*REPLAYED, *_ROLES, *_FAULTS, K.STATE_WRITTEN, K.HW, K.NODE_STOPPED),
+    events=(*REPLAYED, *_ROLES, *_FAULTS, *_CHANGES, K.STATE_WRITTEN, K.HW, K.NODE_STOPPED),
     needs=(K.STATE_WRITTEN,),
     of_the_living=True,
     check=check,

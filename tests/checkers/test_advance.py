@@ -39,6 +39,29 @@ def test_record_may_wait_where_a_member_may_lack_it(rows: tuple[str, ...]) -> No
     assert found(*rows) == []
 
 
+SHORT = "isr-change-sent node=b1 isr=b1"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ((SHORT,), False),
+        ((SHORT, "isr-change-ended node=b2 isr=b1,b2 detail=refused"), False),
+        ((SHORT.replace("isr=b1", "isr=b1,b2,b3"),), True),
+        ((SHORT, "isr-change-ended node=b1 isr=b1,b2 detail=refused"), True),
+        ((SHORT, BEGUN[0]), True),
+        ((SHORT, BEGUN[1]), True),
+        ((BEGUN[0].replace("leader=b1", "leader=b2"), SHORT, BEGUN[0]), True),
+    ],
+    ids=["open", "another's ended", "to more", "refused", "state written", "leads again", "a leader before"],
+)
+def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], told: bool) -> None:
+    """Seeds 150326 and 150334 of `--faults all`: no controller was in office that could answer the leader."""
+    history = (*BEGUN, *rows, *HELD, LATE)
+
+    assert (found(*history) != []) == told
+
+
 def test_record_waits_for_no_fault_that_has_ended() -> None:
     fault = (FAULT.format("b3"), "fault-ended fault=f node=b3 detail=clog")
 
