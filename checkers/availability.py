@@ -101,7 +101,8 @@ def check_cluster(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, 
     offline = None in leaders.values()
     why.extend(said for said in pending if not offline or not said.startswith(_MOVES))
     done, placed = calls(operation_rows(operations)), [(about[row.at], row) for row in fit]
-    why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed), *belied(done, placed)))
+    elected = events.filter(pl.col("kind") == str(K.CONTROLLER_ELECTED))["index"].to_list()
+    why.extend((*undone(done, placed), *unheard(done, placed), *misled(done, placed, elected), *belied(done, placed)))
     why.extend(dropped(done, events) if facts.simulated else ())
     told = events.filter(pl.col("kind") == str(K.REQUEST_REFUSED))
     refused = told["detail"].to_list()

@@ -24,6 +24,7 @@ before it takes up the first.
 """
 
 from ast import literal_eval
+from bisect import bisect
 from collections.abc import Iterable
 from math import inf
 
@@ -98,26 +99,37 @@ def unexplained(done: list[Call], refused: Iterable[tuple[int, str]]) -> list[st
     ]
 
 
-def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
-    """Describe each rollback to other replicas than the partition had before the move (KIP-236, R-233)."""
-    edited = min((call.invoked for call in done if call.f == EDIT and _is_of_moves(call)), default=inf)
+def misled(done: list[Call], rows: list[tuple[str, EventRow]], elected: list[int]) -> list[str]:
+    """Describe each rollback to other replicas than the partition had before the move (KIP-236, R-233).
+
+    `elected`: the rows of controllers' elections. An operator who writes another target into the entry of a move that this
+    controller has begun leaves these replicas as they are (R-232). After any other edit of moves a partition is not judged.
+    """
+    edits = [call for call in done if call.f == EDIT and _is_of_moves(call)]
     before: dict[str, set[tuple[str, ...]]] = {}  # the replicas without the move that is under way
     assigned: dict[str, tuple[str, ...]] = {}
     targets: dict[str, tuple[str, ...]] = {}  # of the move under way, unless it has reached them
+    begun: dict[str, tuple[int, int]] = {}  # the first move that the controller in office began: its term, and the row
     why = []
     for name, row in rows:
         if row.kind == K.TOPIC_DELETED:
-            for known in (before, assigned, targets):
+            for known in (before, assigned, targets, begun):
                 known.pop(name, None)
         elif row.kind == K.ASSIGNED:
             assigned[name] = row.replicas
             if targets.get(name, row.replicas) == row.replicas:
                 targets.pop(name, None)
-        elif row.kind == K.REASSIGNMENT_BEGUN and name in assigned and row.at < edited:
+        elif row.kind == K.REASSIGNMENT_BEGUN and name in assigned:
+            term = bisect(elected, row.at)
+            if begun.get(name, (-1, -1))[0] != term:
+                begun[name] = term, row.at
+            earlier = [call for call in edits if call.invoked < row.at]
+            if not all(_retargets(call, name) and call.invoked > begun[name][1] for call in earlier):
+                continue
             way, to = way_and_target(row.detail or "")
             if name not in targets:  # a move begins, or the one before reached its target and is not over yet
                 origins = before.get(name, set())
-                if way == "forward" and to == assigned[name]:
+                if way == "forward" and (to == assigned[name] or earlier):
                     before[name] = {assigned[name], *origins}
                 elif way == "forward" or to not in origins:
                     before[name] = {assigned[name]}
@@ -126,6 +138,12 @@ def misled(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
                 why.append(f"{name} goes back to {', '.join(to)} at row {row.at}; it was on {was}")
             targets[name] = to
     return why
+
+
+def _retargets(call: Call, name: str) -> bool:
+    """Whether an edit certainly left an entry for the partition, without original replicas, in the znode of pending moves."""
+    overwritten = (call.asked[0].value or "").startswith(f"{_PENDING} overwritten")
+    return call.type == "ok" and overwritten and name in _entries(call)
 
 
 def dropped(done: list[Call], events: pl.DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from mutation.gate import plans
 from mutation.groups import measure_together
 from mutation.measure import ORDER, ROUNDS, Bench, Gate, in_order, serving
 from mutation.page import result_of, store_results, write_page
-from mutation.sample import BY_HAND, SAMPLE, Mutant, MutationError, draw, load_sample, store_sample
+from mutation.sample import BY_HAND, SAMPLE, SIZE, Mutant, MutationError, draw, load_sample, store_sample
 
 _FIRST = 20  # runs that every mutant performs before more runs of the baseline are made
 
@@ -41,15 +41,16 @@ def main() -> int:
 
 def _measure(asked: argparse.Namespace) -> int:
     mutants = _sample(asked)
-
-    def take(mutant: Mutant) -> bool:
-        return not asked.ids or mutant.id in asked.ids
-
+    chosen = [mutant for mutant in mutants if not asked.ids or mutant.id in asked.ids]
     gate_plans = plans()
     names = list(gate_plans)
     bench = Bench(asked.jobs, gate_plans, within_s=asked.within, say=_say)
     if asked.again:
-        bench.forget(asked.ids or [m.id for m in mutants])
+        bench.forget([mutant.id for mutant in chosen])
+
+    def now() -> list[Mutant]:
+        return serving(chosen, bench.folder, len(chosen) if asked.by_hand else SIZE)
+
     with bench.open():
         for stage in [names] if asked.order else _stages(names):
             bench.baseline(stage)
@@ -59,13 +60,13 @@ def _measure(asked: argparse.Namespace) -> int:
                 return 0
             for row in gate.red:
                 _say(f"{row.run} is red without a mutation and is left out: {row.words}")
-            bench.measure(gate, mutants, take=take, rounds=ROUNDS[:1])
-            measure_together(bench, gate, list(filter(take, serving(mutants, bench.folder))))
-            bench.measure(gate, mutants, take=take)
+            bench.measure(gate, now, rounds=ROUNDS[:1])
+            measure_together(bench, gate, now())
+            bench.measure(gate, now)
     if not asked.by_hand:
         store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.is_known)
         write_page()
-    found = [gate.progress(mutant) for mutant in filter(take, serving(mutants, bench.folder))]
+    found = [gate.progress(mutant) for mutant in now()]
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts["undecided"] else 0

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.plans.plan import Plan
-from mutation.sample import HERE, SIZE, Mutant, MutationError, lines_of, texts_with
+from mutation.sample import HERE, Mutant, MutationError, lines_of, texts_with
 from mutation.trees import ROOT, copy_of_the_tree, mutated
 from mutation.worker import SERVES, Order, Run, RunRow
 from pipeline.stamp import present_stamp
@@ -56,9 +56,14 @@ class Progress(Struct, frozen=True, kw_only=True):
         """What is known of the mutant."""
         if self.rows and self.rows[0].run == SERVES and self.rows[0].killed_by in ("crash", "hang"):
             return "does not serve"
-        if self.rows and self.rows[-1].killed_by:
+        if self.kill is not None:
             return "killed"
         return "undecided" if self.left else "survived"
+
+    @property
+    def kill(self) -> RunRow | None:
+        """The first run that killed the mutant. Runs that it performed with other mutants at the same time may follow it."""
+        return next((row for row in self.rows if row.killed_by), None)
 
     @property
     def is_known(self) -> bool:
@@ -158,15 +163,17 @@ class Bench:
     def measure(
         self,
         gate: "Gate",
-        mutants: Sequence[Mutant],
+        mutants: Callable[[], Sequence[Mutant]],
         *,
-        take: Callable[[Mutant], bool],
         rounds: Sequence[int] = ROUNDS,
     ) -> None:
-        """Perform the mutants that `take` chooses, a few runs of each before more of any, until all are decided or time is up."""
+        """Perform the mutants, a few runs of each before more of any, until all are decided or time is up.
+
+        `mutants` is asked again after each round: mutants of the reserve take the places of those that do not serve.
+        """
         for limit in rounds:
             known: set[str] = set()
-            while fresh := [m for m in serving(mutants, self.folder) if take(m) and m.id not in known]:
+            while fresh := [m for m in mutants() if m.id not in known]:
                 known |= {m.id for m in fresh}
                 self.each(partial(self._go_on, gate, limit), fresh)
 
@@ -326,8 +333,8 @@ def in_order(names: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in set(names)]
 
 
-def serving(mutants: Sequence[Mutant], folder: Path, size: int = SIZE) -> list[Mutant]:
-    """The sample: the first `size` mutants of the drawn order that are not known to not serve."""
+def serving(mutants: Sequence[Mutant], folder: Path, size: int) -> list[Mutant]:
+    """The first `size` of these mutants that are not known to not serve."""
     return [m for m in mutants if not _is_dead(folder / f"{m.id}.jsonl")][:size]
 
 
@@ -340,8 +347,8 @@ def words(found: Progress) -> str:
     """One line about a mutant."""
     mutant = found.mutant
     where = f"{mutant.id} {mutant.file}:{mutant.line} {mutant.operator}"
-    if found.outcome == "killed":
-        return f"{where}: killed by {found.rows[-1].killed_by} in {found.rows[-1].run}, run {found.performed}"
+    if found.outcome == "killed" and found.kill is not None:
+        return f"{where}: killed by {found.kill.killed_by} in {found.kill.run}, run {found.performed}"
     seen = f"{found.differed} differ, {found.unknown} are UNKNOWN"
     return f"{where}: {found.outcome} after {found.performed} of {found.reached} runs, {seen}"
 

@@ -50,14 +50,13 @@ class Review(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def result_of(found: Progress, stamp: str) -> Result:
     """The result of a mutant on the code of a stamp."""
-    last = found.rows[-1] if found.rows and found.rows[-1].killed_by else None
     return Result(
         id=found.mutant.id,
         stamp=stamp,
         outcome=found.outcome,
-        by=last.killed_by if last else "",
-        run=last.run if last else "",
-        words=last.words if last else "",
+        by=found.kill.killed_by if found.kill else "",
+        run=found.kill.run if found.kill else "",
+        words=found.kill.words if found.kill else "",
         performed=found.performed,
         reached=found.reached,
         differed=found.differed,

@@ -149,20 +149,21 @@ def _mutant(number: int, path: Path, source: bytes, edit: Edit) -> Mutant:
 def statement_at(source: bytes, offset: int) -> tuple[int, int] | None:
     """The first and last line of the innermost statement around a byte; of a statement with a body, the lines before the body.
 
-    None outside of functions: such code runs when the module is imported.
+    None outside of functions: such code runs when the module is imported. None, too, for a comment in the body of a function: an
+    edit that begins there goes on in another statement.
     """
     line = source.count(b"\n", 0, offset) + 1
     found, in_function = None, False
     node: ast.AST | None = ast.parse(source)
     while node is not None:
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        in_function = in_function or is_function
         node = next((child for child in _blocks(node) if _first(child) <= line <= _last(child)), None)
         if node is None:
+            return found if in_function and not is_function else None
+        found = _heading(node)
+        if line <= found[1]:
             break
-        heading = _heading(node)
-        found = heading
-        if line <= heading[1]:
-            break
-        in_function = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     return found if in_function else None
 
 

@@ -103,6 +103,48 @@ def test_rollback_goes_back_to_the_replicas_of_before(steps: tuple[str, ...], to
     assert sum(" goes back to " in why for why in judge(healed(story)).not_live) == told
 
 
+def retargeted(entry: str) -> str:
+    """An operator's edit that leaves this entry alone in the znode of pending moves."""
+    return "/admin/reassign_partitions overwritten with " + repr('{"version":1,"partitions":[' + entry + "]}")
+
+
+TO_5 = '{"topic":"orders","partition":0,"replicas":[1,2,5]}'
+OTHER = '{"topic":"orders","partition":1,"replicas":[1,2,5]}'
+WITH_ORIGIN = '{"topic":"orders","partition":0,"replicas":[1,2,5],"original_replicas":[4]}'
+
+
+@pytest.mark.parametrize(
+    ("edit", "outcome", "elected", "told"),
+    [
+        (retargeted(TO_5), OpType.OK, "", 1),
+        (retargeted(TO_5), OpType.INFO, "", 0),
+        (retargeted(OTHER), OpType.OK, "", 0),
+        (retargeted(WITH_ORIGIN), OpType.OK, "", 0),
+        ("/admin/reassign_partitions deleted", OpType.OK, "", 0),
+        (retargeted(TO_5), OpType.OK, "before the edit", 0),
+        (retargeted(TO_5), OpType.OK, "after the edit", 0),
+    ],
+    ids=["other target", "perhaps", "other partition", "with origin", "removed", "a controller before", "a controller after"],
+)
+def test_move_with_another_target_by_hand_goes_back_as_before(edit: str, outcome: OpType, elected: str, told: int) -> None:
+    """KIP-236, R-232: only the controller that began the move knows the replicas of before once they are overwritten."""
+    story = quiet_cluster()
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3"))
+    story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail="forward to 1,2,4")
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3", "b4"))
+    if elected == "before the edit":
+        story.event(EventKind.CONTROLLER_ELECTED, node="b2")
+    story.op(10, OpType.INVOKE, "edit-znode", ({"value": edit},))
+    story.op(10, outcome, "edit-znode", ({"value": edit},))
+    if elected == "after the edit":
+        story.event(EventKind.CONTROLLER_ELECTED, node="b2")
+    story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail="forward to 1,2,5")
+    story.event(EventKind.ASSIGNED, replicas=("b1", "b2", "b3", "b4", "b5"))
+    story.event(EventKind.REASSIGNMENT_BEGUN, node="b1", detail="back to 1,2,3,4")
+
+    assert sum(" goes back to " in why for why in judge(healed(story)).not_live) == told
+
+
 @pytest.mark.parametrize(
     ("between", "told"),
     [

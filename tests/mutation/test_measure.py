@@ -1,5 +1,7 @@
 """Mutants are performed in copies of the tree, and the ledger tells who killed them and in which run."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from highwater.plans.plan import Plan
 from mutation.gate import FIRST, SEEDS, plans
 from mutation.groups import measure_together
 from mutation.measure import Bench, Gate, Progress, serving
-from mutation.sample import Mutant, MutationError, load_sample
+from mutation.sample import BY_HAND, Mutant, MutationError, load_sample
 from mutation.trees import ROOT
 from mutation.worker import SERVES, Order, Run, RunRow
 from tests.tidy.sources import ROOT as TREE
@@ -44,7 +46,7 @@ def measured(mutants: list[Mutant], chosen: Mapping[str, Plan], ledger: Path) ->
     with bench.open():
         bench.baseline(list(chosen))
         gate = Gate(list(chosen), bench.folder)
-        bench.measure(gate, mutants, take=lambda mutant: True)
+        bench.measure(gate, lambda: mutants)
     return {row.id: gate.progress(row) for row in mutants}
 
 
@@ -71,6 +73,14 @@ def test_measurement_goes_on_where_its_ledger_ends(tmp_path: Path, gate_plans: M
 
     assert measured([KILLED], chosen, tmp_path) == first
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == texts
+
+
+def test_kill_counts_when_a_shared_run_is_stored_after_it() -> None:
+    """Two workers perform a group: one finds the mutant that kills, the other stores its run of the whole group."""
+    kill = RunRow(run="seeds/seed-1", differs=True, killed_by="not live")
+    found = Progress(mutant=KILLED, rows=(RunRow(run=SERVES), kill, RunRow(run="seeds/seed-2", shared=4)), left=(), reached=2)
+
+    assert (found.outcome, found.kill) == ("killed", kill)
 
 
 def together(group: list[Mutant], gate_plans: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
@@ -170,3 +180,12 @@ def test_mutant_that_no_run_reaches_is_a_survivor(left: tuple[str, ...], known: 
     found = Progress(mutant=load_sample()[0], rows=(), left=left, reached=len(left))
 
     assert (found.is_known, found.outcome) == (known, "survived" if known else "undecided")
+
+
+def test_every_mistake_by_hand_can_be_chosen() -> None:
+    """There are more of them than the sample has mutants."""
+    last = load_sample(BY_HAND)[-1]
+    chosen = [sys.executable, "-m", "mutation", "--by-hand", last.id, "--within", "0"]
+    done = subprocess.run(chosen, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (1, "0 killed, 0 survived, 1 undecided\n")

@@ -51,6 +51,13 @@ def test_mutant_is_reached_through_its_statement() -> None:
     assert lines_of(mutant, text) == (3, 3)
 
 
+def test_edit_that_begins_with_a_comment_may_be_in_any_run() -> None:
+    text = "def f() -> None:\n    a()\n    # Why.\n    b()\n"
+    mutant = Mutant(id="M-1", file="f.py", line=3, operator="statement", old="    # Why.\n    b()\n", new="    c()\n")
+
+    assert lines_of(mutant, text) is None
+
+
 def test_mutant_is_refused_unless_its_text_occurs_once() -> None:
     mutant = Mutant(id="M-1", file="f.py", line=1, operator="statement", old="a()\n", new="pass\n")
 
