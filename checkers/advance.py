@@ -43,13 +43,14 @@ def _still(events: pl.DataFrame, facts: Facts, least: int) -> list[tuple[int, in
         & ~(pl.col("kind").is_in([str(kind) for kind in _FAULTS]) & pl.col("node").is_in(list(facts.client_places)))
         & ((pl.col("kind") != str(K.HW)) | (pl.col("detail") == "leader"))
         & ((pl.col("kind") != str(K.ISR_CHANGE_SENT)) | (pl.col("isr").list.len() < least))
-    ).select("index", "time_ns", "kind", "fault", "node")
+    ).select("index", "time_ns", "kind", "fault", "node", "leader")
     in_force: set[tuple[str, str]] = set()
-    shrinking: str | None = None  # the leader whose change to fewer than `least` members is open
+    leading: str | None = None  # according to ZooKeeper: the changes of deposed leaders hold nobody else up
+    shrinking: str | None = None  # the leader, while its change to fewer than `least` members is open
     last: tuple[int, int] | None = None
     found: list[tuple[int, int]] = []
-    for at, time_ns, kind, fault, node in changes.iter_rows():
-        if kind == K.ISR_CHANGE_ENDED and node != shrinking:
+    for at, time_ns, kind, fault, node, leader in changes.iter_rows():
+        if (kind == K.ISR_CHANGE_SENT and node != leading) or (kind == K.ISR_CHANGE_ENDED and node != shrinking):
             continue
         if last is not None and time_ns - last[1] > _late_ns(facts) and not in_force and shrinking is None:
             found.append((last[0], at))
@@ -60,7 +61,9 @@ def _still(events: pl.DataFrame, facts: Facts, least: int) -> list[tuple[int, in
             in_force.discard((fault, node))
         elif kind == K.ISR_CHANGE_SENT:
             shrinking = node
-        elif kind == K.STATE_WRITTEN or node == shrinking:  # it is applied, void or answered, or its leader is none any more
+        elif kind == K.STATE_WRITTEN:  # the change is applied or void
+            leading, shrinking = leader, None
+        elif node == shrinking:  # it is answered, or its leader is none any more
             shrinking = None
     return found
 

@@ -87,8 +87,9 @@ class Progress(Struct, frozen=True, kw_only=True):
 
     @property
     def performed(self) -> int:
-        """How many runs of the gate it performed."""
-        return sum(row.run != SERVES for row in self.rows)
+        """How many runs of the gate it performed until one killed it."""
+        counted = self.rows if self.kill is None else self.rows[: self.rows.index(self.kill) + 1]
+        return sum(row.run != SERVES for row in counted)
 
 
 def stamp() -> str:

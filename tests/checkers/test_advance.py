@@ -52,8 +52,9 @@ SHORT = "isr-change-sent node=b1 isr=b1"
         ((SHORT, BEGUN[0]), True),
         ((SHORT, BEGUN[1]), True),
         ((BEGUN[0].replace("leader=b1", "leader=b2"), SHORT, BEGUN[0]), True),
+        ((SHORT.replace("node=b1", "node=b3"),), True),
     ],
-    ids=["open", "another's ended", "to more", "refused", "state written", "leads again", "a leader before"],
+    ids=["open", "another's ended", "to more", "refused", "state written", "leads again", "a leader before", "a deposed leader"],
 )
 def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], told: bool) -> None:
     """Seeds 150326 and 150334 of `--faults all`: no controller was in office that could answer the leader."""

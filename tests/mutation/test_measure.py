@@ -80,7 +80,7 @@ def test_kill_counts_when_a_shared_run_is_stored_after_it() -> None:
     kill = RunRow(run="seeds/seed-1", differs=True, killed_by="not live")
     found = Progress(mutant=KILLED, rows=(RunRow(run=SERVES), kill, RunRow(run="seeds/seed-2", shared=4)), left=(), reached=2)
 
-    assert (found.outcome, found.kill) == ("killed", kill)
+    assert (found.outcome, found.kill, found.performed) == ("killed", kill, 1)
 
 
 def together(group: list[Mutant], gate_plans: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
