@@ -23,10 +23,10 @@ from bench.histories import log_calls, transactions, write_log
 from bench.plot import Series, plot
 from checkers import acked_loss, committed_offsets, duplicates, offset_agreement, order, polls
 from checkers.elle.judge import judge as judge_transactions
+from checkers.engine.verdict import Validity
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
 from checkers.single import judge as judge_run
-from checkers.verdict import Validity
 from highwater.cli.output import say
 from highwater.runs.foreign import Asked, judge_file
 from highwater.runs.memory import peak_mib

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from bench.histories import PROCESSES, Ints, operations_table, partition_rows
 from checkers import single
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.cli.output import say
 from highwater.runs.memory import peak_mib
 from history import schema, store

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from checkers.elle.consistency import FORBIDS
     from checkers.elle.judge import judge as judge_transactions
+    from checkers.engine.verdict import Anomaly, Validity, Verdict
     from checkers.jepsen.judge import judge as judge_reads
     from checkers.kafka.judge import judge as judge_queue
     from checkers.linearizability.judge import Judgement
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from checkers.linearizability.registry import NAMES, model_named
     from checkers.single import judge as judge_run
     from checkers.sketches import sketch
-    from checkers.verdict import Anomaly, Validity, Verdict
     from history.foreign.read import calls as read_history
     from history.foreign.read import history_of
     from history.foreign.read import steps as read_steps
@@ -57,9 +57,9 @@ _PLACES = {
     "model_named": ("checkers.linearizability.registry", "model_named"),
     "judge_run": ("checkers.single", "judge"),
     "sketch": ("checkers.sketches", "sketch"),
-    "Anomaly": ("checkers.verdict", "Anomaly"),
-    "Validity": ("checkers.verdict", "Validity"),
-    "Verdict": ("checkers.verdict", "Verdict"),
+    "Anomaly": ("checkers.engine.verdict", "Anomaly"),
+    "Validity": ("checkers.engine.verdict", "Validity"),
+    "Verdict": ("checkers.engine.verdict", "Verdict"),
     "read_history": ("history.foreign.read", "calls"),
     "read_steps": ("history.foreign.read", "steps"),
     "history_of": ("history.foreign.read", "history_of"),

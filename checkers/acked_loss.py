@@ -23,12 +23,12 @@ from operator import itemgetter
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.verdict import Cut, Findings
 from checkers.ledger import LEDGER_ROWS, NAME, Ledger
 from checkers.replay import REPLAYED
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
-from checkers.verdict import Cut, Findings
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

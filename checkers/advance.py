@@ -20,10 +20,10 @@ Faults of a client place are none of the brokers'.
 
 import polars as pl
 
-from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of, promised
+from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of, promised
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Cut, Findings
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "advance"

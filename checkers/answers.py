@@ -32,12 +32,12 @@ end offset waits until the HW reaches the start of the epoch (promise V2, KIP-20
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
-from checkers.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
 from checkers.duplicates import ONCE
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
+from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "answers"

@@ -9,9 +9,9 @@ Why it is sound: the assertions hold in every state that the protocol allows, so
 
 import polars as pl
 
-from checkers.checker import WHOLE_RUN, Checker, Facts
-from checkers.ranges import gathered
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts
+from checkers.engine.ranges import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "assertions"

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import polars as pl
 from msgspec import Struct
 
-from checkers.checker import WHOLE_RUN, Checker, Facts
-from checkers.ranges import ranged
-from checkers.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts
+from checkers.engine.ranges import ranged
+from checkers.engine.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "assumptions"

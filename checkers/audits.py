@@ -7,9 +7,9 @@ that of another one nor send it again (R-147, R-149).
 
 from collections.abc import Iterable
 
-from checkers.checker import MS, PROMPT_MS, Facts
+from checkers.engine.checker import MS, PROMPT_MS, Facts
+from checkers.engine.rows import Call, EventRow
 from checkers.moves import EDIT
-from checkers.rows import Call, EventRow
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
 

@@ -22,19 +22,19 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 
 import polars as pl
 
-from checkers import screens
 from checkers.audits import belied, misrefused, slow, unpreferred, unserved
-from checkers.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.confirmed import undeleted, unmade
+from checkers.engine import screens
+from checkers.engine.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
+from checkers.engine.verdict import Cut, Findings
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.moves import ROWS as MOVE_ROWS
 from checkers.moves import dropped, misled, undone, unexplained, unheard
 from checkers.orders import ROWS as ORDER_ROWS
 from checkers.orders import forgotten
-from checkers.ranges import gathered
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
-from checkers.verdict import Cut, Findings
 from checkers.wounds import Wounded
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of, promised
-from checkers.rows import Call, calls, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "client-log"

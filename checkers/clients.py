@@ -33,12 +33,12 @@ Only simulated runs are judged: there no machine is late, and the client counts 
 
 import polars as pl
 
-from checkers import screens
-from checkers.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
-from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
 from checkers.duplicates import ONCE
-from checkers.rows import Call, calls, operation_rows
-from checkers.verdict import Cut, Findings
+from checkers.engine import screens
+from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
+from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "clients"

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, partition_of
-from checkers.rows import Call, calls, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "committed-offsets"
 _NEVER = 1 << 62

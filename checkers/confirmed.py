@@ -9,7 +9,7 @@ late. Deletions are judged in simulated runs only: on real nodes the rows of adm
 clocks.
 """
 
-from checkers.rows import Call, EventRow
+from checkers.engine.rows import Call, EventRow
 from history.event import EventKind as K
 
 _ADD = "add-partition"

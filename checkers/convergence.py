@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
-from checkers.rows import rows_as
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
+from checkers.engine.rows import rows_as
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "convergence"

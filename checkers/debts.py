@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from checkers.calms import still_ms
-from checkers.checker import MS
-from checkers.rows import ClusterRow
+from checkers.engine.calms import still_ms
+from checkers.engine.checker import MS
+from checkers.engine.rows import ClusterRow
 from history.event import EventKind as K
 from history.promise import Promise
 

@@ -14,8 +14,8 @@ recognizes it by its state znode, which is written for the first time (version 0
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, partition_of
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "deletion"

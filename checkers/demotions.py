@@ -25,10 +25,10 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.ranges import gathered
-from checkers.rows import ClusterRow, rows_as
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import ClusterRow, rows_as
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "demotions"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from checkers.checker import MS
 from checkers.debts import DUE_MS, Partition
-from checkers.rows import ClusterRow
+from checkers.engine.checker import MS
+from checkers.engine.rows import ClusterRow
 from history.event import EventKind as K
 
 

@@ -13,10 +13,10 @@ again behind the cut, so offsets are compared within one generation only (CUT-1)
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
-from checkers.rows import Call, calls, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "duplicates"
 ONCE = "once"

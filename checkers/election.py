@@ -16,10 +16,10 @@ not heard yet that this session ended, and the broker registers anew afterwards.
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.isr_history import IsrHistory
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Anomaly, Cut, Findings
 from checkers.wounds import NOTICE_ROWS, UNSTAMPED, Sessions, Wounded
 from history.event import EventKind as K
 

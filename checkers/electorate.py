@@ -15,9 +15,9 @@ Simulated runs are always judged: what is promised does not depend on what the p
 
 import polars as pl
 
-from checkers.checker import WHOLE_RUN, Checker, Facts, promised
-from checkers.ranges import gathered
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
+from checkers.engine.ranges import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "electorate"

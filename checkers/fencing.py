@@ -13,10 +13,10 @@ the rest of the ISR held the records before the fence.
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, partition_of
-from checkers.rows import EventRow, calls, event_rows, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.rows import EventRow, calls, event_rows, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "fencing"

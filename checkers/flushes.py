@@ -16,10 +16,10 @@ was deleted outside of the ISR. An excused loss lowers what was promised (CUT-1)
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of, promised
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of, promised
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Anomaly, Cut, Findings
 from checkers.wounds import WOUND_ROWS, Wounded
 from history.event import EventKind as K
 

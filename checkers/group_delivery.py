@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from checkers.checker import WHOLE_RUN, Checker, Facts
-from checkers.ranges import gathered
-from checkers.rows import Call, calls, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "group-delivery"
 _NEVER = 1 << 62

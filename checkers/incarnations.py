@@ -13,9 +13,9 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.checker import ANOMALIES_MAX, WHOLE_RUN, Checker, Facts, condensed
-from checkers.ranges import gathered
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import ANOMALIES_MAX, WHOLE_RUN, Checker, Facts, condensed
+from checkers.engine.ranges import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.wounds import UNSTAMPED
 from history.event import EventKind as K
 

@@ -30,10 +30,10 @@ from typing import Literal
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Anomaly, Cut, Findings
 from checkers.wounds import Wounded
 from history.event import EventKind as K
 

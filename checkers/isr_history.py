@@ -1,6 +1,6 @@
 """The ISR of one partition in ZooKeeper over time, and the replicas that count for durability (docs/promise.md §1)."""
 
-from checkers.rows import EventRow
+from checkers.engine.rows import EventRow
 from history.event import EventKind as K
 
 ISR_ROWS = (K.STATE_WRITTEN, K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)

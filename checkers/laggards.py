@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from checkers.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "laggards"

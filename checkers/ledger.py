@@ -6,10 +6,10 @@ Every promised record ends as kept, excused with its wound, lost, or unjudged.
 
 from operator import itemgetter
 
+from checkers.engine.rows import Call, EventRow
+from checkers.engine.verdict import Anomaly, Cut, ExcusedLoss, Findings
 from checkers.isr_history import ISR_ROWS, IsrHistory
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import Call, EventRow
-from checkers.verdict import Anomaly, Cut, ExcusedLoss, Findings
 from checkers.wounds import NOTICE_ROWS, Sessions, Wounded
 from history.event import EventKind as K
 from history.promise import TopicPromise

@@ -27,11 +27,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.calms import CALM_MS, OF_ONE_BROKER, still_ms
-from checkers.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.ranges import gathered
-from checkers.rows import rows_as
-from checkers.verdict import Cut, Findings
+from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, still_ms
+from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import rows_as
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.promise import Promise
 

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
-from checkers.rows import Call, calls, event_rows, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.rows import Call, calls, event_rows, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "monotonic-hw"

@@ -31,7 +31,7 @@ from math import inf
 import msgspec
 import polars as pl
 
-from checkers.rows import Call, ClusterRow, EventRow, rows_as
+from checkers.engine.rows import Call, ClusterRow, EventRow, rows_as
 from history.event import EventKind as K
 
 REQUESTS = ("reassign", "reassign-extra", "reassign-request", "cancel-reassignments", "allow-reassignments")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from checkers import client_log, group_delivery, stored_records, transactions
 from checkers.acked_loss import CHECKER as LEDGER
-from checkers.checker import Checker, Facts
+from checkers.engine.checker import Checker, Facts
 from history.event import EventKind as K
 from history.manifest import Source, SystemFacts
 

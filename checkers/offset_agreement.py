@@ -10,11 +10,11 @@ hold one value for each generation: rows of epochs before the cut are not compar
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "offset-agreement"

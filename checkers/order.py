@@ -11,10 +11,10 @@ outcome is unknown, proves nothing.
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
-from checkers.rows import Call, calls, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "order"
 

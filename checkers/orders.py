@@ -18,10 +18,10 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from checkers.calms import CALM_MS
-from checkers.checker import MS, Facts
+from checkers.engine.calms import CALM_MS
+from checkers.engine.checker import MS, Facts
+from checkers.engine.rows import Call, ClusterRow, rows_as
 from checkers.moves import EDIT
-from checkers.rows import Call, ClusterRow, rows_as
 from history.event import EventKind as K
 
 REQUEST = "elect-unclean"

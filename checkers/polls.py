@@ -16,10 +16,10 @@ from itertools import pairwise
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, cuts_of, partition_of
-from checkers.rows import Call, OperationRow, calls, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.rows import Call, OperationRow, calls, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "polls"
 _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row that read it

@@ -10,12 +10,12 @@ That holds for the log of every replica at every moment, whether a consumer read
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, partition_of
 from checkers.duplicates import ONCE
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.replay import REPLAYED, Replicas
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
-from checkers.verdict import Anomaly, Cut, Findings
 
 NAME = "producers"
 

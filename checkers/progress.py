@@ -15,10 +15,10 @@ Silence while a fault is in force may be right (SILENT-1); `checkers.availabilit
 
 import polars as pl
 
-from checkers import screens
-from checkers.calms import calms, excuses, place_of
-from checkers.checker import PARTITION, Checker, Facts, partition_of
-from checkers.verdict import Cut, Findings
+from checkers.engine import screens
+from checkers.engine.calms import calms, excuses, place_of
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "progress"

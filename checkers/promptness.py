@@ -39,14 +39,14 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.calms import CALM_MS
-from checkers.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.debts import RETRY_MS, TERM_MS, TURN_MS, Debts, Partition
 from checkers.dir_roles import Roles
+from checkers.engine.calms import CALM_MS
+from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts, promised
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.verdict import Cut, Findings
 from checkers.moves import EDIT, way_and_target
-from checkers.ranges import gathered
-from checkers.rows import ClusterRow, calls, operation_rows, rows_as
-from checkers.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "promptness"

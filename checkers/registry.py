@@ -43,7 +43,7 @@ from checkers import (
     topic_identity,
     vacuity,
 )
-from checkers.checker import Checker
+from checkers.engine.checker import Checker
 from checkers.kafka import names
 from checkers.observing import IN_PLACE_OF_NOTES
 

@@ -26,11 +26,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers import screens
-from checkers.calms import Times, excuses, place_of
-from checkers.checker import MS, PARTITION, Checker, Facts, partition_of, promised
-from checkers.rows import Call, EventRow, calls, event_rows, operation_rows
-from checkers.verdict import Cut, Findings
+from checkers.engine import screens
+from checkers.engine.calms import Times, excuses, place_of
+from checkers.engine.checker import MS, PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "replacement"

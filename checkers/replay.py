@@ -4,7 +4,7 @@ An entry that no row shows is None (a crash fell between the append and its note
 a match, for accusations; `holds` does not, for excuses.
 """
 
-from checkers.rows import EventRow
+from checkers.engine.rows import EventRow
 from history.event import EventKind as K
 
 REPLAYED = (K.APPEND, K.TRUNCATE, K.RECOVERED, K.REPLICA_DELETED, K.WOUND)

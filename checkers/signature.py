@@ -20,10 +20,10 @@ from typing import NamedTuple
 import polars as pl
 from msgspec import Struct
 
+from checkers.engine.verdict import Anomaly, Verdict, without_count
 from checkers.fault_windows import kinds_in_effect, windows
 from checkers.severity import ANSWERS, LEADS_TO_LOSS, LOST
 from checkers.steps import CONSEQUENCES, steps
-from checkers.verdict import Anomaly, Verdict, without_count
 from history.event import EventKind as K
 from history.history import History
 

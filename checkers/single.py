@@ -3,13 +3,13 @@
 import polars as pl
 from msgspec.structs import replace
 
-from checkers import parts
-from checkers.checker import Checker, facts_of
-from checkers.columns import NAMES
+from checkers.engine import parts
+from checkers.engine.checker import Checker, facts_of
+from checkers.engine.columns import NAMES
+from checkers.engine.screening import SCREENED_MIN, Rows, findings, without_collector
+from checkers.engine.verdict import Verdict, merge
 from checkers.observing import judging, observed, unjudged
 from checkers.registry import ALL
-from checkers.screening import SCREENED_MIN, Rows, findings, without_collector
-from checkers.verdict import Verdict, merge
 from history.history import History
 
 

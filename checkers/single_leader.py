@@ -14,10 +14,10 @@ evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
 
 import polars as pl
 
-from checkers.checker import PARTITION, WHOLE_RUN, Checker, Facts, partition_of
-from checkers.ranges import gathered
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import PARTITION, WHOLE_RUN, Checker, Facts, partition_of
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.checker import PARTITION, Checker, Facts, partition_of
-from checkers.rows import EventRow, event_rows
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "stored-records"

@@ -33,11 +33,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from checkers.checker import WHOLE_RUN, Checker, Facts, promised
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
+from checkers.engine.ranges import gathered
+from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.moves import EDIT, given_up
-from checkers.ranges import gathered
-from checkers.rows import ClusterRow, calls, operation_rows, rows_as
-from checkers.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "succession"

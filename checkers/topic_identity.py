@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, partition_of
-from checkers.verdict import Anomaly, Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
 NAME = "topic-identity"

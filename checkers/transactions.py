@@ -26,12 +26,12 @@ from typing import Any
 import polars as pl
 from msgspec.structs import replace
 
-from checkers.checker import WHOLE_RUN, Checker, Facts, deadline_ns
 from checkers.elle.judge import judge as judge_elle
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts, deadline_ns
+from checkers.engine.ranges import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
-from checkers.ranges import gathered
-from checkers.verdict import Anomaly, Cut, Findings
 from history.errors import HistoryError
 from history.foreign.jsonlines import frozen
 from history.foreign.pairing import pair

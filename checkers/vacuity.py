@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import polars as pl
 from msgspec import Struct
 
-from checkers.checker import WHOLE_RUN, Checker, Facts
-from checkers.ranges import ranged
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import WHOLE_RUN, Checker, Facts
+from checkers.engine.ranges import ranged
+from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
 NAME = "vacuity"

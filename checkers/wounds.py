@@ -5,7 +5,7 @@ A wound is noticed when the session of the incarnation that suffered it has ende
 (CUT-2).
 """
 
-from checkers.rows import EventRow
+from checkers.engine.rows import EventRow
 from history.event import EventKind as K
 
 UNSTAMPED = -1  # the stamp in protocols that do not tell registrations apart

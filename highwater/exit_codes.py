@@ -7,7 +7,7 @@ proven anomaly outranks a failure of the harness because a later failure does no
 from collections.abc import Iterable
 from enum import IntEnum
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 
 
 class ExitCode(IntEnum):

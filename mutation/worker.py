@@ -15,7 +15,7 @@ from coverage import Coverage
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.verdict import Validity, Verdict
+from checkers.engine.verdict import Validity, Verdict
 from highwater.backends.sim.backend import SimBackend
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan

@@ -3,7 +3,7 @@
     history ─pieces─▶ items ─▶ judge_piece in a worker ─▶ rows of the ledger ─▶ verdict
 
 Nothing is shuffled: each worker reads the files of its part, or the row groups of its range, and returns findings or states. The
-driver merges them (`checkers.parts`). The verdict is that of `checkers.single.judge`.
+driver merges them (`checkers.engine.parts`). The verdict is that of `checkers.single.judge`.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from checkers.parts import RANGE_ROWS, SHARED, JudgedPart, JudgedRange, judge_part, judge_range, merged
-from checkers.verdict import Verdict
+from checkers.engine.parts import RANGE_ROWS, SHARED, JudgedPart, JudgedRange, judge_part, judge_range, merged
+from checkers.engine.verdict import Verdict
+from checkers.registry import ALL
 from history import store
 from history.history import History
 from pipeline.errors import PipelineError
@@ -63,11 +64,11 @@ def judge_piece(payload: bytes) -> bytes:
     directory = Path(piece.run)
     history = store.load_parts(directory)
     if isinstance(piece, Range):
-        return msgspec.json.encode(judge_range(history, piece.first, piece.last))
+        return msgspec.json.encode(judge_range(history, piece.first, piece.last, ALL))
     stored = history.manifest.parts[piece.number]
     for part in (history.manifest.parts[SHARED], stored):
         store.check_part(directory, history.manifest, part)
-    return msgspec.json.encode(judge_part(history.part(piece.number), history.part(SHARED), stored))
+    return msgspec.json.encode(judge_part(history.part(piece.number), history.part(SHARED), stored, ALL))
 
 
 def verdict_of(history: History, items: Sequence[Item], ledger: Ledger) -> Verdict:
@@ -82,4 +83,4 @@ def verdict_of(history: History, items: Sequence[Item], ledger: Ledger) -> Verdi
             judged.append(msgspec.json.decode(row.result, type=JudgedPart))
         else:
             ranges.append(msgspec.json.decode(row.result, type=JudgedRange))
-    return merged(judged, ranges, history)
+    return merged(judged, ranges, history, ALL)

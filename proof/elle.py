@@ -14,7 +14,7 @@ from itertools import combinations, permutations, product
 
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.judge import judge
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from history.foreign.pairing import Paired
 from history.foreign.step import Call
 from history.seed import Rng

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
+from checkers.engine.verdict import Validity
 from checkers.linearizability import unique
 from checkers.linearizability.judge import judge
 from checkers.linearizability.model import Model
 from checkers.linearizability.registry import model_named
 from checkers.linearizability.search import Placed, Search, Stuck
-from checkers.verdict import Validity
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng
 from proof.objects import NAMED_MAX, OWN, Letter, Subject, partition_log

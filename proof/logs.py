@@ -1,7 +1,7 @@
 """Compares the checkers of replicated logs with their definitions on random histories of one partition.
 
 Many partitions are judged together, as in one run, so that the separation of partitions is compared, too. Every second such run
-uses the screens (`checkers.screens`).
+uses the screens (`checkers.engine.screens`).
 """
 
 from collections import Counter

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from checkers.engine.verdict import Validity
 from checkers.jepsen.judge import judge
-from checkers.verdict import Validity
 from history.foreign.step import Pairs
 from history.seed import Rng
 from proof.reads_definitions import DEFINITIONS, IMPOSSIBLE, INITIAL, POSSIBLE, UNDECIDED

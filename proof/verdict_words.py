@@ -5,7 +5,7 @@ A reason for not being live that no pattern matches is kept as it is, so that no
 
 import re
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 
 ROOM = 100  # indices and processes of one partition
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from checkers.causes.cause import Cause
+from checkers.engine.verdict import Anomaly, Verdict, counts
 from checkers.registry import ALL, OF_BLACK_BOXES
 from checkers.severity import severity
-from checkers.verdict import Anomaly, Verdict, counts
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from checkers.causes.cause import Cause, cause_of
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from history.history import History
 from history.manifest import RunManifest
 from history.op import Operation

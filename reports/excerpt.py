@@ -7,7 +7,7 @@ of anomalies, their proofs and the numbers of the summary are always those of th
 from collections.abc import Sequence
 
 from checkers.causes.cause import Cause
-from checkers.verdict import Anomaly
+from checkers.engine.verdict import Anomaly
 from history.history import History
 from reports.svg import NS_PER_S, TimeScale
 

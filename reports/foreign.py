@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from checkers.engine.verdict import Anomaly
 from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import Op
 from checkers.linearizability.independent import by_key
@@ -19,7 +20,6 @@ from checkers.linearizability.judge import Cycle, Judgement, words_of
 from checkers.linearizability.model import Model
 from checkers.linearizability.paths import Account, Path, account
 from checkers.linearizability.search import Stuck
-from checkers.verdict import Anomaly
 from history.foreign.quotes import Quote, cited, quotes
 from history.foreign.step import Call, Step, shown, text_of
 from history.op import OpType

@@ -11,8 +11,8 @@ from itertools import islice
 
 from msgspec import Struct
 
+from checkers.engine.verdict import Validity
 from checkers.severity import severity
-from checkers.verdict import Validity
 from history.manifest import FaultCount
 
 PASSED_SHOWN = 1000  # valid and live runs that a page lists

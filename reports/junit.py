@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from reports.index import RunRow
 
 # The characters that XML 1.0 cannot hold, even escaped.

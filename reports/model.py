@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from checkers.causes.cause import cause_of
+from checkers.engine.verdict import ExcusedLoss, Validity, Verdict, counts
 from checkers.severity import severity
-from checkers.verdict import ExcusedLoss, Validity, Verdict, counts
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.manifest import RunManifest

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from history.history import History
 from reports.analytics import AnalyticsPage, DiffPage, side_words
 from reports.anomalies import AnomalyView

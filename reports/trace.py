@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from checkers.causes.cause import cause_of
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from history.history import History
 from reports.calls import calls_of
 from reports.nodes import nodes_of

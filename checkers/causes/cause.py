@@ -16,9 +16,9 @@ from checkers.causes.scene import Record, Scene, scene_of
 from checkers.causes.silence import silence
 from checkers.causes.state import Told
 from checkers.causes.telling import Clause, clause
+from checkers.engine.verdict import Anomaly, Verdict, without_count
 from checkers.severity import severity
 from checkers.signature import NOT_LIVE, proof, signature
-from checkers.verdict import Anomaly, Verdict, without_count
 from history.history import History
 
 _LOST = (

@@ -5,7 +5,7 @@ import re
 from checkers.causes.scene import Scene
 from checkers.causes.state import Told
 from checkers.causes.telling import Clause, answered, at, clause
-from checkers.verdict import Anomaly, without_count
+from checkers.engine.verdict import Anomaly, without_count
 from history.event import EventKind as K
 from history.op import Operation, OpType
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from checkers.causes.scene import Record, Scene
 from checkers.causes.telling import Clause, at, clause, names, told
-from checkers.verdict import Anomaly
+from checkers.engine.verdict import Anomaly
 from history.event import ClusterEvent
 from history.event import EventKind as K
 

@@ -24,8 +24,8 @@ from checkers.elle.list_append import ListAppend
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
+from checkers.engine.verdict import Anomaly, Validity
 from checkers.linearizability.judge import Cycle, Judgement, Link
-from checkers.verdict import Anomaly, Validity
 from history.foreign.pairing import Paired
 
 CHECKER = "elle"

@@ -15,11 +15,11 @@ from collections.abc import Hashable, Iterator
 
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Anomaly, Validity
 from checkers.jepsen import bank, comments, counter, long_fork, monotonic, sequential, set_full
 from checkers.jepsen.found import Found, Model, Note, Object, Unchecked, reads
 from checkers.linearizability.independent import by_key
 from checkers.linearizability.judge import Judgement
-from checkers.verdict import Anomaly, Validity
 from history.errors import HistoryError
 from history.foreign.pairing import Paired
 from history.foreign.step import Call, shown

@@ -13,12 +13,12 @@ completed, if values are not unique, or if an acknowledged record may still be o
 
 from collections.abc import Iterable, Iterator
 
+from checkers.engine.verdict import Anomaly, Validity
 from checkers.kafka import cycles, processes, values
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Logs
 from checkers.kafka.transactions import TRANSACTIONS, Op, operations
 from checkers.linearizability.judge import Cycle, Judgement
-from checkers.verdict import Anomaly, Validity
 from history.foreign.step import Step
 from history.op import OpType
 

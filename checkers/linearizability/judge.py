@@ -18,12 +18,12 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
+from checkers.engine.verdict import Anomaly, Validity
 from checkers.linearizability import unique
 from checkers.linearizability.independent import by_key
 from checkers.linearizability.model import Model
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
 from checkers.linearizability.witness import of_search
-from checkers.verdict import Anomaly, Validity
 from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, shown, text_of
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from checkers.verdict import Validity, counts
+from checkers.engine.verdict import Validity, counts
 from highwater.campaigns.goals import table
 from highwater.campaigns.smaller import Smaller
 from highwater.exit_codes import WORDS, ExitCode

@@ -7,8 +7,8 @@ from textwrap import shorten
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Validity
 from checkers.severity import SEVERITY, severity
-from checkers.verdict import Validity
 from highwater.campaigns.chaos import Check, Part
 from highwater.campaigns.corpus import SAFE
 from highwater.campaigns.pages import row_of

@@ -8,7 +8,7 @@ from time import process_time
 import msgspec
 from msgspec import Struct
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan

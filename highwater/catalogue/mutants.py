@@ -27,7 +27,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.verdict import Validity, Verdict
+from checkers.engine.verdict import Validity, Verdict
 from highwater.catalogue.invariants import INVARIANTS, NOT_LIVE, table
 from highwater.errors import UsageError
 from highwater.plans.derive import derive

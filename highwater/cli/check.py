@@ -12,8 +12,8 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from checkers.engine.verdict import Validity, Verdict
 from checkers.linearizability.judge import Judgement
-from checkers.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline

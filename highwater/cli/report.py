@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.cli.run import headline

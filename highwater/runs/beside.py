@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan

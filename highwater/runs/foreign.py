@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from checkers.elle.judge import FORBIDS
 from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.elle.judge import judge as judge_transactions
+from checkers.engine.screening import without_collector
+from checkers.engine.verdict import Validity
 from checkers.jepsen import judge as jepsen
 from checkers.kafka.judge import MODEL as KAFKA
 from checkers.kafka.judge import judge as judge_queue
@@ -21,8 +23,6 @@ from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.model import Model
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
-from checkers.screening import without_collector
-from checkers.verdict import Validity
 from highwater.errors import UsageError
 from history import store
 from history.errors import HistoryError, unknown

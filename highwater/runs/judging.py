@@ -26,8 +26,8 @@ from pyarrow import fs
 
 import checkers
 import history
+from checkers.engine.verdict import Anomaly, Validity, Verdict
 from checkers.linearizability.judge import Judgement
-from checkers.verdict import Anomaly, Validity, Verdict
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode, of_verdict
 from highwater.run_folder import temporary_folder

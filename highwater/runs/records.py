@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.exit_codes import of_verdict
 from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, plan_digest

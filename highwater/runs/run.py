@@ -19,9 +19,9 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 import reference
+from checkers.engine.verdict import Validity, Verdict
 from checkers.signature import signature
 from checkers.single import judge as judge_history
-from checkers.verdict import Validity, Verdict
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import WORDS as EXIT_WORDS

@@ -21,7 +21,7 @@ from time import monotonic, time_ns
 import msgspec
 from msgspec import Struct
 
-from checkers.verdict import Verdict, counts
+from checkers.engine.verdict import Verdict, counts
 from highwater.campaigns.folder import LEDGER, REQUEST, Asked
 from highwater.campaigns.pages import BRANCHES, CAUSES, INDEX, JUNIT, RUNS
 from highwater.plans.plan import words_of

@@ -18,10 +18,10 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Validity, Verdict
 from checkers.registry import ALL
 from checkers.signature import NOT_LIVE, Signature, signature
 from checkers.single import judge as judge_with
-from checkers.verdict import Validity, Verdict
 from highwater.errors import CrashError, HarnessError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan

@@ -12,9 +12,9 @@ from bench.checkers import SUBJECTS
 from bench.histories import log_calls, log_tables, transactions, write_log
 from bench.plot import Series, plot
 from checkers.elle.judge import judge as judge_transactions
+from checkers.engine.verdict import Validity
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
-from checkers.verdict import Validity
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

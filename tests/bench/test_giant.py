@@ -7,7 +7,7 @@ import pytest
 
 from bench import giant as bench
 from checkers import single
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from history import store
 from pipeline import giant
 from pipeline.errors import PipelineError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.reading import SUBJECTS, list_append, sends_and_polls, write
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.runs.foreign import Asked, judge_file
 
 

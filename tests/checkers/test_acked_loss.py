@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from checkers import ledger as ledger_module
+from checkers.engine.rows import EventRow
+from checkers.engine.verdict import Validity, Verdict
 from checkers.isr_history import IsrHistory
 from checkers.ledger import Ledger
-from checkers.rows import EventRow
 from checkers.single import judge
-from checkers.verdict import Validity, Verdict
 from checkers.wounds import Sessions
 from history.event import EventKind
 from history.promise import TopicPromise

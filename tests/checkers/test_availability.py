@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from checkers.availability import _pending
-from checkers.checker import facts_of
+from checkers.engine.checker import facts_of
+from checkers.engine.verdict import Verdict
 from checkers.single import judge
 from checkers.sketches import sketch
-from checkers.verdict import Verdict
 from history.event import EventKind
 from history.history import History
 from history.manifest import Assignment

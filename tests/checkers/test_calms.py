@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.calms import CALM_MS, still_ms
+from checkers.engine.calms import CALM_MS, still_ms
 from proof.manifests import promise
 
 

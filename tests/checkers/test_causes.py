@@ -3,9 +3,9 @@
 import pytest
 
 from checkers.causes.cause import cause_of
+from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.single import judge
 from checkers.sketches import history_of
-from checkers.verdict import Anomaly, Findings, merge
 from tests.checkers.corpus import RUNS, history
 
 FAILED = [name for name, run in sorted(RUNS.items()) if run.anomalies or run.not_live]

@@ -1,8 +1,8 @@
 """How often a value may stand in the log, and in which order (docs/promise.md ORD-3, ORD-4, CUT-1)."""
 
-from checkers.checker import Group, apply, facts_of
 from checkers.duplicates import CHECKER
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import Group, apply, facts_of
+from checkers.engine.verdict import Cut, Findings
 from history.op import OpType
 from tests.checkers.story import Story
 

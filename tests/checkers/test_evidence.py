@@ -4,11 +4,11 @@ import msgspec
 import polars as pl
 import pytest
 
-from checkers.checker import ANOMALIES_MAX, PARTITION, apply, facts_of, groups
+from checkers.engine.checker import ANOMALIES_MAX, PARTITION, apply, facts_of, groups
+from checkers.engine.rows import calls, event_rows, operation_rows
+from checkers.engine.verdict import Validity
 from checkers.registry import ALL
-from checkers.rows import calls, event_rows, operation_rows
 from checkers.single import judge
-from checkers.verdict import Validity
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from tests.checkers.corpus import history as stored

@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from checkers import committed_offsets
+from checkers.engine.verdict import Validity
 from checkers.group_delivery import CHECKER
 from checkers.single import judge
 from checkers.sketches import history_of
-from checkers.verdict import Validity
 from history import store
 from history.history import History
 from history.op import Operation, OpType

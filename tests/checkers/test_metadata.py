@@ -3,7 +3,7 @@
 import pytest
 
 from checkers import metadata
-from checkers.calms import CALM_MS
+from checkers.engine.calms import CALM_MS
 from checkers.metadata import OF_CLUSTER
 from checkers.sketches import sketch
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from checkers.engine.verdict import Verdict
 from checkers.single import judge
-from checkers.verdict import Verdict
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.corpus import history as stored

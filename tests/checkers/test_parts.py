@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from checkers import assumptions, incarnations, vacuity
-from checkers.checker import WHOLE_RUN, Checker, Split, facts_of, narrow
-from checkers.parts import JudgedRange, judge_part, judge_range, merged
+from checkers.engine.checker import WHOLE_RUN, Checker, Split, facts_of, narrow
+from checkers.engine.parts import JudgedRange, judge_part, judge_range, merged
+from checkers.engine.verdict import Verdict
 from checkers.registry import ALL
 from checkers.single import judge
-from checkers.verdict import Verdict
 from history import parquet, store
 from history.errors import HistoryError
 from history.event import ClusterEvent, EventKind
@@ -38,11 +38,11 @@ def in_parts(folder: Path, history: History, *, part_rows: int, bounds: Sequence
     store.save(folder, history, split_rows=-1, part_rows=part_rows)
     found = store.load_run(folder)
     parts = [
-        judge_part(found.part(number), found.part(0), part, screened_min=screened_min)
+        judge_part(found.part(number), found.part(0), part, ALL, screened_min=screened_min)
         for number, part in enumerate(found.manifest.parts)
         if number
     ]
-    return merged(parts, ranges_of(found, bounds), found)
+    return merged(parts, ranges_of(found, bounds), found, ALL)
 
 
 def ranges_of(history: History, bounds: Sequence[int], checkers: Sequence[Checker] = ALL) -> list[JudgedRange]:

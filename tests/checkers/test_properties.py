@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkers.engine.verdict import Validity, Verdict
 from checkers.single import judge
-from checkers.verdict import Validity, Verdict
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation

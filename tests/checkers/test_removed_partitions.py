@@ -2,8 +2,8 @@
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.single import judge
-from checkers.verdict import Validity
 from history.event import EventKind
 from tests.checkers.story import begin, committed
 

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench.histories import log_tables
-from checkers.checker import PARTITION, Checker, facts_of
-from checkers.columns import NAMES, columns_of
+from checkers.engine.checker import PARTITION, Checker, facts_of
+from checkers.engine.columns import NAMES, columns_of
+from checkers.engine.verdict import Verdict
 from checkers.registry import ALL
 from checkers.single import judge
-from checkers.verdict import Verdict
 from history import store
 from history.event import ClusterEvent, EventKind
 from history.history import History

@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from checkers import transactions
+from checkers.engine.verdict import Validity, Verdict
 from checkers.single import judge
 from checkers.sketches import history_of
 from checkers.transactions import CHECKER
-from checkers.verdict import Validity, Verdict
 from history import store
 from history.history import History
 from history.op import Operation, OpType

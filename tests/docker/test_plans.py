@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from checkers.engine.verdict import Validity, Verdict
 from checkers.single import judge
-from checkers.verdict import Validity, Verdict
 from highwater.backends.real.containers.backend import DockerBackend
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.sim.backend import SimBackend

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.causes.cause import Cause, cause_of, told_first
+from checkers.engine.verdict import Anomaly, Findings, Verdict, merge, more_of_kind
 from checkers.sketches import history_of
-from checkers.verdict import Anomaly, Findings, Verdict, merge, more_of_kind
 from highwater.cli.run import show
 from highwater.explore.backend import ExploreBackend
 from highwater.plans.plan import checked

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode

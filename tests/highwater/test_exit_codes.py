@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.exit_codes import PRECEDENCE, ExitCode, for_bisect, of_verdict, worst
 
 

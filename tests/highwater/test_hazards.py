@@ -7,8 +7,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Findings, merge
 from checkers.sketches import history_of
-from checkers.verdict import Findings, merge
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Hazard, Plan, PlanError, checked
 from highwater.plans.text import load_plan, plan_to_yaml

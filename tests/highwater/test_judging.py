@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Validity, Verdict
 from checkers.single import judge as judge_history
-from checkers.verdict import Validity, Verdict
 from highwater.backends.sim.backend import SimBackend
 from highwater.campaigns.campaign import Limits, Request, run_campaign
 from highwater.errors import HarnessError, UsageError

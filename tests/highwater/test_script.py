@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.single import judge
-from checkers.verdict import Validity
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.plan import Plan, PlanError
 from highwater.plans.text import plan_from_yaml, plan_to_yaml

@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from checkers.verdict import Verdict
+from checkers.engine.verdict import Verdict
 from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, Asked
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Validity
 from checkers.kafka.judge import judge
-from checkers.verdict import Validity
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Provenance

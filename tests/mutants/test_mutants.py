@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Verdict
 from checkers.registry import ALL
 from checkers.single import judge
-from checkers.verdict import Verdict
 from highwater.backends.sim.backend import SimBackend
 from highwater.catalogue.invariants import INVARIANTS, table
 from highwater.catalogue.mutants import Caught, Masked, document, is_caught, is_clean, load_mutants, plans_of

@@ -1,7 +1,7 @@
 """Records for tests of datasets: small, made without judging."""
 
+from checkers.engine.verdict import Anomaly, Findings, Verdict, merge
 from checkers.sketches import history_of
-from checkers.verdict import Anomaly, Findings, Verdict, merge
 from history.history import History
 from pipeline.record import Known, Record, record_of
 

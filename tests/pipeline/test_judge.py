@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from checkers import single
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs import judging

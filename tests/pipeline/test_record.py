@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.sketches import history_of
-from checkers.verdict import Anomaly, Findings, merge
 from history.history import History
 from history.op import OpType
 from pipeline.errors import PipelineError

@@ -8,20 +8,11 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import (
-    answers,
-    availability,
-    calms,
-    committed_offsets,
-    convergence,
-    election,
-    flushes,
-    incarnations,
-    ledger,
-    progress,
-)
-from checkers.checker import Checker
+from checkers import answers, availability, committed_offsets, convergence, election, flushes, incarnations, ledger, progress
 from checkers.elle.graph import REALTIME, edges
+from checkers.engine import calms
+from checkers.engine.checker import Checker
+from checkers.engine.rows import Call, EventRow
 from checkers.isr_history import IsrHistory
 from checkers.kafka import cycles as queue_cycles
 from checkers.kafka.logs import Log as QueueLog
@@ -31,7 +22,6 @@ from checkers.ledger import Ledger
 from checkers.offset_agreement import _Offsets
 from checkers.registry import ALL
 from checkers.replay import Log
-from checkers.rows import Call, EventRow
 from checkers.wounds import Sessions
 from history.event import EventKind as K
 from history.op import OpType

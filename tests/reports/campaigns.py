@@ -1,6 +1,6 @@
 """Rows of a made-up campaign: one of each outcome."""
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from history.manifest import FaultCount
 from reports.index import Banner, GoalRow, RunRow
 

@@ -7,7 +7,7 @@ from a seed.
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.verdict import Anomaly, Findings, Verdict, merge
+from checkers.engine.verdict import Anomaly, Findings, Verdict, merge
 from history.event import EventKind
 from history.history import History
 from history.manifest import Assignment, FaultCount, RunManifest

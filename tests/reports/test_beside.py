@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from checkers.verdict import Findings, merge
+from checkers.engine.verdict import Findings, merge
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers.verdict import Findings, merge
+from checkers.engine.verdict import Findings, merge
 from history.history import History
 from reports.excerpt import EXCERPT_NS, WHOLE_MAX_NS, excerpt_of
 from reports.model import page_of

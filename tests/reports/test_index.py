@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from history.manifest import FaultCount
 from reports.index import PASSED_SHOWN, FaultTotal, RunRow, campaign_of
 from reports.junit import junit_xml

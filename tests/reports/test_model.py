@@ -5,8 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from checkers.engine.verdict import Anomaly, ExcusedLoss, Findings, Verdict, merge
 from checkers.registry import ALL, OF_BLACK_BOXES
-from checkers.verdict import Anomaly, ExcusedLoss, Findings, Verdict, merge
 from history.event import EventKind
 from history.history import History
 from reports.anomalies import EXAMPLES_MAX, STORY_MAX
@@ -62,7 +62,7 @@ def test_run_page_banner_separates_safety_and_liveness(findings: Findings, verdi
 
 def test_run_page_banner_tells_why_a_run_was_not_live() -> None:
     late = Findings(live_judged=True, not_live=("orders-0 has no leader", "b2 is asked in vain", "b3 is asked in vain"))
-    # Reasons are sorted (checkers.verdict.merge).
+    # Reasons are sorted (checkers.engine.verdict.merge).
     assert banner_of(merge([late]), manifest_of()).sentence == (
         "The run kept its promise. It was not live: b2 is asked in vain, and 2 more."
     )

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from checkers.verdict import Findings, merge
+from checkers.engine.verdict import Findings, merge
 from history.history import History
 from reports.render import campaign_html, run_html
 from tests.reports.campaigns import BANNER, rows

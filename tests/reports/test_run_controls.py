@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Findings, merge
+from checkers.engine.verdict import Findings, merge
 from reports.render import run_html
 from tests.reports.scenes import random_run
 from tests.reports.test_why import a_loss, cut_of

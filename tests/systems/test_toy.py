@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.plans.plan import ClusterShape, Plan, SystemSpec, WorkloadSpec
 from highwater.runs.provenance import Build

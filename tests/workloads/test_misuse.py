@@ -2,8 +2,8 @@
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.single import judge
-from checkers.verdict import Validity
 from highwater.backends.sim.world import World
 from highwater.plans.derive import derive
 from highwater.rig.backend import Provenance

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from checkers.engine.verdict import Validity
 from checkers.single import judge
-from checkers.verdict import Validity
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.plan import Plan, checked

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from checkers.elle import judge as elle_judge
 from checkers.elle.judge import judge
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from history.foreign.pairing import Paired
 from history.foreign.read import history_of
 from history.foreign.step import UNKNOWN, Call

@@ -4,10 +4,10 @@ import pytest
 
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.judge import judge as judge_transactions
+from checkers.engine.verdict import Validity
 from checkers.jepsen.judge import judge as judge_reads
 from checkers.linearizability.judge import STEPS_MAX, Judgement, judge
 from checkers.linearizability.registry import model_named
-from checkers.verdict import Validity
 from history.foreign.read import calls
 from tests.checkers.corpus import FOREIGN, ROOT
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.jepsen import judge as jepsen_judge
 from checkers.jepsen.judge import MODELS, NAMES, judge
-from checkers.verdict import Validity
 from history.errors import HistoryError
 from history.foreign import edn
 from history.foreign.pairing import Paired

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.kafka.judge import judge
-from checkers.verdict import Validity
 from history.errors import HistoryError
 from history.foreign import read
 from history.foreign.jepsen import steps

@@ -2,9 +2,9 @@
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.linearizability.judge import judge
 from checkers.linearizability.registry import model_named
-from checkers.verdict import Validity
 from history.errors import HistoryError
 from history.foreign.read import history_of
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from checkers.engine.verdict import Validity
 from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex
 from checkers.linearizability.judge import judge
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, KeyValue, MultiRegister, Register, VersionedNode
-from checkers.verdict import Validity
 from history.seed import Rng, Seed
 from tests.checkers.linearizability.histories import Intent, drawn
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.explore.backend import ExploreBackend
 from highwater.explore.model import Model
 from highwater.explore.path import bounds_of, plan_of

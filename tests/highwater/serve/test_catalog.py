@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from checkers.verdict import Validity, Verdict, more_of_kind
+from checkers.engine.verdict import Validity, Verdict, more_of_kind
 from highwater.campaigns.folder import Asked
 from highwater.campaigns.order import Order
 from highwater.runs.provenance import Build

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.histories import log_tables
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.runs.foreign import Asked, exported, judge_file
 from history import jsonl, store

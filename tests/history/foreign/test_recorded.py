@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.runs.foreign import MODELS
 from highwater.runs.run import judge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.verdict import Validity
+from checkers.engine.verdict import Validity
 from highwater.runs.foreign import Asked, judge_file
 from history.foreign import edn
 

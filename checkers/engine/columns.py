@@ -1,6 +1,6 @@
 """Produces and polls of a run, or of a part of it, as sorted arrays: log checkers can skip partitions that are surely fine.
 
-A screen (`checkers.screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
+A screen (`screens`) proves that a checker finds nothing in most partitions; only the others are walked row by row.
 Arrays are made only of a regular history: rows in order, each turn by one process on one partition. For any other history
 `columns_of` returns None and every partition is walked. A partition is `odd` if its calls do not pair, or if several topics had
 its name.
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.rows import OFFSET_MAX
+from checkers.engine.rows import OFFSET_MAX
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]

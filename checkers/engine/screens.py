@@ -9,10 +9,10 @@ Each screen follows the rules of the checker that names it; `tests/checkers/test
 import numpy as np
 import polars as pl
 
-from checkers.calms import calms, excuses
-from checkers.checker import MS, PROMPT_MS, Facts, deadline_ns
-from checkers.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
-from checkers.rows import OFFSET_MAX
+from checkers.engine.calms import calms, excuses
+from checkers.engine.checker import MS, PROMPT_MS, Facts, deadline_ns
+from checkers.engine.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
+from checkers.engine.rows import OFFSET_MAX
 from history.event import EventKind
 
 

@@ -78,7 +78,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def more_of_kind(more: int) -> str:
-    """The end of an anomaly's words where `more` others of its kind were found and left out (`checkers.checker.condensed`)."""
+    """The end of an anomaly's words where `more` others of its kind were found and left out (`checker.condensed`)."""
     return f" (and {more} more of this kind)"
 
 

@@ -1,6 +1,6 @@
 """Splits: how checkers of the whole run judge a history range by range of the index.
 
-A group of `checkers.checker.PARTITION` is all rows of one partition, so a part of a large history is judged like a history of its
+A group of `checker.PARTITION` is all rows of one partition, so a part of a large history is judged like a history of its
 own. A checker of the whole run cannot be cut by partition, because a process alternates its calls over all of them. It is cut
 by the index. What the order carries from one range to the next, such as the open call of a process, is part of both states.
 """
@@ -13,8 +13,8 @@ import msgspec
 import polars as pl
 from msgspec import Struct
 
-from checkers.checker import Check, Facts, Split
-from checkers.verdict import Cut, Findings
+from checkers.engine.checker import Check, Facts, Split
+from checkers.engine.verdict import Cut, Findings
 
 _State = TypeVar("_State", bound=Struct)
 

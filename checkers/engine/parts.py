@@ -14,11 +14,10 @@ import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
-from checkers.checker import PARTITION, Checker, condensed, facts_of, lacking, unchecked
-from checkers.columns import NAMES
-from checkers.registry import ALL
-from checkers.screening import SCREENED_MIN, Rows, findings, without_collector
-from checkers.verdict import Findings, Verdict, joined, merge
+from checkers.engine.checker import PARTITION, Checker, condensed, facts_of, lacking, unchecked
+from checkers.engine.columns import NAMES
+from checkers.engine.screening import SCREENED_MIN, Rows, findings, without_collector
+from checkers.engine.verdict import Findings, Verdict, joined, merge
 from history import parts, schema
 from history.errors import HistoryError
 from history.history import History
@@ -46,7 +45,7 @@ class JudgedRange(Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    history: History, checkers: Sequence[Checker] = ALL, *, range_rows: int = RANGE_ROWS, screened_min: int = SCREENED_MIN
+    history: History, checkers: Sequence[Checker], *, range_rows: int = RANGE_ROWS, screened_min: int = SCREENED_MIN
 ) -> Verdict:
     """The verdict of a run that is stored in parts, in this process and with the rows of one part or range in memory."""
     shared = history.part(SHARED)
@@ -60,7 +59,7 @@ def judge(
 
 
 def judge_part(
-    part: History, shared: History, stored: StoredPart, checkers: Sequence[Checker] = ALL, *, screened_min: int = SCREENED_MIN
+    part: History, shared: History, stored: StoredPart, checkers: Sequence[Checker], *, screened_min: int = SCREENED_MIN
 ) -> JudgedPart:
     """Judge one part by the checkers of partitions. Raises HistoryError where it holds rows of other partitions than stated."""
     events = part.events_frame
@@ -89,7 +88,7 @@ def _together(operations: pa.Table, shared: pa.Table) -> pa.Table:
     return pa.concat_tables([plain, shared]).sort_by([("index", "ascending"), ("slot", "ascending")])
 
 
-def judge_range(history: History, first: int, last: int, checkers: Sequence[Checker] = ALL) -> JudgedRange:
+def judge_range(history: History, first: int, last: int, checkers: Sequence[Checker]) -> JudgedRange:
     """Compute the states of the checkers of the run for the rows from index `first` to index `last`."""
     facts = facts_of(history.manifest)
     of_the_run = [checker for checker in checkers if checker.split is not None]
@@ -131,9 +130,7 @@ def _frame(tables: list[pa.Table], table: TableName, names: Sequence[str]) -> pl
     return schema.to_frame(pa.concat_tables([empty, *tables]))
 
 
-def merged(
-    judged: Sequence[JudgedPart], ranges: Sequence[JudgedRange], history: History, checkers: Sequence[Checker] = ALL
-) -> Verdict:
+def merged(judged: Sequence[JudgedPart], ranges: Sequence[JudgedRange], history: History, checkers: Sequence[Checker]) -> Verdict:
     """Merge all parts and all ranges of a history to its verdict.
 
     Raises HistoryError where the ranges do not hold every row that the manifest counts.

@@ -1,6 +1,6 @@
 """Run checkers on all groups of some rows: those of a whole run or of one part of it.
 
-If there are many rows, partitions that a screen passes (`checkers.screens`) are not walked: their rows never become frames.
+If there are many rows, partitions that a screen passes (`screens`) are not walked: their rows never become frames.
 """
 
 import gc
@@ -12,11 +12,11 @@ from typing import cast
 import polars as pl
 import pyarrow as pa
 
-from checkers import screens
-from checkers.checker import PARTITION, Checker, Facts, Group, apply, divided, groups, lacking, promised, unchecked
-from checkers.columns import COMMITS, Columns, PartitionKey, Screened, columns_of
-from checkers.identity import LOOKS
-from checkers.verdict import Cut, Findings
+from checkers.engine import screens
+from checkers.engine.checker import PARTITION, Checker, Facts, Group, apply, divided, groups, lacking, promised, unchecked
+from checkers.engine.columns import COMMITS, Columns, PartitionKey, Screened, columns_of
+from checkers.engine.identity import LOOKS
+from checkers.engine.verdict import Cut, Findings
 from history import schema
 from history.event import EventKind
 

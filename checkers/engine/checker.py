@@ -18,9 +18,9 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.columns import Columns, Screened
-from checkers.identity import Life, lives
-from checkers.verdict import Anomaly, Cut, Findings, joined, more_of_kind
+from checkers.engine.columns import Columns, Screened
+from checkers.engine.identity import Life, lives
+from checkers.engine.verdict import Anomaly, Cut, Findings, joined, more_of_kind
 from history.event import EventKind
 from history.manifest import RECORDED, SOURCES, Assignment, FaultCount, Outcome, RunManifest, Source
 from history.promise import Promise, TopicPromise
@@ -98,7 +98,7 @@ class Split(Struct, frozen=True, kw_only=True):
     """How a checker of the whole run judges a large history: a state of each range of the index, merged in order.
 
     A state is bytes, because it crosses processes, and small: it grows with processes, topics and kinds, not with rows.
-    `checkers.ranges` makes splits.
+    `checkers.engine.ranges` makes splits.
     """
 
     columns: tuple[str, ...]  # of the operations that `partial` reads; empty: all columns
