@@ -28,7 +28,7 @@ from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, pro
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Cut, Findings
 from checkers.ledger import LEDGER_ROWS, NAME, Ledger
-from checkers.replay import REPLAYED
+from checkers.timeline.replay import REPLAYED
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

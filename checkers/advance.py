@@ -23,7 +23,7 @@ import polars as pl
 from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of, promised
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Cut, Findings
-from checkers.replay import REPLAYED, Replicas
+from checkers.timeline.replay import REPLAYED, Replicas
 from history.event import EventKind as K
 
 NAME = "advance"

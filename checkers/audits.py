@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from checkers.engine.checker import MS, PROMPT_MS, Facts
 from checkers.engine.rows import Call, EventRow
-from checkers.moves import EDIT
+from checkers.timeline.moves import EDIT
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
 

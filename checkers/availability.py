@@ -29,13 +29,13 @@ from checkers.engine.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cu
 from checkers.engine.ranges import gathered
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
 from checkers.engine.verdict import Cut, Findings
-from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.moves import ROWS as MOVE_ROWS
-from checkers.moves import dropped, misled, undone, unexplained, unheard
 from checkers.orders import ROWS as ORDER_ROWS
 from checkers.orders import forgotten
-from checkers.replay import REPLAYED, Replicas
-from checkers.wounds import Wounded
+from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
+from checkers.timeline.moves import ROWS as MOVE_ROWS
+from checkers.timeline.moves import dropped, misled, undone, unexplained, unheard
+from checkers.timeline.replay import REPLAYED, Replicas
+from checkers.timeline.wounds import Wounded
 from history.event import EventKind as K
 from history.op import ADMIN_REQUESTS
 

@@ -19,8 +19,8 @@ import polars as pl
 from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.isr_history import IsrHistory
-from checkers.wounds import NOTICE_ROWS, UNSTAMPED, Sessions, Wounded
+from checkers.timeline.isr_history import IsrHistory
+from checkers.timeline.wounds import NOTICE_ROWS, UNSTAMPED, Sessions, Wounded
 from history.event import EventKind as K
 
 NAME = "election"

@@ -19,8 +19,8 @@ import polars as pl
 from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of, promised
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.wounds import WOUND_ROWS, Wounded
+from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
+from checkers.timeline.wounds import WOUND_ROWS, Wounded
 from history.event import EventKind as K
 
 NAME = "flushes"

@@ -16,7 +16,7 @@ import polars as pl
 from checkers.engine.checker import ANOMALIES_MAX, WHOLE_RUN, Checker, Facts, condensed
 from checkers.engine.ranges import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.wounds import UNSTAMPED
+from checkers.timeline.wounds import UNSTAMPED
 from history.event import EventKind as K
 
 NAME = "incarnations"

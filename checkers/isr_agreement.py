@@ -33,8 +33,8 @@ import polars as pl
 from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.replay import REPLAYED, Replicas
-from checkers.wounds import Wounded
+from checkers.timeline.replay import REPLAYED, Replicas
+from checkers.timeline.wounds import Wounded
 from history.event import EventKind as K
 
 NAME = "isr-agreement"

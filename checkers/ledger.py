@@ -8,9 +8,9 @@ from operator import itemgetter
 
 from checkers.engine.rows import Call, EventRow
 from checkers.engine.verdict import Anomaly, Cut, ExcusedLoss, Findings
-from checkers.isr_history import ISR_ROWS, IsrHistory
-from checkers.replay import REPLAYED, Replicas
-from checkers.wounds import NOTICE_ROWS, Sessions, Wounded
+from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
+from checkers.timeline.replay import REPLAYED, Replicas
+from checkers.timeline.wounds import NOTICE_ROWS, Sessions, Wounded
 from history.event import EventKind as K
 from history.promise import TopicPromise
 

@@ -19,7 +19,7 @@ import polars as pl
 from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.replay import REPLAYED, Replicas
+from checkers.timeline.replay import REPLAYED, Replicas
 from history.event import EventKind as K
 
 NAME = "log-matching"

@@ -21,7 +21,7 @@ import polars as pl
 from checkers.engine.calms import CALM_MS
 from checkers.engine.checker import MS, Facts
 from checkers.engine.rows import Call, ClusterRow, rows_as
-from checkers.moves import EDIT
+from checkers.timeline.moves import EDIT
 from history.event import EventKind as K
 
 REQUEST = "elect-unclean"

@@ -15,7 +15,7 @@ from checkers.engine import screens
 from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.replay import REPLAYED, Replicas
+from checkers.timeline.replay import REPLAYED, Replicas
 
 NAME = "producers"
 

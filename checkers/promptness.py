@@ -46,7 +46,7 @@ from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.engine.ranges import gathered
 from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.engine.verdict import Cut, Findings
-from checkers.moves import EDIT, way_and_target
+from checkers.timeline.moves import EDIT, way_and_target
 from history.event import EventKind as K
 
 NAME = "promptness"

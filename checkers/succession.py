@@ -37,7 +37,7 @@ from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
 from checkers.engine.ranges import gathered
 from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.moves import EDIT, given_up
+from checkers.timeline.moves import EDIT, given_up
 from history.event import EventKind as K
 
 NAME = "succession"

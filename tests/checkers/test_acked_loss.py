@@ -8,10 +8,10 @@ import pytest
 from checkers import ledger as ledger_module
 from checkers.engine.rows import EventRow
 from checkers.engine.verdict import Validity, Verdict
-from checkers.isr_history import IsrHistory
 from checkers.ledger import Ledger
 from checkers.single import judge
-from checkers.wounds import Sessions
+from checkers.timeline.isr_history import IsrHistory
+from checkers.timeline.wounds import Sessions
 from history.event import EventKind
 from history.promise import TopicPromise
 from proof.manifests import promise

@@ -1,7 +1,7 @@
 """The counted-on replicas at each moment (docs/promise.md §1)."""
 
 from checkers.engine.rows import event_rows
-from checkers.isr_history import ISR_ROWS, IsrHistory
+from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
 from tests.checkers.story import Story, begin
 
 

@@ -13,7 +13,6 @@ from checkers.elle.graph import REALTIME, edges
 from checkers.engine import calms
 from checkers.engine.checker import Checker
 from checkers.engine.rows import Call, EventRow
-from checkers.isr_history import IsrHistory
 from checkers.kafka import cycles as queue_cycles
 from checkers.kafka.logs import Log as QueueLog
 from checkers.kafka.logs import Logs
@@ -21,8 +20,9 @@ from checkers.kafka.transactions import Op
 from checkers.ledger import Ledger
 from checkers.offset_agreement import _Offsets
 from checkers.registry import ALL
-from checkers.replay import Log
-from checkers.wounds import Sessions
+from checkers.timeline.isr_history import IsrHistory
+from checkers.timeline.replay import Log
+from checkers.timeline.wounds import Sessions
 from history.event import EventKind as K
 from history.op import OpType
 from proof import logs, queues
