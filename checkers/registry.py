@@ -6,7 +6,6 @@
 import sys
 
 from checkers import (
-    acked_loss,
     advance,
     answers,
     assertions,
@@ -16,21 +15,15 @@ from checkers import (
     clients,
     committed_offsets,
     convergence,
-    deletion,
     demotions,
     duplicates,
     election,
     electorate,
     fencing,
-    flushes,
     incarnations,
-    isr_agreement,
     judges,
     laggards,
-    log_matching,
     metadata,
-    monotonic_hw,
-    offset_agreement,
     order,
     polls,
     producers,
@@ -40,8 +33,17 @@ from checkers import (
     single_leader,
     state_writes,
     succession,
-    topic_identity,
     vacuity,
+)
+from checkers.durability import (
+    acked_loss,
+    deletion,
+    flushes,
+    isr_agreement,
+    log_matching,
+    monotonic_hw,
+    offset_agreement,
+    topic_identity,
 )
 from checkers.engine.checker import Checker
 from checkers.kafka import names

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from checkers import ledger as ledger_module
+from checkers.durability import ledger as ledger_module
+from checkers.durability.ledger import Ledger
 from checkers.engine.rows import EventRow
 from checkers.engine.verdict import Validity, Verdict
-from checkers.ledger import Ledger
 from checkers.single import judge
 from checkers.timeline.isr_history import IsrHistory
 from checkers.timeline.wounds import Sessions

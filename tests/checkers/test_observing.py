@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from checkers.client_log import CHECKER
 from checkers.convergence import CHECKER as CONVERGENCE
+from checkers.durability.stored_records import CHECKER as STORED
 from checkers.engine.verdict import Validity
 from checkers.observing import source_of
 from checkers.registry import ALL
 from checkers.single import judge
 from checkers.sketches import history_of
-from checkers.stored_records import CHECKER as STORED
 from history.event import EventKind
 from history.history import History
 from history.manifest import SOURCES, Source, SystemFacts

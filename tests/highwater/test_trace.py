@@ -40,7 +40,7 @@ def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.Capture
     text = said(capsys, "DUR-3")
 
     assert "no counted-on replica holds the record" in text
-    assert "  checked   checkers/acked_loss\n" in text
+    assert "  checked   checkers/durability/acked_loss\n" in text
     assert "  tests     checkers/test_acked_loss" in text
 
 

@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import answers, availability, committed_offsets, convergence, election, flushes, incarnations, ledger, progress
+from checkers import answers, availability, committed_offsets, convergence, election, incarnations, progress
+from checkers.durability import flushes, ledger
+from checkers.durability.ledger import Ledger
+from checkers.durability.offset_agreement import _Offsets
 from checkers.elle.graph import REALTIME, edges
 from checkers.engine import calms
 from checkers.engine.checker import Checker
@@ -17,8 +20,6 @@ from checkers.kafka import cycles as queue_cycles
 from checkers.kafka.logs import Log as QueueLog
 from checkers.kafka.logs import Logs
 from checkers.kafka.transactions import Op
-from checkers.ledger import Ledger
-from checkers.offset_agreement import _Offsets
 from checkers.registry import ALL
 from checkers.timeline.isr_history import IsrHistory
 from checkers.timeline.replay import Log

@@ -1,13 +1,13 @@
 """Checker of the records on the disks at the end, for systems whose brokers note nothing: do the replicas hold one log?
 
-It judges as `checkers.log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
+It judges as `checkers.durability.log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
 offset and record epoch hold one value on every replica. At the end, after the quiet time, each member of the ISR holds what the
 leader holds, at least below the high watermark of its checkpoint, which lags.
 
 A replica outside of the ISR may hold other records above its high watermark. A wounded one may hold any: it is left out unless
 it is in the ISR at the end (docs/promise.md CUT-2). Formats v0 and v1 have no record epoch, so only the ISR is compared there.
 
-    >>> from checkers.stored_records import CHECKER
+    >>> from checkers.durability.stored_records import CHECKER
     >>> from checkers.sketches import history_of
     >>> from checkers.single import judge
     >>> row = "record-on-disk dir=0 offset=0 leader_epoch=1"

@@ -23,11 +23,11 @@ from operator import itemgetter
 
 import polars as pl
 
+from checkers.durability.ledger import LEDGER_ROWS, NAME, Ledger
 from checkers.engine import screens
 from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Cut, Findings
-from checkers.ledger import LEDGER_ROWS, NAME, Ledger
 from checkers.timeline.replay import REPLAYED
 
 
