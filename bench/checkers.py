@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from bench.histories import log_calls, transactions, write_log
 from bench.plot import Series, plot
-from checkers import committed_offsets, duplicates, order, polls
+from checkers.clients import committed_offsets, duplicates, order, polls
 from checkers.durability import acked_loss, offset_agreement
 from checkers.elle.judge import judge as judge_transactions
 from checkers.engine.verdict import Validity

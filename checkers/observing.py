@@ -2,14 +2,14 @@
 
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
-VALID. Where the brokers' notes are missing, `checkers.client_log` judges in place of the ledger, from the clients alone, and
-`checkers.durability.stored_records` compares the disks at the end. `checkers.transactions` and `checkers.group_delivery` judge
+VALID. Where the brokers' notes are missing, `client_log` judges in place of the ledger, from the clients alone, and
+`stored_records` compares the disks at the end. `transactions` and `group_delivery` judge
 what only such systems offer.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers import client_log, group_delivery, transactions
+from checkers.clients import client_log, group_delivery, transactions
 from checkers.durability import stored_records
 from checkers.durability.acked_loss import CHECKER as LEDGER
 from checkers.engine.checker import Checker, Facts

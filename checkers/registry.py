@@ -7,16 +7,12 @@ import sys
 
 from checkers import (
     advance,
-    answers,
     assertions,
     assumptions,
     availability,
     brokers,
-    clients,
-    committed_offsets,
     convergence,
     demotions,
-    duplicates,
     election,
     electorate,
     fencing,
@@ -24,9 +20,6 @@ from checkers import (
     judges,
     laggards,
     metadata,
-    order,
-    polls,
-    producers,
     progress,
     promptness,
     replacement,
@@ -35,6 +28,7 @@ from checkers import (
     succession,
     vacuity,
 )
+from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
 from checkers.durability import (
     acked_loss,
     deletion,
@@ -57,7 +51,7 @@ ALL: tuple[Checker, ...] = (
     duplicates.CHECKER,
     answers.CHECKER,
     producers.CHECKER,
-    clients.CHECKER,
+    calls.CHECKER,
     polls.CHECKER,
     committed_offsets.CHECKER,
     monotonic_hw.CHECKER,

@@ -1,6 +1,6 @@
 """Checker of the records on the disks at the end, for systems whose brokers note nothing: do the replicas hold one log?
 
-It judges as `checkers.durability.log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
+It judges as `log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
 offset and record epoch hold one value on every replica. At the end, after the quiet time, each member of the ISR holds what the
 leader holds, at least below the high watermark of its checkpoint, which lags.
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers import committed_offsets
+from checkers.clients import committed_offsets
 from checkers.single import judge
 from history.history import History
 from history.op import OpType

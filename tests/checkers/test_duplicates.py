@@ -1,6 +1,6 @@
 """How often a value may stand in the log, and in which order (docs/promise.md ORD-3, ORD-4, CUT-1)."""
 
-from checkers.duplicates import CHECKER
+from checkers.clients.duplicates import CHECKER
 from checkers.engine.checker import Group, apply, facts_of
 from checkers.engine.verdict import Cut, Findings
 from history.op import OpType

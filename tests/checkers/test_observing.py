@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.client_log import CHECKER
+from checkers.clients.client_log import CHECKER
 from checkers.convergence import CHECKER as CONVERGENCE
 from checkers.durability.stored_records import CHECKER as STORED
 from checkers.engine.verdict import Validity

@@ -10,7 +10,7 @@ That holds for the log of every replica at every moment, whether a consumer read
 
 import polars as pl
 
-from checkers.duplicates import ONCE
+from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows

@@ -11,7 +11,7 @@ Operations `group-poll` have a JSON value: `{"group":"g"}`, answered by
 A commit of unknown outcome may have been in force, so it explains a position and refutes none. A client that went on under a new
 process number is the same member.
 
-    >>> from checkers.group_delivery import CHECKER
+    >>> from checkers.clients.group_delivery import CHECKER
     >>> from checkers.sketches import history_of
     >>> from checkers.single import judge
     >>> polled = 'ok group-poll value={"group":"g","records":{"t-0":[[1,"b"]]}}'

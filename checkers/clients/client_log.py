@@ -1,6 +1,6 @@
 """Checker of a black box: every acknowledged record is read back, as clients alone show it (docs/promise.md DUR-1, LIVE-1).
 
-It stands in for the ledger (`checkers.durability.acked_loss`) where a system shows nothing of its replicas. An acknowledgement under
+It stands in for the ledger (`durability.acked_loss`) where a system shows nothing of its replicas. An acknowledgement under
 acks=all promises the record. It is missing if a poll that began afterwards returned the records around its offset without it, or
 if the final readers, after the quiet time, were told an end of the log at or below its offset. Wounds on fewer brokers than
 min.insync.replicas excuse no loss (docs/promise.md DUR-4). No copy is seen, so nobody knows what more wounds excuse: a partition
@@ -9,7 +9,7 @@ that has them is unchecked.
 A partition is not live if no produce under acks=all was acknowledged from the bound B after healing on, or if the final readers
 did not get to its end.
 
-    >>> from checkers.client_log import CHECKER
+    >>> from checkers.clients.client_log import CHECKER
     >>> from checkers.sketches import history_of
     >>> from checkers.single import judge
     >>> history = history_of("ok produce value=a offset=0", "ok poll offset=0 value=b")

@@ -33,7 +33,7 @@ Only simulated runs are judged: there no machine is late, and the client counts 
 
 import polars as pl
 
-from checkers.duplicates import ONCE
+from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
 from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised

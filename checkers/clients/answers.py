@@ -32,7 +32,7 @@ end offset waits until the HW reaches the start of the epoch (promise V2, KIP-20
 
 import polars as pl
 
-from checkers.duplicates import ONCE
+from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
 from checkers.engine.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS

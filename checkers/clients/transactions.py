@@ -10,7 +10,7 @@ interleave (G0, G1c with ww), and a poll may end within a transaction's records 
 polled (unseen) accuses only if a final reader came to the end of all partitions.
 
     >>> from checkers.sketches import history_of
-    >>> from checkers.transactions import CHECKER
+    >>> from checkers.clients.transactions import CHECKER
     >>> from checkers.single import judge
     >>> told = '[["poll",{"t-0":[[0,"b"]]},"end"]]'
     >>> history = history_of('ok txn value=[["send","t-0",[0,"a"]]]', f"ok txn value={told}")
