@@ -13,22 +13,16 @@ from checkers import (
     brokers,
     convergence,
     demotions,
-    election,
-    electorate,
-    fencing,
-    incarnations,
     judges,
     laggards,
     metadata,
     progress,
     promptness,
     replacement,
-    single_leader,
-    state_writes,
-    succession,
     vacuity,
 )
 from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
+from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
     acked_loss,
     deletion,

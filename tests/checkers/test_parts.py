@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from checkers import assumptions, incarnations, vacuity
+from checkers import assumptions, vacuity
+from checkers.control import incarnations
 from checkers.engine.checker import WHOLE_RUN, Checker, Split, facts_of, narrow
 from checkers.engine.parts import JudgedRange, judge_part, judge_range, merged
 from checkers.engine.verdict import Verdict

@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import availability, convergence, election, incarnations, progress
+from checkers import availability, convergence, progress
 from checkers.clients import answers, committed_offsets
+from checkers.control import election, incarnations
 from checkers.durability import flushes, ledger
 from checkers.durability.ledger import Ledger
 from checkers.durability.offset_agreement import _Offsets
