@@ -5,22 +5,7 @@
 
 import sys
 
-from checkers import (
-    advance,
-    assertions,
-    assumptions,
-    availability,
-    brokers,
-    convergence,
-    demotions,
-    judges,
-    laggards,
-    metadata,
-    progress,
-    promptness,
-    replacement,
-    vacuity,
-)
+from checkers import assertions, assumptions, judges, vacuity
 from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
 from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
@@ -35,6 +20,18 @@ from checkers.durability import (
 )
 from checkers.engine.checker import Checker
 from checkers.kafka import names
+from checkers.liveness import (
+    advance,
+    availability,
+    brokers,
+    convergence,
+    demotions,
+    laggards,
+    metadata,
+    progress,
+    promptness,
+    replacement,
+)
 from checkers.observing import IN_PLACE_OF_NOTES
 
 # acked-loss comes first: the excused losses that it finds are an input to the others.

@@ -1,6 +1,6 @@
 """Record the final state of a run from three sources: ZooKeeper's tree, the metadata that brokers send, the logs on the disks.
 
-Every backend records these rows once, after the final reads; `checkers.convergence` compares them. The harness asks ZooKeeper and
+Every backend records these rows once, after the final reads; `checkers.liveness.convergence` compares them. The harness asks ZooKeeper and
 the brokers like any client, and reads the directories itself.
 """
 

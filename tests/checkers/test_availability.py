@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from checkers.availability import _pending
 from checkers.engine.checker import facts_of
 from checkers.engine.verdict import Verdict
+from checkers.liveness.availability import _pending
 from checkers.single import judge
 from checkers.sketches import sketch
 from history.event import EventKind

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.clients.client_log import CHECKER
-from checkers.convergence import CHECKER as CONVERGENCE
 from checkers.durability.stored_records import CHECKER as STORED
 from checkers.engine.verdict import Validity
+from checkers.liveness.convergence import CHECKER as CONVERGENCE
 from checkers.observing import source_of
 from checkers.registry import ALL
 from checkers.single import judge

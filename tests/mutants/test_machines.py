@@ -4,7 +4,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from checkers import assertions, availability, convergence
+from checkers import assertions
+from checkers.liveness import availability, convergence
 from checkers.single import judge
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.text import load_plan

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from checkers import progress
 from checkers.durability import acked_loss
+from checkers.liveness import progress
 from checkers.registry import ALL
 from checkers.single import judge
 from highwater.backends.sim.backend import SimBackend

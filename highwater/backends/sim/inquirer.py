@@ -1,12 +1,12 @@
 """Asks every broker again and again what it tells clients, without a message: looking changes nothing in the run.
 
-An answer is made by the broker's own code, from its state at that moment. Only answers that `checkers.metadata` refuses are
+An answer is made by the broker's own code, from its state at that moment. Only answers that `checkers.liveness.metadata` refuses are
 recorded, the first few of each run: all of them would be more rows than all others together.
 """
 
 from collections.abc import Iterable
 
-from checkers.metadata import ABSENT, NONE, OF_CLUSTER, Row, Standing, is_read
+from checkers.liveness.metadata import ABSENT, NONE, OF_CLUSTER, Row, Standing, is_read
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.simulation import Simulation
 from highwater.rig.evidence import names

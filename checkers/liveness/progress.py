@@ -4,7 +4,7 @@ docs/promise.md §6 bounds the silence after healing by B. A calm in the middle 
 no different: from B after its start until the next fault begins, writes with acks=all to a partition must be acknowledged.
 Where clients are at several places, this holds for those at each place, and a fault that hits only the clients at one place
 excuses nobody else (LIVE-9).
-Silence while a fault is in force may be right (SILENT-1); `checkers.availability` judges the end of the run.
+Silence while a fault is in force may be right (SILENT-1); `checkers.liveness.availability` judges the end of the run.
 
     >>> from checkers.sketches import sketch
     >>> silent = "invoke produce value=a time_ns=30000000000", "info produce value=a time_ns=31000000000"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from checkers.debts import DUE_MS, Partition
 from checkers.engine.checker import MS
 from checkers.engine.rows import ClusterRow
+from checkers.liveness.debts import DUE_MS, Partition
 from history.event import EventKind as K
 
 

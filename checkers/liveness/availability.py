@@ -22,15 +22,15 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 
 import polars as pl
 
-from checkers.audits import belied, misrefused, slow, unpreferred, unserved
-from checkers.confirmed import undeleted, unmade
 from checkers.engine import screens
 from checkers.engine.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
 from checkers.engine.ranges import gathered
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
 from checkers.engine.verdict import Cut, Findings
-from checkers.orders import ROWS as ORDER_ROWS
-from checkers.orders import forgotten
+from checkers.liveness.audits import belied, misrefused, slow, unpreferred, unserved
+from checkers.liveness.confirmed import undeleted, unmade
+from checkers.liveness.orders import ROWS as ORDER_ROWS
+from checkers.liveness.orders import forgotten
 from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
 from checkers.timeline.moves import ROWS as MOVE_ROWS
 from checkers.timeline.moves import dropped, misled, undone, unexplained, unheard
