@@ -5,7 +5,7 @@
 
 import sys
 
-from checkers import assertions, assumptions, judges, vacuity
+from checkers import judges
 from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
 from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
@@ -33,6 +33,7 @@ from checkers.liveness import (
     replacement,
 )
 from checkers.observing import IN_PLACE_OF_NOTES
+from checkers.validity import assertions, assumptions, vacuity
 
 # acked-loss comes first: the excused losses that it finds are an input to the others.
 ALL: tuple[Checker, ...] = (

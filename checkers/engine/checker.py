@@ -251,7 +251,7 @@ def group_name(group_by: tuple[str, ...], operations: pl.DataFrame, events: pl.D
 
 
 def promised(facts: Facts, topic: str) -> TopicPromise | None:
-    """Return what a run promises for a topic; None if its promise omits it, which `checkers.assumptions` reports."""
+    """Return what a run promises for a topic; None if its promise omits it, which `checkers.validity.assumptions` reports."""
     return next((record for record in facts.promise.topics if record.topic == topic), None)
 
 

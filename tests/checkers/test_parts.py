@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from checkers import assumptions, vacuity
 from checkers.control import incarnations
 from checkers.engine.checker import WHOLE_RUN, Checker, Split, facts_of, narrow
 from checkers.engine.parts import JudgedRange, judge_part, judge_range, merged
 from checkers.engine.verdict import Verdict
 from checkers.registry import ALL
 from checkers.single import judge
+from checkers.validity import assumptions, vacuity
 from history import parquet, store
 from history.errors import HistoryError
 from history.event import ClusterEvent, EventKind
