@@ -11,9 +11,9 @@ import polars as pl
 from msgspec import UNSET, Struct, UnsetType
 
 from checkers.causes.cause import cause_of
+from checkers.causes.steps import leader_changes
 from checkers.engine.verdict import Anomaly, Validity, Verdict, counts, without_count
 from checkers.severity import severity
-from checkers.steps import leader_changes
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.runs.branches import Reach

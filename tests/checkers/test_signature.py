@@ -5,10 +5,10 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from checkers.causes.cause import cause_of
+from checkers.causes.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
 from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.registry import ALL
 from checkers.severity import ANSWERS
-from checkers.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
 from checkers.single import judge
 from checkers.sketches import history_of
 from history.history import History

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import polars as pl
 from msgspec import Struct
 
+from checkers.causes.fault_windows import kinds_in_effect, windows
+from checkers.causes.steps import CONSEQUENCES, steps
 from checkers.engine.verdict import Anomaly, Verdict, without_count
-from checkers.fault_windows import kinds_in_effect, windows
 from checkers.severity import ANSWERS, LEADS_TO_LOSS, LOST
-from checkers.steps import CONSEQUENCES, steps
 from history.event import EventKind as K
 from history.history import History
 
@@ -105,7 +105,7 @@ class Signature(Struct, frozen=True, kw_only=True):
 
     kind: str  # of the anomaly, or `not-live`, or `unknown`
     checker: str
-    step: str  # of `checkers.steps`, or what the cluster lacks; empty where the history shows none
+    step: str  # of `checkers.causes.steps`, or what the cluster lacks; empty where the history shows none
     key: str = ""  # the partition or client, or empty for the whole run
     at: int | None = None  # row that proves it
     at_ns: int | None = None
