@@ -1,4 +1,4 @@
-"""The fault windows of `checkers.causes.fault_windows` with categories, which give colours; a kind without one is shown as "other"."""
+"""The fault windows of a run with categories, which give colours; a kind without one is shown as "other"."""
 
 from dataclasses import dataclass
 from typing import Literal

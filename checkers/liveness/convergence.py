@@ -5,7 +5,7 @@ never INVALID; a lost record is reported by the ledger. The checker reads the ro
 outside of the brokers. It therefore also sees what no broker noted: a stray log, or a deleted topic that is still in the
 metadata.
 
-If ZooKeeper names no leader, silence is right (SILENT-2; `checkers.liveness.availability` judges whether it may name none): no log is then
+If ZooKeeper names no leader, silence is right (SILENT-2; `availability` judges whether it may name none): no log is then
 the right one, and each replica keeps its own until an operator decides.
 
 Metadata of an old release of Kafka has no leader epoch, and a log whose first records were deleted has no digest: what is missing

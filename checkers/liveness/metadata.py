@@ -1,6 +1,6 @@
 """Checker: what brokers tell clients is true once nothing has changed for a while (docs/promise.md LIVE-13, R-304, R-311).
 
-`checkers.liveness.convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while
+`convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while
 brokers are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and
 offline replicas. A deleted partition is told no more. A client that is told of a dead broker as if it served loses its time
 there.

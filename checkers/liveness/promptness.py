@@ -19,7 +19,7 @@ Judged are the steps of which the history shows both ends:
 * a move whose target replicas are in the ISR takes its next step, until it ends (V3 §F, KIP-236); one that an operator may have
   stopped by hand, by an edit below /admin, is left out.
 
-Each must follow within `DUE_MS` (`checkers.liveness.debts`), counted from the time when nothing hinders it any more: for `CALM_MS`
+Each must follow within `DUE_MS` (`debts`), counted from the time when nothing hinders it any more: for `CALM_MS`
 (`calms.still_ms` after a slow link) no fault has hit a broker that takes part, and the controller has been in office for
 `TERM_MS`. ISR changes, elections and new partitions get `TURN_MS` more for each that is due already or at the same time, since
 the controller makes one after the other; a move whose write may meet another one gets `RETRY_MS` more. Only simulated runs are

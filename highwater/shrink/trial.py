@@ -1,6 +1,6 @@
 """A trial: whether a smaller plan still fails in the same way (docs/shrink.md).
 
-A plan fits if its run has the signature of the first run (checkers/causes/signature.py) and the run on the protocol that it is compared
+A plan fits if its run has the signature of the first run and the run on the protocol that it is compared
 with, normally `safe`, is VALID and live. A search tries many plans that do not fit, so the cheap questions come first:
 
     1. the run without its quiet time, judged by the one checker of the signature, then by all checkers

@@ -1,6 +1,6 @@
 """Asks every broker again and again what it tells clients, without a message: looking changes nothing in the run.
 
-An answer is made by the broker's own code, from its state at that moment. Only answers that `checkers.liveness.metadata` refuses are
+An answer is made by the broker's own code, from its state at that moment. Only answers that the checker `metadata` refuses are
 recorded, the first few of each run: all of them would be more rows than all others together.
 """
 
