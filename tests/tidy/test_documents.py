@@ -13,7 +13,8 @@ GENERATED = {
     "docs/history-format.md": ("history.schema", "document"),
     "docs/properties.md": ("checkers.registry", "document"),
     "docs/faults.md": ("nemesis.document", "document"),
-    "docs/dataset.md": ("pipeline.tables", "document"),
+    "docs/campaigns.md": ("bench.guided", "document"),
+    "docs/data.md": ("pipeline.tables", "document"),
     "docs/wire.md": ("highwater.catalogue.wire_document", "document"),
 }
 HISTORIES = ROOT / "corpus" / "histories"
@@ -21,9 +22,11 @@ HISTORIES = ROOT / "corpus" / "histories"
 
 @pytest.mark.parametrize("name", sorted(GENERATED))
 def test_generated_document_is_up_to_date(name: str) -> None:
+    """Below its marker, if it has one: what stands above is written by hand."""
     module, function = GENERATED[name]
+    *_, below = re.split(r"^<!-- generated: .* -->\n", (ROOT / name).read_text(), flags=re.MULTILINE)
 
-    assert (ROOT / name).read_text() == getattr(importlib.import_module(module), function)()
+    assert below == getattr(importlib.import_module(module), function)()
 
 
 def _names(folder: Path) -> list[str]:
