@@ -50,6 +50,14 @@ def test_links_between_documents_resolve() -> None:
     assert broken == []
 
 
+def test_index_of_decisions_names_every_decision() -> None:
+    decisions = ROOT / "docs" / "decisions"
+    titles = {path.name: path.read_text().splitlines()[0].partition(". ")[2] for path in decisions.glob("0*.md")}
+    rows = dict(re.findall(r"^\| \[\d+\]\((\S+)\) \| (.+) \|$", (decisions / "README.md").read_text(), re.MULTILINE))
+
+    assert rows == titles
+
+
 def test_files_named_in_documents_exist() -> None:
     named = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9.]+\.(?:py|md|yaml|css|j2))`")
     documents = [
