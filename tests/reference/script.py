@@ -1,0 +1,313 @@
+"""Scenarios as scripts: a text file of commands and, after each, what follows from it in the cluster.
+
+    # V3 §A: the controller watches /brokers/ids.
+    crash 1
+    expire 1
+    ----
+    b2       watch /brokers/ids children
+
+A block is one command or several, a line `----`, and the output up to an empty line; `ok` stands for no output.
+Lines that begin with `#` are comments, and stand before and between commands. Brokers are numbers.
+
+    cluster brokers=3 ...    begin: a topic `t` with the partition t-0 on brokers 1, 2, 3, all in the ISR, and its table; also
+                             replicas=1,2 min-isr=2 dirs=2 flush=before_ack variant=v3 legacy=2,3, or start=none: no broker runs
+    start B, crash B         start a process on the broker's disk; kill it, without an end of its session
+    shutdown B, expire B     ask a process to end in good order; let ZooKeeper end the broker's session
+    cut X Y, join X Y        lose all messages between two brokers, or a broker and `zk`; let them arrive again
+    hold KIND X->Y           keep messages of this kind in flight; * is any kind, any sender, any receiver
+    hold-writes B PATH       keep the broker's writes below this path on their way to ZooKeeper
+    let-write                let the oldest of these reach ZooKeeper, and hold those that follow
+    release                  hold nothing any more; ZooKeeper gets what was on its way
+    deliver [KIND X->Y]      deliver all messages and what follows from them; or only those in flight now that match
+    drop KIND X->Y           lose the messages in flight that match
+    in-flight                tell the messages in flight
+    wait MS                  let time pass: timers run when they are due, and messages are delivered
+    timer B NAME             let one timer of a broker run now
+    produce B TP VALUE ...   a client's request with acks=all, or with acks=0 or acks=1 as the last word
+    consume B TP OFFSET      a consumer's fetch
+    metadata B               a client's question who leads
+    create PATH [DATA]       an administrator writes to ZooKeeper; also create-sequential, set PATH DATA and delete PATH
+    get PATH, ls PATH        what ZooKeeper holds
+    fail-dir B D             let every access to a log directory fail; swap-dir B D: put a good, empty one in its place
+    state [TP]               the partition in ZooKeeper and at each broker; a log is value@leader_epoch, from offset 0 on
+    show KIND ..., hide ...  tell or hide messages (Fetch is also FetchReply) and notes of these kinds
+    reads PATH ...           from here on tell reads of znodes whose path begins so, and no others
+
+What is told: `b1 -> b2` a message that arrives, `b1 -x b2` one that is lost, and after a broker's name its notes, its requests to
+ZooKeeper (`= ` the answer, `-> ` the version written, `! ` the error, `if` what the write depends on), and its watches.
+"""
+
+from collections.abc import Callable
+from inspect import signature
+
+from msgspec.structs import replace
+
+from reference.config import VARIANTS
+from reference.coordination.api import AnyOp, Children, Create, Delete, GetChildren, SetData
+from reference.events import Received, ShutDown
+from reference.messages import Fetch, Metadata, Produce
+from reference.types import NO_EPOCH, NO_INCARNATION, Address, LeaderEpoch, Millis, Offset, TopicPartition
+from tests.reference.lab import T0, Directory, Letter
+from tests.reference.stage import KINDS, Stage, kind_of
+from tests.reference.wording import content_in_words, message_in_words
+
+_CLIENT, _CONSUMER = Address("c1"), Address("c2")
+
+
+class ScriptError(Exception):
+    """A script that cannot be played; the text begins with file and line."""
+
+
+def play(name: str, script: str) -> str:
+    """Run the commands of a script; return the script with the output that they have now."""
+    player, pending, output = _Player(), False, False
+    played: list[str] = []
+    for number, line in enumerate(script.splitlines(), 1):
+        if output:
+            output = bool(line)
+            if line:
+                continue
+        elif line == "----":
+            if not pending:
+                raise ScriptError(f"{name}:{number}: there is no command above ----")
+            played += [line, *(player.lines() or ["ok"])]
+            pending, output = False, True
+            continue
+        elif line and not line.startswith("#"):
+            pending = True
+            _run(player, f"{name}:{number}", line)
+        played.append(line)
+    if pending:
+        raise ScriptError(f"{name}:{len(played)}: a line ---- must follow the last command")
+    return "\n".join(played) + "\n"
+
+
+def _run(player: "_Player", place: str, line: str) -> None:
+    word, *arguments = line.split()
+    command = player.commands().get(word)
+    if command is None:
+        raise ScriptError(f"{place}: unknown command {word}; commands are {', '.join(sorted(player.commands()))}")
+    try:
+        signature(command).bind(*arguments)
+        command(*arguments)
+    except (ValueError, TypeError) as error:
+        raise ScriptError(f"{place}: {line}: {error}") from error
+
+
+class _Player:
+    """Performs commands on one cluster."""
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._correlation = 0
+
+    def commands(self) -> dict[str, Callable[..., None]]:
+        """Each command by its name."""
+        return {
+            "cluster": self.cluster,
+            "start": lambda broker: self.stage.start(self.broker(broker)),
+            "crash": lambda broker: self.stage.crash(self.running(broker)),
+            "shutdown": lambda broker: self.stage.tell(self.running(broker), ShutDown()),
+            "expire": lambda broker: self.stage.expire(self.broker(broker)),
+            "cut": self.cut,
+            "join": self.join,
+            "hold": lambda kind, link: self.stage.holds.append(_matches(kind, link)),
+            "hold-writes": lambda broker, path: self.stage.held_writes.update({self.running(broker): path}),
+            "let-write": self.let_write,
+            "release": lambda: self.stage.release(),
+            "deliver": self.deliver,
+            "drop": self.drop,
+            "in-flight": self.in_flight,
+            "wait": lambda ms: self.stage.wait(int(ms)),
+            "timer": self.timer,
+            "produce": self.produce,
+            "consume": self.consume,
+            "metadata": self.metadata,
+            "create": lambda path, data="": self.write(Create(path, data.encode())),
+            "create-sequential": lambda path, data="": self.write(Create(path, data.encode(), sequential=True)),
+            "set": lambda path, data: self.write(SetData(path, data.encode())),
+            "delete": lambda path: self.write(Delete(path)),
+            "get": self.get,
+            "ls": self.ls,
+            "fail-dir": self.fail_dir,
+            "swap-dir": self.swap_dir,
+            "state": lambda tp=T0: self.stage.lines.extend(self.stage.table(TopicPartition(tp))),
+            "show": lambda *kinds: self.stage.hidden.difference_update(_known(kinds)),
+            "hide": lambda *kinds: self.stage.hidden.update(_known(kinds)),
+            "reads": lambda *prefixes: setattr(self.stage, "reads", prefixes),
+        }
+
+    def lines(self) -> list[str]:
+        """What happened since the last call."""
+        lines, self.stage.lines = self.stage.lines, []
+        return lines
+
+    @property
+    def stage(self) -> Stage:
+        if self._stage is None:
+            raise ValueError("a script begins with the command cluster")
+        return self._stage
+
+    def broker(self, word: str) -> int:
+        if word not in map(str, self.stage.ids):
+            raise ValueError(f"broker must be one of {', '.join(map(str, self.stage.ids))}, not {word}")
+        return int(word)
+
+    def running(self, word: str) -> int:
+        if self.broker(word) not in self.stage.nodes:
+            raise ValueError(f"broker {word} must be running")
+        return int(word)
+
+    def cluster(self, *settings: str) -> None:
+        given = dict(setting.replace("-", "_", 1).split("=", 1) for setting in settings)
+        signature(self.begin).bind(**given)
+        self.begin(**given)
+
+    def begin(
+        self,
+        *,
+        brokers: str,
+        replicas: str = "",
+        min_isr: str = "1",
+        dirs: str = "1",
+        flush: str = "none",
+        variant: str = "safe",
+        legacy: str = "",
+        start: str = "all",
+    ) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant must be one of {', '.join(sorted(VARIANTS))}, not {variant}")
+        stage = self._stage = Stage(
+            int(brokers),
+            variant=VARIANTS[variant],
+            replicas=_numbers(replicas) or tuple(range(1, int(brokers) + 1)),
+            min_isr=int(min_isr),
+            before_ack=flush == "before_ack",
+            log_dirs=int(dirs),
+        )
+        stage.zk.submit(stage.admin, (Create("/admin", b""),))
+        for i in _numbers(legacy):
+            stage.configs[i] = replace(stage.configs[i], inter_broker_protocol="legacy")
+        if start == "none":
+            return
+        for i in stage.ids:
+            stage.start(i)
+            stage.settle()
+        stage.wait(3000)
+        stage.lines = stage.table(T0)
+
+    def cut(self, one: str, other: str) -> None:
+        if other == "zk":
+            self.stage.mute(self.running(one))
+        else:
+            self.stage.cut.add(self._link(one, other))
+
+    def join(self, one: str, other: str) -> None:
+        if other == "zk":
+            self.stage.unmute(self.running(one))
+        else:
+            self.stage.cut.remove(self._link(one, other))
+
+    def _link(self, one: str, other: str) -> frozenset[str]:
+        return frozenset(f"b{self.broker(word)}" for word in (one, other))
+
+    def deliver(self, kind: str | None = None, link: str = "*->*") -> None:
+        if kind is None:
+            self.stage.settle()
+        elif not self.stage.deliver(_matches(kind, link)):
+            raise ValueError("no message in flight matches")
+
+    def drop(self, kind: str, link: str = "*->*") -> None:
+        lost = [letter for letter in self.stage.letters if _matches(kind, link)(letter)]
+        if not lost:
+            raise ValueError("no message in flight matches")
+        for letter in lost:
+            self.stage.letters.remove(letter)
+
+    def let_write(self) -> None:
+        if not self.stage.on_their_way:
+            raise ValueError("no write is on its way")
+        self.stage.let_write()
+
+    def in_flight(self) -> None:
+        for source, to, message in self.stage.letters:
+            self.stage.say(kind_of(message), f"{source} -> {to}", message_in_words(message, self.stage.registrations))
+
+    def timer(self, broker: str, name: str) -> None:
+        timers = self.stage.timers[self.running(broker)]
+        if name not in timers:
+            raise ValueError(f"timer must be one of {', '.join(sorted(timers))}, not {name}")
+        self.stage.fire(int(broker), name)
+
+    def produce(self, broker: str, tp: str, *values: str) -> None:
+        acks, self._correlation = -1, self._correlation + 1
+        if values[-1].startswith("acks="):
+            acks, values = {"acks=all": -1, "acks=1": 1, "acks=0": 0}[values[-1]], values[:-1]
+        request = Produce(self._correlation, TopicPartition(tp), acks, values, Millis(1000))
+        self.stage.tell(self.running(broker), Received(_CLIENT, request))
+
+    def consume(self, broker: str, tp: str, offset: str) -> None:
+        self._correlation += 1
+        request = Fetch(
+            self._correlation,
+            TopicPartition(tp),
+            None,
+            NO_INCARNATION,
+            LeaderEpoch(NO_EPOCH),
+            Offset(int(offset)),
+            Millis(100),
+            10,
+        )
+        self.stage.tell(self.running(broker), Received(_CONSUMER, request))
+
+    def metadata(self, broker: str) -> None:
+        self._correlation += 1
+        self.stage.tell(self.running(broker), Received(_CLIENT, Metadata(self._correlation)))
+
+    def write(self, op: AnyOp) -> None:
+        (answer,), fired = self.stage.zk.submit(self.stage.admin, (op,))
+        if type(answer).__name__ not in ("Created", "Written", "Deleted"):
+            self.stage.lines.append(f"! {type(answer).__name__}")
+        self.stage.watches(fired)
+
+    def get(self, path: str) -> None:
+        found = self.stage.read(path)
+        words = "! NoNode" if found is None else content_in_words(path, found.data, self.stage.registrations) or "-"
+        self.stage.lines.append(words)
+
+    def ls(self, path: str) -> None:
+        (answer,), _ = self.stage.zk.submit(self.stage.admin, (GetChildren(path),))
+        self.stage.lines.append(f"[{', '.join(answer.names)}]" if isinstance(answer, Children) else "! NoNode")
+
+    def directory(self, broker: str, index: str) -> int:
+        if not 0 <= int(index) < len(self.stage.disks[self.broker(broker)].dirs):
+            raise ValueError(f"broker {broker} has {len(self.stage.disks[int(broker)].dirs)} log directories, counted from 0")
+        return int(index)
+
+    def fail_dir(self, broker: str, index: str) -> None:
+        self.stage.disks[int(broker)].dirs[self.directory(broker, index)].bad = True
+
+    def swap_dir(self, broker: str, index: str) -> None:
+        self.stage.disks[int(broker)].dirs[self.directory(broker, index)] = Directory()
+
+
+def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind}")
+    return kinds
+
+
+def _numbers(words: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in words.split(",")) if words else ()
+
+
+def _matches(kind: str, link: str) -> Callable[[Letter], bool]:
+    source, to = link.split("->")
+    wanted = tuple(word if word == "*" else f"b{int(word)}" for word in (source, to))
+
+    def match(letter: Letter) -> bool:
+        names = (letter[0], letter[1])
+        return kind in ("*", type(letter[2]).__name__) and all(w in ("*", name) for w, name in zip(wanted, names, strict=True))
+
+    return match
