@@ -159,7 +159,7 @@ class _Player:
         return int(word)
 
     def cluster(self, *settings: str) -> None:
-        given = dict(setting.replace("-", "_", 1).split("=", 1) for setting in settings)
+        given = {name.replace("-", "_"): value for name, _, value in (setting.partition("=") for setting in settings)}
         signature(self.begin).bind(**given)
         self.begin(**given)
 

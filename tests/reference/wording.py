@@ -27,17 +27,17 @@ from reference.coordination.api import (
     SetData,
     Written,
 )
-from reference.messages import AnyMessage, Batch, IsrMember
+from reference.messages import AnyMessage, Batch, IsrChange, IsrMember, MetadataHeartbeat
 from reference.sealed import in_the_clear
 from reference.types import Incarnation
 
 Registrations = dict[Incarnation, str]  # czxid -> "3#2"
 _LEFT_OUT = frozenset(
-    {"born", "controller", "correlation", "created", "leader_incarnation", "max_bytes", "max_records", "max_wait_ms", "number"}
-    | {"timeout_ms", "topic_id"}
+    {"born", "controller", "correlation", "created", "error_string", "leader_incarnation", "max_bytes", "max_records"}
+    | {"max_wait_ms", "message", "number", "timeout_ms", "topic_id"}
 )
 _UNNAMED = frozenset(
-    {"batches", "changes", "detail", "ends", "errors", "kind", "partitions", "results", "states", "tp", "values"}
+    {"batches", "changes", "detail", "ends", "errors", "kind", "partitions", "results", "state", "states", "tp", "values"}
 )
 _VERBS = {
     Create: "create",
@@ -62,11 +62,13 @@ def fields_in_words(value: Struct, registrations: Registrations, *, skip: frozen
     found = []
     for field in sorted(fields(value), key=lambda field: field.name in _ROWS):
         content = getattr(value, field.name)
-        if content is False or field.name in _LEFT_OUT | skip or (field.default is not NODEFAULT and content == field.default):
+        if content is False or field.name in _LEFT_OUT | skip:
+            continue
+        if content is not True and field.default is not NODEFAULT and content == field.default:
             continue
         if field.name in ("incarnation", "broker_incarnation"):
             content = registrations.get(content, "#1")
-            if content.endswith("#1"):
+            if content.endswith("#1") and not isinstance(value, MetadataHeartbeat | IsrChange):
                 continue
         word = field.name if content is True else _word(field.name, content, registrations)
         found.append(word if content is True or field.name in _UNNAMED else f"{field.name}={word}")
@@ -91,7 +93,7 @@ def _word(name: str, value: object, registrations: Registrations) -> str:
         case tuple():
             apart = f"\n{' ' * 11}" if name in _ROWS else ","
             words = apart.join(_word(name, item, registrations) for item in value) or "-"
-            return words if len(value) == 1 or name not in _ROWS else f"{apart}{words}"
+            return f"{apart}{words}" if name in _ROWS and len(value) > 1 else words
         case _:
             return str(value)
 
