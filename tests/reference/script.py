@@ -28,7 +28,7 @@ Lines that begin with `#` are comments, and stand before and between commands. B
     metadata B               a client's question who leads
     create PATH [DATA]       an administrator writes to ZooKeeper; also create-sequential, set PATH DATA and delete PATH
     get PATH, ls PATH        what ZooKeeper holds
-    fail-dir B D             let every access to a log directory fail; swap-dir B D: put a good, empty one in its place
+    fail-dir B D, mend-dir   let every access to a log directory fail, or succeed again; swap-dir: put an empty one in its place
     state [TP]               the partition in ZooKeeper and at each broker; a log is value@leader_epoch, from offset 0 on
     show KIND ..., hide ...  tell or hide messages (Fetch is also FetchReply) and notes of these kinds
     reads PATH ...           from here on tell reads of znodes whose path begins so, and no others
@@ -129,7 +129,8 @@ class _Player:
             "delete": lambda path: self.write(Delete(path)),
             "get": self.get,
             "ls": self.ls,
-            "fail-dir": self.fail_dir,
+            "fail-dir": lambda broker, index: setattr(self.directory(broker, index), "bad", True),
+            "mend-dir": lambda broker, index: setattr(self.directory(broker, index), "bad", False),
             "swap-dir": self.swap_dir,
             "state": lambda tp=T0: self.stage.lines.extend(self.stage.table(TopicPartition(tp))),
             "show": lambda *kinds: self.stage.hidden.difference_update(_known(kinds)),
@@ -279,16 +280,16 @@ class _Player:
         (answer,), _ = self.stage.zk.submit(self.stage.admin, (GetChildren(path),))
         self.stage.lines.append(f"[{', '.join(answer.names)}]" if isinstance(answer, Children) else "! NoNode")
 
-    def directory(self, broker: str, index: str) -> int:
-        if not 0 <= int(index) < len(self.stage.disks[self.broker(broker)].dirs):
-            raise ValueError(f"broker {broker} has {len(self.stage.disks[int(broker)].dirs)} log directories, counted from 0")
-        return int(index)
-
-    def fail_dir(self, broker: str, index: str) -> None:
-        self.stage.disks[int(broker)].dirs[self.directory(broker, index)].bad = True
+    def directory(self, broker: str, index: str) -> Directory:
+        dirs = self.stage.disks[self.broker(broker)].dirs
+        if index not in map(str, range(len(dirs))):
+            raise ValueError(f"log directory must be one of {', '.join(map(str, range(len(dirs))))}, not {index}")
+        return dirs[int(index)]
 
     def swap_dir(self, broker: str, index: str) -> None:
-        self.stage.disks[int(broker)].dirs[self.directory(broker, index)] = Directory()
+        swapped = self.directory(broker, index)
+        dirs = self.stage.disks[int(broker)].dirs
+        dirs[dirs.index(swapped)] = Directory()
 
 
 def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
