@@ -9,12 +9,12 @@
 A block is one command or several, a line `----`, and the output up to an empty line; `ok` stands for no output.
 Lines that begin with `#` are comments, and stand before and between commands. Brokers are numbers.
 
-    cluster brokers=3 ...    begin: a topic `t` with the partition t-0 on brokers 1, 2, 3, all in the ISR, and its table; also
-                             replicas=1,2 min-isr=2 dirs=2 flush=before_ack variant=v3 legacy=2,3, or start=none: no broker runs
+    cluster brokers=3 ...    begin: a topic `t` with the partition t-0 on brokers 1, 2, 3, all in the ISR, and its table; other
+                             settings are replicas=1,2 min-isr=2 dirs=2 variant=v3 legacy=2,3
     start B, crash B         start a process on the broker's disk; kill it, without an end of its session
     shutdown B, expire B     ask a process to end in good order; let ZooKeeper end the broker's session
     cut X Y, join X Y        lose all messages between two brokers, or a broker and `zk`; let them arrive again
-    hold KIND X->Y           keep messages of this kind in flight; * is any kind, any sender, any receiver
+    hold KIND X->Y           keep messages of this kind in flight; * is any kind, sender or receiver
     hold-writes B PATH       keep the broker's writes below this path on their way to ZooKeeper
     let-write                let the oldest of these reach ZooKeeper, and hold those that follow
     release                  hold nothing any more; ZooKeeper gets what was on its way
@@ -37,7 +37,7 @@ What is told: `b1 -> b2` a message that arrives, `b1 -x b2` one that is lost, an
 ZooKeeper (`= ` the answer, `-> ` the version written, `! ` the error, `if` what the write depends on), and its watches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import signature
 
 from msgspec.structs import replace
@@ -48,10 +48,11 @@ from reference.events import Received, ShutDown
 from reference.messages import Fetch, Metadata, Produce
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, LeaderEpoch, Millis, Offset, TopicPartition
 from tests.reference.lab import T0, Directory, Letter
-from tests.reference.stage import KINDS, Stage, kind_of
+from tests.reference.stage import KINDS, MESSAGES, Stage, kind_of
 from tests.reference.wording import content_in_words, message_in_words
 
 _CLIENT, _CONSUMER = Address("c1"), Address("c2")
+_ACKS = {"acks=all": -1, "acks=1": 1, "acks=0": 0}
 
 
 class ScriptError(Exception):
@@ -90,7 +91,7 @@ def _run(player: "_Player", place: str, line: str) -> None:
     try:
         signature(command).bind(*arguments)
         command(*arguments)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError) as error:
         raise ScriptError(f"{place}: {line}: {error}") from error
 
 
@@ -105,14 +106,14 @@ class _Player:
         """Each command by its name."""
         return {
             "cluster": self.cluster,
-            "start": lambda broker: self.stage.start(self.broker(broker)),
-            "crash": lambda broker: self.stage.crash(self.running(broker)),
-            "shutdown": lambda broker: self.stage.tell(self.running(broker), ShutDown()),
-            "expire": lambda broker: self.stage.expire(self.broker(broker)),
+            "start": lambda broker: self.stage.start(self.broker(broker, running=False)),
+            "crash": lambda broker: self.stage.crash(self.broker(broker)),
+            "shutdown": lambda broker: self.stage.tell(self.broker(broker), ShutDown()),
+            "expire": lambda broker: self.stage.expire(self.broker(broker, running=None)),
             "cut": self.cut,
             "join": self.join,
             "hold": lambda kind, link: self.stage.holds.append(_matches(kind, link)),
-            "hold-writes": lambda broker, path: self.stage.held_writes.update({self.running(broker): path}),
+            "hold-writes": lambda broker, path: self.stage.held_writes.update({self.broker(broker): path}),
             "let-write": self.let_write,
             "release": lambda: self.stage.release(),
             "deliver": self.deliver,
@@ -149,15 +150,12 @@ class _Player:
             raise ValueError("a script begins with the command cluster")
         return self._stage
 
-    def broker(self, word: str) -> int:
-        if word not in map(str, self.stage.ids):
-            raise ValueError(f"broker must be one of {', '.join(map(str, self.stage.ids))}, not {word}")
-        return int(word)
-
-    def running(self, word: str) -> int:
-        if self.broker(word) not in self.stage.nodes:
-            raise ValueError(f"broker {word} must be running")
-        return int(word)
+    def broker(self, word: str, *, running: bool | None = True) -> int:
+        """The number of a broker that is running, or is not, or may be either."""
+        i = int(_one_of("broker", word, map(str, self.stage.ids)))
+        if running is not None and running != (i in self.stage.nodes):
+            raise ValueError(f"broker {i} must {'' if running else 'not '}be running")
+        return i
 
     def cluster(self, *settings: str) -> None:
         given = {name.replace("-", "_"): value for name, _, value in (setting.partition("=") for setting in settings)}
@@ -171,26 +169,19 @@ class _Player:
         replicas: str = "",
         min_isr: str = "1",
         dirs: str = "1",
-        flush: str = "none",
         variant: str = "safe",
         legacy: str = "",
-        start: str = "all",
     ) -> None:
-        if variant not in VARIANTS:
-            raise ValueError(f"variant must be one of {', '.join(sorted(VARIANTS))}, not {variant}")
         stage = self._stage = Stage(
             int(brokers),
-            variant=VARIANTS[variant],
+            variant=VARIANTS[_one_of("variant", variant, VARIANTS)],
             replicas=_numbers(replicas) or tuple(range(1, int(brokers) + 1)),
             min_isr=int(min_isr),
-            before_ack=flush == "before_ack",
             log_dirs=int(dirs),
         )
         stage.zk.submit(stage.admin, (Create("/admin", b""),))
         for i in _numbers(legacy):
             stage.configs[i] = replace(stage.configs[i], inter_broker_protocol="legacy")
-        if start == "none":
-            return
         for i in stage.ids:
             stage.start(i)
             stage.settle()
@@ -199,18 +190,18 @@ class _Player:
 
     def cut(self, one: str, other: str) -> None:
         if other == "zk":
-            self.stage.mute(self.running(one))
+            self.stage.mute(self.broker(one))
         else:
             self.stage.cut.add(self._link(one, other))
 
     def join(self, one: str, other: str) -> None:
         if other == "zk":
-            self.stage.unmute(self.running(one))
+            self.stage.unmute(self.broker(one))
         else:
             self.stage.cut.remove(self._link(one, other))
 
     def _link(self, one: str, other: str) -> frozenset[str]:
-        return frozenset(f"b{self.broker(word)}" for word in (one, other))
+        return frozenset(f"b{self.broker(word, running=None)}" for word in (one, other))
 
     def deliver(self, kind: str | None = None, link: str = "*->*") -> None:
         if kind is None:
@@ -219,7 +210,7 @@ class _Player:
             raise ValueError("no message in flight matches")
 
     def drop(self, kind: str, link: str = "*->*") -> None:
-        lost = [letter for letter in self.stage.letters if _matches(kind, link)(letter)]
+        lost = [*filter(_matches(kind, link), self.stage.letters)]
         if not lost:
             raise ValueError("no message in flight matches")
         for letter in lost:
@@ -235,17 +226,19 @@ class _Player:
             self.stage.say(kind_of(message), f"{source} -> {to}", message_in_words(message, self.stage.registrations))
 
     def timer(self, broker: str, name: str) -> None:
-        timers = self.stage.timers[self.running(broker)]
-        if name not in timers:
-            raise ValueError(f"timer must be one of {', '.join(sorted(timers))}, not {name}")
-        self.stage.fire(int(broker), name)
+        i = self.broker(broker)
+        self.stage.fire(i, _one_of("timer", name, self.stage.timers[i]))
 
-    def produce(self, broker: str, tp: str, *values: str) -> None:
-        acks, self._correlation = -1, self._correlation + 1
-        if values[-1].startswith("acks="):
-            acks, values = {"acks=all": -1, "acks=1": 1, "acks=0": 0}[values[-1]], values[:-1]
-        request = Produce(self._correlation, TopicPartition(tp), acks, values, Millis(1000))
-        self.stage.tell(self.running(broker), Received(_CLIENT, request))
+    def produce(self, broker: str, tp: str, value: str, *more: str) -> None:
+        *values, last = value, *more
+        asked = last.startswith("acks=")
+        acks = _ACKS[_one_of("acks", last, _ACKS)] if asked else -1
+        self._correlation += 1
+        sent = tuple(values) if asked else (value, *more)
+        self.stage.tell(
+            self.broker(broker),
+            Received(_CLIENT, Produce(self._correlation, TopicPartition(tp), acks, sent, Millis(1000))),
+        )
 
     def consume(self, broker: str, tp: str, offset: str) -> None:
         self._correlation += 1
@@ -259,11 +252,11 @@ class _Player:
             Millis(100),
             10,
         )
-        self.stage.tell(self.running(broker), Received(_CONSUMER, request))
+        self.stage.tell(self.broker(broker), Received(_CONSUMER, request))
 
     def metadata(self, broker: str) -> None:
         self._correlation += 1
-        self.stage.tell(self.running(broker), Received(_CLIENT, Metadata(self._correlation)))
+        self.stage.tell(self.broker(broker), Received(_CLIENT, Metadata(self._correlation)))
 
     def write(self, op: AnyOp) -> None:
         (answer,), fired = self.stage.zk.submit(self.stage.admin, (op,))
@@ -281,22 +274,23 @@ class _Player:
         self.stage.lines.append(f"[{', '.join(answer.names)}]" if isinstance(answer, Children) else "! NoNode")
 
     def directory(self, broker: str, index: str) -> Directory:
-        dirs = self.stage.disks[self.broker(broker)].dirs
-        if index not in map(str, range(len(dirs))):
-            raise ValueError(f"log directory must be one of {', '.join(map(str, range(len(dirs))))}, not {index}")
-        return dirs[int(index)]
+        dirs = self.stage.disks[self.broker(broker, running=None)].dirs
+        return dirs[int(_one_of("log directory", index, map(str, range(len(dirs)))))]
 
     def swap_dir(self, broker: str, index: str) -> None:
-        swapped = self.directory(broker, index)
-        dirs = self.stage.disks[int(broker)].dirs
-        dirs[dirs.index(swapped)] = Directory()
+        self.directory(broker, index)
+        self.stage.disks[int(broker)].dirs[int(index)] = Directory()
 
 
-def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    for kind in kinds:
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind}")
-    return kinds
+def _one_of(what: str, word: str, allowed: Iterable[str]) -> str:
+    words = sorted(allowed)
+    if word not in words:
+        raise ValueError(f"{what} must be one of {', '.join(words)}, not {word}")
+    return word
+
+
+def _known(kinds: tuple[str, ...]) -> list[str]:
+    return [_one_of("kind", kind, KINDS) for kind in kinds]
 
 
 def _numbers(words: str) -> tuple[int, ...]:
@@ -304,11 +298,6 @@ def _numbers(words: str) -> tuple[int, ...]:
 
 
 def _matches(kind: str, link: str) -> Callable[[Letter], bool]:
-    source, to = link.split("->")
-    wanted = tuple(word if word == "*" else f"b{int(word)}" for word in (source, to))
-
-    def match(letter: Letter) -> bool:
-        names = (letter[0], letter[1])
-        return kind in ("*", type(letter[2]).__name__) and all(w in ("*", name) for w, name in zip(wanted, names, strict=True))
-
-    return match
+    _one_of("kind of message", kind, ("*", *MESSAGES))
+    source, to = (word if word == "*" else f"b{int(word)}" for word in link.split("->"))
+    return lambda letter: kind in ("*", type(letter[2]).__name__) and source in ("*", letter[0]) and to in ("*", letter[1])

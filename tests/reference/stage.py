@@ -40,12 +40,11 @@ from tests.reference.wording import (
 )
 
 HIDDEN = ("Fetch", "MetadataHeartbeat", "UpdateMetadata", "checkpoint", "gauge")  # kinds that are hidden at first
-KINDS = tuple(
-    sorted(
-        {kind.__name__.removesuffix("Reply") for kind in get_args(AnyMessage)}
-        | {str(kind) for kind in EventKind}
-        | {"checkpoint", "client", "create-replica", "halt", "session", "watch", "write"}
-    )
+MESSAGES = tuple(kind.__name__ for kind in get_args(AnyMessage))
+KINDS = (
+    *(name for name in MESSAGES if not name.endswith("Reply")),
+    *(str(kind) for kind in EventKind),
+    *("checkpoint", "client", "create-replica", "halt", "session", "watch", "write"),
 )
 _READS = GetData | Exists | GetChildren
 
@@ -57,9 +56,7 @@ class Stage(Lab):
     way to ZooKeeper. Messages over a link in `cut` are lost.
     """
 
-    def __init__(
-        self, brokers: int, *, variant: Variant, replicas: tuple[int, ...], min_isr: int, before_ack: bool, log_dirs: int
-    ) -> None:
+    def __init__(self, brokers: int, *, variant: Variant, replicas: tuple[int, ...], min_isr: int, log_dirs: int) -> None:
         self.lines: list[str] = []
         self.hidden = set(HIDDEN)
         self.reads: tuple[str, ...] = ()  # paths below which reads are told
@@ -75,7 +72,6 @@ class Stage(Lab):
             variant=variant,
             replicas=replicas,
             min_isr=min_isr,
-            before_ack=before_ack,
             log_dirs=log_dirs,
             start=False,
         )
