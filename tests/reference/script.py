@@ -30,11 +30,13 @@ Lines that begin with `#` are comments, and stand before and between commands. B
     get PATH, ls PATH        what ZooKeeper holds
     fail-dir B D, mend-dir   let every access to a log directory fail, or succeed again; swap-dir: put an empty one in its place
     state [TP]               the partition in ZooKeeper and at each broker; a log is value@leader_epoch, from offset 0 on
-    show KIND ..., hide ...  tell or hide messages (Fetch is also FetchReply) and notes of these kinds
+    show KIND ..., hide ...  tell or hide messages (Fetch is also FetchReply) and notes of these kinds; hidden at first are Fetch,
+                             MetadataHeartbeat, UpdateMetadata, checkpoint and gauge
     reads PATH ...           from here on tell reads of znodes whose path begins so, and no others
 
 What is told: `b1 -> b2` a message that arrives, `b1 -x b2` one that is lost, and after a broker's name its notes, its requests to
-ZooKeeper (`= ` the answer, `-> ` the version written, `! ` the error, `if` what the write depends on), and its watches.
+ZooKeeper (`= ` the answer, `-> ` the version written, `! ` the error, `if` what the write depends on), and its watches. In a
+message or note, `2:a,b@1` is a batch from offset 2 with leader epoch 1.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,8 +47,8 @@ from msgspec.structs import replace
 from reference.config import VARIANTS
 from reference.coordination.api import AnyOp, Children, Create, Delete, GetChildren, SetData
 from reference.events import Received, ShutDown
-from reference.messages import Fetch, Metadata, Produce
-from reference.types import NO_EPOCH, NO_INCARNATION, Address, LeaderEpoch, Millis, Offset, TopicPartition
+from reference.messages import AnyMessage, Fetch, Metadata, Produce
+from reference.types import NO_EPOCH, NO_INCARNATION, Address, Millis, Offset, TopicPartition
 from tests.reference.lab import T0, Directory, Letter
 from tests.reference.stage import KINDS, MESSAGES, Stage, kind_of
 from tests.reference.wording import content_in_words, message_in_words
@@ -93,6 +95,9 @@ def _run(player: "_Player", place: str, line: str) -> None:
         command(*arguments)
     except (ValueError, TypeError, LookupError) as error:
         raise ScriptError(f"{place}: {line}: {error}") from error
+    except AssertionError as error:
+        error.add_note(f"at {place}: {line}")
+        raise
 
 
 class _Player:
@@ -230,33 +235,25 @@ class _Player:
         self.stage.fire(i, _one_of("timer", name, self.stage.timers[i]))
 
     def produce(self, broker: str, tp: str, value: str, *more: str) -> None:
-        *values, last = value, *more
-        asked = last.startswith("acks=")
-        acks = _ACKS[_one_of("acks", last, _ACKS)] if asked else -1
-        self._correlation += 1
-        sent = tuple(values) if asked else (value, *more)
-        self.stage.tell(
-            self.broker(broker),
-            Received(_CLIENT, Produce(self._correlation, TopicPartition(tp), acks, sent, Millis(1000))),
-        )
+        values, acks = (value, *more), -1
+        if more and more[-1].startswith("acks="):
+            values, acks = values[:-1], _ACKS[_one_of("acks", more[-1], _ACKS)]
+        self._ask(broker, _CLIENT, Produce(self._next(), TopicPartition(tp), acks, values, Millis(1000)))
 
     def consume(self, broker: str, tp: str, offset: str) -> None:
-        self._correlation += 1
-        request = Fetch(
-            self._correlation,
-            TopicPartition(tp),
-            None,
-            NO_INCARNATION,
-            LeaderEpoch(NO_EPOCH),
-            Offset(int(offset)),
-            Millis(100),
-            10,
-        )
-        self.stage.tell(self.broker(broker), Received(_CONSUMER, request))
+        anyone = (None, NO_INCARNATION, NO_EPOCH)
+        request = Fetch(self._next(), TopicPartition(tp), *anyone, Offset(int(offset)), Millis(100), 10)
+        self._ask(broker, _CONSUMER, request)
 
     def metadata(self, broker: str) -> None:
+        self._ask(broker, _CLIENT, Metadata(self._next()))
+
+    def _next(self) -> int:
         self._correlation += 1
-        self.stage.tell(self.broker(broker), Received(_CLIENT, Metadata(self._correlation)))
+        return self._correlation
+
+    def _ask(self, broker: str, client: Address, request: AnyMessage) -> None:
+        self.stage.tell(self.broker(broker), Received(client, request))
 
     def write(self, op: AnyOp) -> None:
         (answer,), fired = self.stage.zk.submit(self.stage.admin, (op,))
