@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers.durability.acked_loss import LOST_WRITE
 from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of, promised
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
@@ -138,7 +139,7 @@ CHECKER = Checker(
     claim="An acknowledged record is read back at its offset; after the quiet time writes are acknowledged and all is readable.",
     assumes="The final readers ask each partition for its end and read it from offset 0. Logs have no gaps.",
     blind="Everything inside of the cluster; which losses several wounds excuse; records that were never acknowledged.",
-    kinds=("lost-write",),
+    reports=(LOST_WRITE,),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
     events=(K.WOUND,),

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
 from checkers.engine.checker import WHOLE_RUN, Checker, Facts
 from checkers.engine.ranges import gathered
 from checkers.engine.rows import Call, calls, operation_rows
@@ -166,7 +167,11 @@ CHECKER = Checker(
     claim="A consumer group is given each acknowledged record below its commits, and goes on where it committed.",
     assumes="Members commit what they polled, after they were given it, and nothing else.",
     blind="Records that a group is given twice, which at-least-once allows; groups whose members are not clients of the run.",
-    kinds=("skipped-record", "commit-regressed", "resumed-behind"),
+    reports=(
+        Kind("skipped-record", Harm.LOSS, 40, unshown=NO_GROUPS),
+        Kind("commit-regressed", Harm.LOSS, 70, unshown=NO_GROUPS),
+        Kind("resumed-behind", Harm.LOSS, 60, unshown=NO_GROUPS),
+    ),
     group_by=WHOLE_RUN,
     operations=("group-poll", "commit", "produce"),
     check=check,

@@ -12,6 +12,7 @@ import polars as pl
 
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
+from checkers.engine.anomalies import Harm, Kind
 from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
@@ -55,7 +56,9 @@ CHECKER = Checker(
     claim="No log of a replica ever holds a value of an idempotent producer twice.",
     assumes="Brokers record each append and truncation.",
     blind="Values of other producers.",
-    kinds=("sequence-doubled",),
+    reports=(
+        Kind("sequence-doubled", Harm.DISORDER, 110, breaks=("MONO",), shown_by=("no-idempotence", "idempotence-of-the-leader")),
+    ),
     group_by=PARTITION,
     operations=("produce",),
     events=REPLAYED,

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers.durability.log_matching import LOG_MISMATCH, UNCOMMITTED_BELOW_HW
 from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
@@ -103,7 +104,10 @@ CHECKER = Checker(
     claim="At the end one offset and record epoch hold one value on every disk; below its HW each ISR member holds the leader's.",
     assumes="The disks are read after the brokers ended, once nothing changes any more.",
     blind="What was on the disks before; replicas outside of the ISR, in formats without a record epoch; missing records.",
-    kinds=("log-mismatch", "uncommitted-below-hw"),
+    reports=(
+        LOG_MISMATCH,
+        UNCOMMITTED_BELOW_HW,
+    ),
     group_by=PARTITION,
     events=(K.RECORD_ON_DISK, K.LOG_ON_DISK, K.METADATA_VIEW, K.WOUND),
     check=check,

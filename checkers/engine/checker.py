@@ -18,6 +18,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.engine.anomalies import Kind
 from checkers.engine.columns import Columns, Screened
 from checkers.engine.identity import Life, lives
 from checkers.engine.verdict import Anomaly, Cut, Findings, joined, more_of_kind
@@ -113,7 +114,7 @@ class Checker(Struct, frozen=True, kw_only=True):
     claim: str
     assumes: str
     blind: str  # what it cannot see
-    kinds: tuple[str, ...]  # of the anomalies it may report
+    reports: tuple[Kind, ...]
     group_by: tuple[str, ...]
     operations: tuple[str, ...] = ()  # the `f`s it reads
     events: tuple[EventKind, ...] = ()  # the kinds it reads
@@ -127,6 +128,11 @@ class Checker(Struct, frozen=True, kw_only=True):
     screen: Screen | None = None  # proves that `check` finds nothing in the operations of a partition
     tied: tuple[EventKind, ...] = ()  # events that `check` judges together with operations: their partitions need the walk
     tied_if_named: tuple[EventKind, ...] = ()  # the same, only where the event names the partition; the screen knows the others
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of the anomalies it may report."""
+        return tuple(kind.name for kind in self.reports if kind.is_anomaly)
 
 
 class Group:

@@ -39,6 +39,7 @@ from itertools import repeat
 
 import polars as pl
 
+from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS
 from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts, promised
 from checkers.engine.ranges import gathered
@@ -390,7 +391,7 @@ CHECKER = Checker(
     assumes="The harness records when each fault begins and ends, and at which brokers; ZooKeeper's writes are complete.",
     blind=f"Steps of brokers that a fault hit in the last {CALM_MS} ms; the first {TERM_MS} ms of a controller; "
     "replicas of which no row tells the directory; runs of real brokers.",
-    kinds=(),
+    reports=(not_live(shown_by=("log-dir-keep-leader",)),),
     group_by=WHOLE_RUN,
     operations=(EDIT,),
     events=(

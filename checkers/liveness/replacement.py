@@ -27,6 +27,7 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine import screens
+from checkers.engine.anomalies import not_live
 from checkers.engine.calms import Times, excuses, place_of
 from checkers.engine.checker import MS, PARTITION, Checker, Facts, partition_of, promised
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
@@ -252,7 +253,7 @@ CHECKER = Checker(
     assumes="The harness records when each fault begins and ends, and on which brokers; ZooKeeper's writes are complete.",
     blind="Periods with more than one fault; controllers that only the brokers cannot reach; what follows the promised time; "
     f"periods with fewer than {_TRIED_MIN} writes.",
-    kinds=(),
+    reports=(not_live("LIVE", shown_by=("no-heartbeat",)),),
     group_by=PARTITION,
     operations=("produce",),
     events=(

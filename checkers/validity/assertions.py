@@ -9,6 +9,7 @@ Why it is sound: the assertions hold in every state that the protocol allows, so
 
 import polars as pl
 
+from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
 from checkers.engine.checker import WHOLE_RUN, Checker, Facts
 from checkers.engine.ranges import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
@@ -32,7 +33,7 @@ CHECKER = Checker(
     claim="No assertion of the system under test fails.",
     assumes="The backend records failed assertions.",
     blind="Wrong states that no assertion checks.",
-    kinds=("assertion",),
+    reports=(Kind("assertion", Harm.USURPED, 170, unshown=BROKEN_MACHINE),),
     group_by=WHOLE_RUN,
     events=(K.ASSERTION,),
     check=check,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import polars as pl
 from msgspec import Struct
 
+from checkers.engine.anomalies import HISTORIES, unknown
 from checkers.engine.checker import WHOLE_RUN, Checker, Facts
 from checkers.engine.ranges import ranged
 from checkers.engine.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
@@ -173,7 +174,7 @@ CHECKER = Checker(
     claim="The history is well formed, so that the other checkers can judge it.",
     assumes="Nothing.",
     blind="Rows that were never written.",
-    kinds=(),
+    reports=(unknown(unshown=HISTORIES),),
     group_by=WHOLE_RUN,
     operations=("produce", "poll", "latest", "earliest", "commit", "committed"),
     events=tuple(K),

@@ -18,7 +18,8 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.causes.signature import NOT_LIVE, Signature, signature
+from checkers.causes.signature import Signature, signature
+from checkers.engine.anomalies import NOT_LIVE
 from checkers.engine.verdict import Validity, Verdict
 from checkers.registry import ALL
 from checkers.single import judge as judge_with
