@@ -5,7 +5,7 @@
 
 import sys
 
-from checkers import judges
+from checkers import foreign
 from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
 from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
@@ -106,7 +106,7 @@ def document() -> str:
             f"- **Takes time of the order of:** {checker.complexity}\n"
             f"- **A large history is cut by:** {_cut(checker)}\n"
         )
-    return "\n".join([*parts, judges.document(), names.section()])
+    return "\n".join([*parts, foreign.document(), names.section()])
 
 
 def _shown(checker: Checker) -> str:

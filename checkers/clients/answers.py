@@ -35,8 +35,10 @@ import polars as pl
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K

@@ -37,7 +37,9 @@ from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
-from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K

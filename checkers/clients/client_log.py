@@ -11,7 +11,7 @@ did not get to its end.
 
     >>> from checkers.clients.client_log import CHECKER
     >>> from checkers.sketches import history_of
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> history = history_of("ok produce value=a offset=0", "ok poll offset=0 value=b")
     >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
     ['lost-write']
@@ -22,7 +22,9 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.durability.acked_loss import LOST_WRITE
-from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K

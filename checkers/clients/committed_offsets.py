@@ -19,7 +19,9 @@ import polars as pl
 
 from checkers.engine import screens
 from checkers.engine.anomalies import NO_COMMITS, Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 

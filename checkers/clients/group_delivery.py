@@ -13,7 +13,7 @@ process number is the same member.
 
     >>> from checkers.clients.group_delivery import CHECKER
     >>> from checkers.sketches import history_of
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> polled = 'ok group-poll value={"group":"g","records":{"t-0":[[1,"b"]]}}'
     >>> history = history_of("ok produce value=a offset=0", polled, "invoke commit offset=2 value=g", "ok commit")
     >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "group-delivery"

@@ -11,7 +11,7 @@ polled (unseen) accuses only if a final reader came to the end of all partitions
 
     >>> from checkers.sketches import history_of
     >>> from checkers.clients.transactions import CHECKER
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> told = '[["poll",{"t-0":[[0,"b"]]},"end"]]'
     >>> history = history_of('ok txn value=[["send","t-0",[0,"a"]]]', f"ok txn value={told}")
     >>> sorted({one.kind for one in judge(history, (CHECKER,)).anomalies})
@@ -33,8 +33,10 @@ from checkers.durability.acked_loss import LOST_WRITE
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.elle.judge import judge as judge_elle
 from checkers.engine.anomalies import NO_TRANSACTIONS, WITHOUT_NOTES, Harm, Kind
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts, deadline_ns
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement

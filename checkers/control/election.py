@@ -17,7 +17,9 @@ not heard yet that this session ended, and the broker registers anew afterwards.
 import polars as pl
 
 from checkers.engine.anomalies import Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.isr_history import IsrHistory

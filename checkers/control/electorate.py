@@ -16,8 +16,10 @@ Simulated runs are always judged: what is promised does not depend on what the p
 import polars as pl
 
 from checkers.engine.anomalies import Harm, Kind
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 

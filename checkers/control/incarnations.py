@@ -14,8 +14,10 @@ from itertools import repeat
 import polars as pl
 
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
-from checkers.engine.checker import ANOMALIES_MAX, WHOLE_RUN, Checker, Facts, condensed
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import ANOMALIES_MAX, Checker, condensed
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.wounds import UNSTAMPED
 from history.event import EventKind as K

@@ -15,9 +15,11 @@ evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
 import polars as pl
 
 from checkers.engine.anomalies import Harm, Kind
-from checkers.engine.checker import PARTITION, WHOLE_RUN, Checker, Facts, partition_of
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
 from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 

@@ -19,7 +19,9 @@ from itertools import pairwise
 import polars as pl
 
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K

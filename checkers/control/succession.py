@@ -34,9 +34,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, Harm, Kind
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.moves import EDIT, given_up
 from history.event import EventKind as K

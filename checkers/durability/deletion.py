@@ -15,7 +15,9 @@ recognizes it by its state znode, which is written for the first time (version 0
 import polars as pl
 
 from checkers.engine.anomalies import Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 

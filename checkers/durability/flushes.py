@@ -17,7 +17,9 @@ was deleted outside of the ISR. An excused loss lowers what was promised (CUT-1)
 import polars as pl
 
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of, promised
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.isr_history import ISR_ROWS, IsrHistory

@@ -17,7 +17,9 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine.anomalies import Harm, Kind
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas

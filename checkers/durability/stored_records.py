@@ -9,7 +9,7 @@ it is in the ISR at the end (docs/promise.md CUT-2). Formats v0 and v1 have no r
 
     >>> from checkers.durability.stored_records import CHECKER
     >>> from checkers.sketches import history_of
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> row = "record-on-disk dir=0 offset=0 leader_epoch=1"
     >>> history = history_of(f"{row} node=b1 value=a", f"{row} node=b2 value=b")
     >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
@@ -22,7 +22,9 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.durability.log_matching import LOG_MISMATCH, UNCOMMITTED_BELOW_HW
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K

@@ -21,7 +21,9 @@ Faults of a client place are none of the brokers'.
 import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, not_live
-from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas

@@ -24,9 +24,11 @@ import polars as pl
 
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
-from checkers.engine.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import MS, Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.liveness.confirmed import undeleted, unmade

@@ -24,9 +24,11 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, not_live
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 

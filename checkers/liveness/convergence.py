@@ -25,7 +25,9 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine.anomalies import not_live
-from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import rows_as
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K

@@ -25,7 +25,9 @@ import numpy.typing as npt
 import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, not_live
-from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K

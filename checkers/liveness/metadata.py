@@ -29,9 +29,11 @@ import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, still_ms
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.promise import Promise

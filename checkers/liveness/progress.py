@@ -18,7 +18,9 @@ import polars as pl
 from checkers.engine import screens
 from checkers.engine.anomalies import BROKEN_MACHINE, not_live
 from checkers.engine.calms import calms, excuses, place_of
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 

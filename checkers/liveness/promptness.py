@@ -41,9 +41,11 @@ import polars as pl
 
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts, promised
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.debts import RETRY_MS, TERM_MS, TURN_MS, Debts, Partition
 from checkers.liveness.dir_roles import Roles

@@ -29,7 +29,9 @@ import polars as pl
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
 from checkers.engine.calms import Times, excuses, place_of
-from checkers.engine.checker import MS, PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K

@@ -10,8 +10,10 @@ Why it is sound: the assertions hold in every state that the protocol allows, so
 import polars as pl
 
 from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 

@@ -15,8 +15,10 @@ import polars as pl
 from msgspec import Struct
 
 from checkers.engine.anomalies import unknown
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import ranged
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import ranged
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 import reference
 from checkers.causes.signature import signature
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge as judge_history
+from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import WORDS as EXIT_WORDS

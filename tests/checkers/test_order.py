@@ -1,7 +1,7 @@
 """Order and origin across cuts and attempts (docs/promise.md ORD-1, ORD-2, ORD-4, CUT-1)."""
 
 from checkers.engine.verdict import Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from history.op import OpType
 from proof.manifests import promise
 from tests.checkers.story import Story, begin, committed, power_out

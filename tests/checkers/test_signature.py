@@ -8,9 +8,9 @@ from checkers.causes.cause import cause_of
 from checkers.causes.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
 from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Findings, merge
+from checkers.judge import judge
 from checkers.registry import ALL
 from checkers.severity import SEVERITY, harm
-from checkers.single import judge
 from checkers.sketches import history_of
 from history.history import History
 from tests.checkers import corpus

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.admin.describe import of_reply, text_of
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.world import World

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Verdict
+from checkers.judge import judge
 from checkers.registry import ALL, OF_BLACK_BOXES
-from checkers.single import judge
 from highwater.backends.sim.backend import SimBackend
 from highwater.catalogue.invariants import INVARIANTS, table
 from highwater.catalogue.mutants import (

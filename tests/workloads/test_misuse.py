@@ -3,7 +3,7 @@
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.sim.world import World
 from highwater.plans.derive import derive
 from highwater.rig.backend import Provenance

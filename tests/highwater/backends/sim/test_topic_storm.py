@@ -5,7 +5,7 @@ DUR-8).
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
 from highwater.plans.derive import derive
