@@ -455,7 +455,7 @@ def keep_verdict(case: Case) -> bool:
 
 
 def command(source: Source, asked: Asked) -> str:
-    """The command that judges this history alone and prints all that was found."""
+    """The command that judges this history alone."""
     parts = ["highwater", "judge", "--again"] if "://" in source.path else ["highwater", "check"]
     parts.append(source.path)
     parts += ["--model", asked.model] if asked.model != LOG else []
