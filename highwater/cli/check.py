@@ -19,8 +19,8 @@ from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
-from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file, page_of_file, steps_of
-from highwater.runs.guess import Unguessed, guess
+from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file, page_of_file, steps_of
+from highwater.foreign.guess import Unguessed, guess
 from highwater.runs.memory import peak_mib
 from highwater.runs.summary import VALIDITY_NAMES, by_kind, first_of_kinds
 from history import store

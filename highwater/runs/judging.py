@@ -30,9 +30,10 @@ from checkers.engine.verdict import Anomaly, Validity, Verdict
 from checkers.linearizability.judge import Judgement
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode, of_verdict
+from highwater.foreign import files as foreign
+from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, judge_file
 from highwater.run_folder import temporary_folder
-from highwater.runs import foreign, run
-from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, judge_file
+from highwater.runs import run
 from highwater.runs.run import encode_verdict
 from highwater.runs.summary import VALIDITY_NAMES
 from history import store
