@@ -29,7 +29,7 @@ from checkers.judge import judge as judge_run
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
 from highwater.cli.output import say
-from highwater.runs.foreign import Asked, judge_file
+from highwater.foreign.files import Asked, judge_file
 from highwater.runs.memory import peak_mib
 from history import store
 

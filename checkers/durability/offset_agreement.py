@@ -30,7 +30,7 @@ class _Offsets:
         self.key, self.cuts = key, cuts
         self.replicas = Replicas()
         self.compared: dict[str, int] = {}  # node -> entries below this offset were compared
-        self.seen: dict[tuple[int, int], tuple[str, int, str]] = {}  # (offset, generation) -> value, row, who
+        self.seen: dict[tuple[int, int], tuple[str, int, str, int | None]] = {}  # (offset, generation) -> value, row, who, epoch
         self.accused: set[int] = set()
         self.anomalies: list[Anomaly] = []
 
@@ -42,11 +42,12 @@ class _Offsets:
             if above and epoch is None:
                 return
             generation = sum(1 for cut in above if epoch is not None and epoch >= cut.leader_epoch)
-        first = self.seen.setdefault((offset, generation), (value, at, who))
+        first = self.seen.setdefault((offset, generation), (value, at, who, epoch))
         if first[0] == value or offset in self.accused:
             return
         self.accused.add(offset)
-        words = f"offset {offset} holds {first[0]} for {first[2]} and {value} for {who}"
+        then, now = (_when(first[3], first[1]), _when(epoch, at)) if first[2] == who else ("", "")
+        words = f"offset {offset} holds {first[0]} for {first[2]}{then} and {value} for {who}{now}"
         witness = tuple(sorted({first[1], at}))
         found = Anomaly(kind="inconsistent-offsets", checker=NAME, key=self.key, witness=witness, words=words)
         self.anomalies.append(found)
@@ -75,6 +76,11 @@ class _Offsets:
         for row in call.rows:
             if row.offset is not None and row.value is not None:
                 self.hold(row.offset, row.value, row.leader_epoch, row.at, who)
+
+
+def _when(epoch: int | None, row: int) -> str:
+    """When one observer saw a value, to tell it from what the same one saw at another time."""
+    return f" ({'' if epoch is None else f'epoch {epoch}, '}row {row})"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

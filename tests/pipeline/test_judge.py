@@ -14,8 +14,8 @@ from checkers.engine.verdict import Validity
 from checkers.judge import judge
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
+from highwater.foreign.files import LOG, Asked, judge_file
 from highwater.runs import judging
-from highwater.runs.foreign import LOG, Asked, judge_file
 from highwater.runs.judging import Case, find, judge_all, judge_item
 from highwater.runs.run import honest
 from history import jsonl, store

@@ -7,9 +7,9 @@ import pytest
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.runs.guess import Guess, Unguessed, guess
+from highwater.foreign.guess import Guess, Unguessed, guess
 from history.foreign.read import steps
-from tests.highwater.test_check_any_file import GOOD
+from tests.highwater.foreign.test_check_any_file import GOOD
 from tests.tidy.sources import ROOT
 
 _HISTORIES = ROOT / "corpus" / "histories"
@@ -67,6 +67,7 @@ def test_check_quotes_the_lines_it_cites(tmp_path: Path, capsys: pytest.CaptureF
         "  nonlinearizable: read -> 3 of line 3 cannot follow the 1 calls ordered before it: the state is 1",
         "    line 1: process 0, 1.000 s to 1.500 s, write 1: ok",
         "    line 3: process 7, 2.000 s to 2.250 s, read: ok -> 3",
+        f"page    highwater check {file} --model register --report page.html",
     ]
 
 
