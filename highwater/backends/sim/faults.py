@@ -33,13 +33,13 @@ class Faults:
 
     def __init__(
         self,
-        plan: Plan,
         sim: Simulation,
         server: ZooKeeper,
         evidence: ZkEvidence,
         nodes: dict[BrokerId, NodeHost],
         geography: Geography,
         *,
+        plan: Plan,
         ensemble: Ensemble | None = None,
     ) -> None:
         self._sim = sim

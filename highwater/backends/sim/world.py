@@ -67,7 +67,7 @@ class World:
             servers=tuple(server.address for server in self.server.servers),
             places={place: tuple(c.address for c in self.clients if c.place == place) for place in scene.places},
         )
-        self.faults = Faults(plan, self.sim, self.server, self.evidence, self.nodes, geography, ensemble=ensemble)
+        self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography, plan=plan, ensemble=ensemble)
         self.healed_at_ns: int | None = None
         self.final_reads_at_ns: int | None = None
         self._zero_ns = 0
