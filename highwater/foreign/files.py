@@ -1,0 +1,223 @@
+"""Judge a history file by a model; the file may come from highwater or from another system.
+
+Of a highwater history only the operations of clients are judged here, not the events of the nodes.
+"""
+
+import os
+from collections.abc import Hashable, Iterable
+from itertools import chain
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from checkers.elle.judge import FORBIDS
+from checkers.elle.judge import MODELS as TRANSACTIONS
+from checkers.elle.judge import judge as judge_transactions
+from checkers.engine.verdict import Validity
+from checkers.engine.whole import without_collector
+from checkers.jepsen import judge as jepsen
+from checkers.kafka.judge import MODEL as KAFKA
+from checkers.kafka.judge import judge as judge_queue
+from checkers.kafka.transactions import Op, operations
+from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import judge as judge_linearizability
+from checkers.linearizability.model import Model
+from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
+from highwater.errors import UsageError
+from history import store
+from history.errors import HistoryError, unknown
+from history.foreign import edn, export, ours, recorded
+from history.foreign.pairing import Paired, pair
+from history.foreign.read import Form, calls, form_of, steps
+from history.foreign.step import Pairs, Step, as_json, text_of
+from history.history import History
+
+LOG = "log"
+MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS, *jepsen.NAMES)
+_HAVE_INITIAL = (*WITH_INITIAL, *jepsen.WITH_INITIAL)
+_LINEARIZABLE = ("strict-serializable", "linearizable")
+CONSISTENCY = _LINEARIZABLE[0]
+SUFFIXES = (".edn", ".json", ".jsonl", ".log", ".gz")  # of files that may be histories
+_NOTHING = "no step of a client in the file: no operation was judged"
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """How to judge a history file: model, consistency and initial value.
+
+    `initial` is the initial value as EDN; if empty, the format's own.
+    """
+
+    model: str
+    initial: str = ""
+    consistency: tuple[str, ...] = (CONSISTENCY,)
+
+
+def arguments_of(asked: Asked, *, default: str = "") -> list[str]:
+    """The options of a command that judges so; without --model if the command judges by this default."""
+    words = ["--model", asked.model] if asked.model != default else []
+    words += ["--initial", asked.initial] if asked.initial else []
+    return words + (["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else [])
+
+
+def check_asked(asked: Asked) -> None:
+    """Check how a history file is to be judged: raise UsageError for an unknown model, consistency or initial value."""
+    if asked.model not in MODELS:
+        raise UsageError(unknown("model", asked.model, MODELS))
+    known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
+    if any(name not in known for name in asked.consistency):
+        raise UsageError(
+            f"--consistency of model {asked.model} must be of {', '.join(known)}, not {','.join(asked.consistency)!r}"
+        )
+    if asked.initial and asked.model not in _HAVE_INITIAL:
+        raise UsageError(f"--initial: model {asked.model} has no initial value")
+    if asked.initial:
+        _given(asked)
+
+
+def _given(asked: Asked) -> Hashable:
+    try:
+        first = edn.value(asked.initial)
+    except HistoryError as error:
+        raise UsageError(f"--initial: {error}") from error
+    if asked.model == "kv" and text_of(first) is None:
+        raise UsageError(f"--initial: the value of model kv must be a string, such as '\"\"', not {asked.initial}")
+    if asked.model == "multi-register" and isinstance(first, tuple | frozenset) and not isinstance(first, Pairs):
+        raise UsageError(
+            f"--initial: the value of model multi-register must be one value or a map of values, not {asked.initial}"
+        )
+    if asked.model == "counter" and not isinstance(first, int):
+        raise UsageError(f"--initial: the value of model counter must be a whole number, not {asked.initial}")
+    if asked.model == "bank" and not (isinstance(first, Pairs) and all(isinstance(balance, int) for _, balance in first)):
+        raise UsageError(
+            f"--initial: the value of model bank must be a map of whole numbers, such as {{0 10, 1 10}}, not {asked.initial}"
+        )
+    return first
+
+
+def judge_file(file: Path, asked: Asked) -> Judgement:
+    """Judge a history file by a model and return the verdict.
+
+    HistoryError with file and line if the file is no history of the model.
+    """
+    try:
+        with without_collector():
+            return _judged(file, form_of(file), asked)
+    except HistoryError as error:
+        said = str(error)
+        raise error if said.startswith(str(file)) else HistoryError(f"{file}: {said}") from error
+
+
+def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
+    mine = _ours(file, form)
+    if asked.model == KAFKA:
+        return judge_queue(_queue_steps(mine) if mine is not None else _steps(file, form))
+    history = ours.calls(mine) if mine is not None else _calls(file, form)
+    if asked.model in TRANSACTIONS:
+        found = judge_transactions(asked.model, history, asked.consistency)
+    elif asked.model in jepsen.NAMES:
+        initial = _given(asked) if asked.initial else None
+        found = jepsen.judge(asked.model, history, initial=initial, strict="linearizable" in asked.consistency)
+    else:
+        found = _linearizable(history, form, asked)
+    notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if mine is not None else ()))
+    return replace(found, notes=notes)
+
+
+def _ours(file: Path, form: Form) -> History | None:
+    """The history of a run, or one that another program recorded for the model `log`; None for steps."""
+    if form is Form.RECORDED:
+        return recorded.read(file, MODELS).log
+    return store.load(file) if form is Form.OURS else None
+
+
+def _steps(file: Path, form: Form) -> Iterable[Step]:
+    return recorded.read(file, MODELS).steps if form is Form.RECORDED else steps(file)
+
+
+def _calls(file: Path, form: Form) -> Paired:
+    return pair(_steps(file, form)) if form is Form.RECORDED else calls(file)
+
+
+def _queue_steps(history: History) -> Iterable[Step]:
+    # A Jepsen client ends when the outcome of its call is unknown. A highwater client goes on, so a later send may overtake an
+    # earlier one of unknown outcome.
+    return export.renewed(lambda: ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history))
+
+
+def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
+    found = judge_linearizability(_object(form, asked), history.calls)
+    validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
+    return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
+
+
+def _object(form: Form, asked: Asked) -> Model:
+    # A history of another system has no model `log`; its name there is partition-log.
+    name = "partition-log" if asked.model == LOG else asked.model
+    first = _given(asked) if asked.initial else _implied(form, name)
+    if form is not Form.EDN:
+        first = as_json(first)
+    # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
+    # value is nil, a read of nil is an observation.
+    return model_named(name, initial=first, nil_is_a_value=form is Form.ETCD_LOG or first is None)
+
+
+def _implied(form: Form, model: str) -> Hashable:
+    """The initial value that a format implies: nil in etcd's logs, 0 in Knossos's histories of registers."""
+    if model == "kv":
+        return ""
+    return 0 if form in (Form.EDN, Form.JSON, Form.RECORDED) and model in ("cas-register", "multi-register") else None
+
+
+def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repeat: str) -> str:
+    """Render the page of a judged file as HTML. `guess` says how the model was chosen, `repeat` is the command."""
+    # Imported here because most files are judged without a page, and importing its modules takes as long as judging a small one.
+    from reports.foreign import Object, page_of
+    from reports.render import render_foreign
+
+    form = form_of(file)
+    mine = _ours(file, form)
+    judged: Object | list[Op] | None = None
+    if asked.model == KAFKA:
+        judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
+    elif asked.model in (LOG, *NAMES):
+        history = ours.calls(mine) if mine is not None else _calls(file, form)
+        judged = Object(model=_object(form, asked), calls=history.calls)
+
+    def read() -> Iterable[Step]:
+        return _steps(file, form) if mine is None else _steps_in(mine)
+
+    page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
+    return render_foreign(page)
+
+
+def steps_of(file: Path, form: Form) -> Iterable[Step]:
+    """The steps of a history file, whoever recorded it: what a verdict's lines refer to."""
+    mine = _ours(file, form)
+    return _steps(file, form) if mine is None else _steps_in(mine)
+
+
+def _steps_in(history: History) -> Iterable[Step]:
+    return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
+
+
+def files_below(folder: Path, *, but: str) -> list[str]:
+    """The files below a folder that look like histories, except those of stored runs and those in folders of the name `but`."""
+    found: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != but]
+        if store.MANIFEST not in names:
+            found += [str(Path(place, name)) for name in names if name.endswith(SUFFIXES)]
+    return sorted(found)
+
+
+def exported(file: Path) -> Iterable[str]:
+    """Convert a history file to the lines of Jepsen's EDN format. HistoryError with the line if the file is no history."""
+    form = form_of(file)
+    history = _ours(file, form)
+    if history is None:
+        return export.lines(lambda: _steps(file, form), names=form is Form.EDN)
+    if not ours.holds_records(history):
+        return export.lines(lambda: ours.steps(history))
+    names = (f"; key {number} is {name}\n" for number, name in enumerate(ours.key_names(history)))
+    return chain(names, export.lines(lambda: ours.queue_steps(history)))

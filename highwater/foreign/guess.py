@@ -1,0 +1,165 @@
+"""As what a file is judged: the log of a run, or a history of the model that was given, that its manifest names, or is guessed.
+
+The guess goes by the functions in use and the shape of their values.
+Several models share functions: a read may be of a register, a set or a counter. The values tell them apart; where they do not,
+the model that claims most of such a history is named, and the others that fit are said with it.
+"""
+
+from collections.abc import Hashable, Iterable
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from highwater.errors import UsageError
+from highwater.foreign.files import LOG, MODELS
+from history import store
+from history.foreign import recorded
+from history.foreign.read import Form, steps
+from history.foreign.step import Pairs, Step
+from history.history import History
+from history.op import OpType
+
+_STEPS_READ = 50_000  # of a history; a function that is not used before is not considered
+_QUEUE = frozenset({"send", "poll", "assign", "subscribe", "crash", "debug-topic-partitions"})
+# Functions that only one model has.
+_BY_FUNCTIONS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"acquire", "release"}), "mutex"),
+    (frozenset({"enqueue", "dequeue"}), "fifo-queue"),
+    (frozenset({"put", "get", "append"}), "kv"),
+    (frozenset({"transfer", "read"}), "bank"),
+    (frozenset({"create", "set", "delete", "read"}), "versioned-node"),
+    (frozenset({"append", "read", "end"}), "partition-log"),
+    (frozenset({"read", "write", "cas"}), "cas-register"),
+)
+
+
+class Guess(Struct, frozen=True, kw_only=True):
+    """A model, the functions that it was guessed from, and other models that fit as well."""
+
+    model: str
+    functions: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The guess as one line for the reader."""
+        also = f"; {', '.join(self.others)} would fit too" if self.others else ""
+        return f"model {self.model}, guessed from {', '.join(self.functions)}{also}: --model chooses another"
+
+
+class Unguessed(Struct, frozen=True, kw_only=True):
+    """No model has the functions in use."""
+
+    functions: tuple[str, ...]
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """As what a file is judged: by a model, or as the log of a run. `words` tell how the model was guessed, if it was."""
+
+    model: str
+    log: History | None = None
+    words: str = ""
+
+
+def subject_of(file: Path, form: Form, model: str | None) -> Subject:
+    """As what to judge a file, if this model was given, or none. UsageError if no model fits."""
+    as_log = model in (None, LOG)
+    if form is Form.RECORDED:
+        found = recorded.read(file, MODELS)
+        return Subject(model=model or found.model, log=found.log if as_log else None)
+    if form is Form.OURS and as_log:
+        return Subject(model=LOG, log=store.load(file))
+    if model is not None:
+        return Subject(model=model)
+    guessed = guess(steps(file))
+    if isinstance(guessed, Unguessed):
+        functions = ", ".join(guessed.functions)
+        raise UsageError(f"{file}: no model has the functions {functions}; --model must be of {', '.join(MODELS)}")
+    return Subject(model=guessed.model, words=guessed.words)
+
+
+class _Used(Struct, kw_only=True):
+    """What a history uses: functions, micro-operations, and the first values that were asked and answered."""
+
+    functions: set[str] = msgspec.field(default_factory=set)
+    micros: set[str] = msgspec.field(default_factory=set)
+    asked: dict[str, Hashable] = msgspec.field(default_factory=dict)
+    told: dict[str, Hashable] = msgspec.field(default_factory=dict)
+    written: set[Hashable] = msgspec.field(default_factory=set)
+    read: set[Hashable] = msgspec.field(default_factory=set)
+    reads_lists: bool = False
+
+    def see(self, step: Step) -> None:
+        """Count one step."""
+        self.functions.add(step.f)
+        if step.value is not None:
+            (self.told if step.type is OpType.OK else self.asked).setdefault(step.f, step.value)
+        if step.f in ("read", "write"):
+            (self.written if step.f == "write" else self.read).add(step.value)
+        for micro in step.value if type(step.value) is tuple else ():
+            if type(micro) is tuple and micro and isinstance(micro[0], str):
+                self.micros.add(micro[0])
+                self.reads_lists |= micro[0] == "r" and type(micro[-1]) is tuple
+
+    def answer(self) -> Hashable:
+        """The first answer to a read, without its key if the history has independent keys."""
+        asked, told = self.asked.get("read"), self.told.get("read")
+        keyed = all(type(value) is tuple and len(value) == 2 for value in (asked, told))
+        return told[1] if keyed and asked[1] is None else told  # type: ignore[index]  # both are pairs
+
+
+def guess(history: Iterable[Step]) -> Guess | Unguessed:
+    """Guess the model of a history that another system recorded."""
+    used = _Used()
+    for step in islice(history, _STEPS_READ):
+        used.see(step)
+    found = _of_transactions(used) or _of_functions(used)
+    names = tuple(sorted(used.micros if used.functions == {"txn"} else used.functions))
+    return Guess(model=found[0], functions=names, others=found[1:]) if found else Unguessed(functions=names)
+
+
+def _of_transactions(used: _Used) -> tuple[str, ...]:
+    functions, micros = used.functions, used.micros
+    if functions & {"send", "poll"} or micros & {"send", "poll"}:
+        return ("kafka",) if functions <= _QUEUE | {"txn"} else ()
+    if functions <= {"read", "write"} and micros and micros <= {"r", "w"}:
+        return ("long-fork",)
+    if functions != {"txn"} or not micros:
+        return ()
+    if micros <= {"append", "r"} and ("append" in micros or used.reads_lists):
+        return ("list-append",)
+    if micros <= {"w", "r"}:
+        return ("rw-register", "multi-register")
+    return ("multi-register", "rw-register") if micros <= {"read", "write"} else ()
+
+
+def _of_functions(used: _Used) -> tuple[str, ...]:
+    functions = used.functions
+    if functions <= {"add", "read"} and functions:
+        return _of_adds(used)
+    if functions <= {"read", "write"} and functions:
+        return _of_writes(used)
+    if functions <= {"append", "read"} and "append" in functions:
+        return ("partition-log",)
+    return next(((model,) for known, model in _BY_FUNCTIONS if functions and functions <= known), ())
+
+
+def _of_adds(used: _Used) -> tuple[str, ...]:
+    answer = used.answer()
+    if isinstance(answer, int):
+        return ("counter",)
+    if type(answer) is tuple and answer and all(isinstance(one, Pairs) for one in answer):
+        return ("monotonic",)
+    return ("set", "set-full") if used.asked.get("add") is not None else ("monotonic",)
+
+
+def _of_writes(used: _Used) -> tuple[str, ...]:
+    answer = used.answer()
+    if isinstance(answer, frozenset):
+        return ("comments",)
+    if type(answer) is tuple and len(answer) == 2 and type(answer[1]) is tuple and not isinstance(answer[1], Pairs):
+        return ("sequential",)
+    # Knossos's histories begin with a register of 0, which the model cas-register implies.
+    return ("cas-register",) if 0 in used.read and 0 not in used.written else ("register",)
