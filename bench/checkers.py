@@ -25,11 +25,11 @@ from checkers.clients import committed_offsets, duplicates, order, polls
 from checkers.durability import acked_loss, offset_agreement
 from checkers.elle.judge import judge as judge_transactions
 from checkers.engine.verdict import Validity
+from checkers.judge import judge as judge_run
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
-from checkers.single import judge as judge_run
 from highwater.cli.output import say
-from highwater.runs.foreign import Asked, judge_file
+from highwater.foreign.files import Asked, judge_file
 from highwater.runs.memory import peak_mib
 from history import store
 

@@ -1,4 +1,4 @@
-"""`make bench-explore`, the part of the abstract models: CPU seconds of `highwater explore --model` and of TLC, in one run.
+"""`make bench-explore`, the part of the abstract models: CPU seconds of `highwater explore model` and of TLC, in one run.
 
 Both are whole processes, their start included, and both search the same space: TLC with one worker, on the TLA+ text of the same
 model that the tests keep. The counts must be equal, or the comparison means nothing.
@@ -105,7 +105,8 @@ def _explore() -> tuple[ExploredModel, float]:
         "-m",
         "highwater",
         "explore",
-        "--model=kafka-replication",
+        "model",
+        "kafka-replication",
         f"--variant={_VARIANT}",
         *sizes,
         "--json",

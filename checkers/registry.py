@@ -5,7 +5,7 @@
 
 import sys
 
-from checkers import judges
+from checkers import foreign
 from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
 from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
@@ -98,6 +98,7 @@ def document() -> str:
             f"## {checker.name}\n\n"
             f"- **The checker `{checker.name}` claims:** {checker.claim}\n"
             f"- **Anomalies where that is broken:** {kinds}\n"
+            f"{_shown(checker)}"
             f"- **Judged for each:** {', '.join(checker.group_by) or 'run'}\n"
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
@@ -105,7 +106,17 @@ def document() -> str:
             f"- **Takes time of the order of:** {checker.complexity}\n"
             f"- **A large history is cut by:** {_cut(checker)}\n"
         )
-    return "\n".join([*parts, judges.document(), names.section()])
+    return "\n".join([*parts, foreign.document(), names.section()])
+
+
+def _shown(checker: Checker) -> str:
+    """Which variants of the protocol show each kind, or why none does."""
+    lines = []
+    for kind in checker.reports:
+        by = f"shown by {', '.join(f'`{name}`' for name in kind.shown_by)}" if kind.shown_by else kind.unshown
+        invariants = f" breaks {', '.join(kind.breaks)};" if kind.breaks else ""
+        lines.append(f"  - `{kind.name}`:{invariants} {by}\n")
+    return "".join(lines)
 
 
 def _cut(checker: Checker) -> str:

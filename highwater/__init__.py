@@ -6,10 +6,14 @@
     rig/                what all backends share
     backends/           the simulator and real nodes, each performs a plan
     explore/            every schedule of a small world
-    runs/               one run from a plan to its report; many runs on all cores
+    coverage/           which code of the protocol a run reaches
+    foreign/            histories that another system recorded
+    runs/               one run from a plan to its report, also as one of many
+    shrink/             the smallest plan that fails in the same way
     campaigns/          many seeds, the regression corpus, `chaos`
     catalogue/          requirements of the source documents, known bugs and their mutants
     admin/              Kafka's administration tools: reassignment, description of topics
+    serve/              the runs of a store as web pages
     cli/                the commands
 
 Each folder imports those above it in this list, and none imports a folder below it.

@@ -6,8 +6,8 @@ turns a switch would give a known-bad protocol, which has its plan in corpus/mut
 
 import ast
 
-from highwater.runs import switches
-from highwater.runs.switches import reads_switch
+from highwater.coverage import switches
+from highwater.coverage.switches import reads_switch
 from reference.config import VARIANTS
 
 __all__ = ["decided", "is_taken", "reads_switch"]

@@ -22,12 +22,11 @@ from msgspec import Struct
 
 from checkers.causes.fault_windows import kinds_in_effect, windows
 from checkers.causes.steps import CONSEQUENCES, steps
+from checkers.engine.anomalies import NOT_LIVE, UNKNOWN, Harm
 from checkers.engine.verdict import Anomaly, Verdict, without_count
-from checkers.severity import ANSWERS, LEADS_TO_LOSS, LOST
+from checkers.severity import harm
 from history.event import EventKind as K
 from history.history import History
-
-NOT_LIVE, UNKNOWN = "not-live", "unknown"
 
 # Of anomalies that one row proves, the first of these checkers names the cause: the nearer to the step, the earlier.
 _CHECKERS = (
@@ -145,9 +144,9 @@ def signature(history: History, verdict: Verdict) -> Signature | None:
 
 def first_cause(history: History, anomalies: Sequence[Anomaly]) -> Anomaly:
     """The anomaly that names the cause: what led to the first loss, else the first anomaly that is not about a single answer."""
-    losses = [found for found in anomalies if found.kind in LOST]
+    losses = [found for found in anomalies if harm(found.kind) is Harm.LOSS]
     if not losses:
-        return first_proven([found for found in anomalies if found.kind not in ANSWERS] or anomalies)
+        return first_proven([found for found in anomalies if harm(found.kind) is not Harm.WRONG_ANSWER] or anomalies)
     loss = first_proven(losses)
     return first_proven([loss, *(found for found in anomalies if _leads_to(history, found, loss))])
 
@@ -155,7 +154,7 @@ def first_cause(history: History, anomalies: Sequence[Anomaly]) -> Anomaly:
 def _leads_to(history: History, found: Anomaly, loss: Anomaly) -> bool:
     """Whether an anomaly may have caused a later loss: by its kind, in the same partition or in the whole cluster."""
     last = proof(loss)
-    if found.kind not in LEADS_TO_LOSS or found.key not in (loss.key, "") or last is None:
+    if harm(found.kind) not in (Harm.LOSS_NEXT, Harm.USURPED) or found.key not in (loss.key, "") or last is None:
         return False
     if found.kind != "unflushed":
         return True

@@ -34,8 +34,11 @@ import polars as pl
 
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
 from checkers.engine.columns import ACKS_ERRORS, OFFSET_ERRORS, REASONS, SEQUENCE_ERRORS, SHAPE_ERRORS
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -151,7 +154,10 @@ CHECKER = Checker(
     blind="Other refusals that do not lie in the request; sequences, unless the produce before was acknowledged under acks=all; "
     "NOT_ENOUGH_REPLICAS in runs of real brokers, for batches that a leader got as a follower, and where the ISR changed "
     "before the append; polls, requests for the end offset and requests of administrators.",
-    kinds=("misuse-acknowledged", "wrong-error"),
+    reports=(
+        Kind("misuse-acknowledged", Harm.WRONG_ANSWER, 10, breaks=("MONO",), shown_by=("no-idempotence",)),
+        Kind("wrong-error", Harm.WRONG_ANSWER, 20, breaks=("REQ",), unshown=HISTORIES),
+    ),
     group_by=PARTITION,
     operations=("produce", "earliest"),
     events=(K.APPEND, *_ROLES, *_ISR),

@@ -35,8 +35,11 @@ import polars as pl
 
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
+from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
-from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
@@ -263,7 +266,7 @@ CHECKER = Checker(
     assumes="The manifest tells timeout and retries of the clients; a completion tells the number of attempts.",
     blind="Real clients, which do not tell their attempts; retries that come too soon; errors of attempts before the last; "
     "other calls than reads and produces with acks=1 that hang under a fault of a broker, or within B of one.",
-    kinds=(),
+    reports=(not_live("LIVE", shown_by=("acks0-silent",)),),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
     events=(K.FAULT_BEGUN, K.FAULT_ENDED, K.STATE_WRITTEN, K.APPEND),

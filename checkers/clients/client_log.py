@@ -11,7 +11,7 @@ did not get to its end.
 
     >>> from checkers.clients.client_log import CHECKER
     >>> from checkers.sketches import history_of
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> history = history_of("ok produce value=a offset=0", "ok poll offset=0 value=b")
     >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
     ['lost-write']
@@ -21,7 +21,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of, promised
+from checkers.durability.acked_loss import LOST_WRITE
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -138,7 +141,7 @@ CHECKER = Checker(
     claim="An acknowledged record is read back at its offset; after the quiet time writes are acknowledged and all is readable.",
     assumes="The final readers ask each partition for its end and read it from offset 0. Logs have no gaps.",
     blind="Everything inside of the cluster; which losses several wounds excuse; records that were never acknowledged.",
-    kinds=("lost-write",),
+    reports=(LOST_WRITE,),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
     events=(K.WOUND,),

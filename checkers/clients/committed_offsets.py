@@ -18,7 +18,10 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.anomalies import NO_COMMITS, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
@@ -112,7 +115,11 @@ CHECKER = Checker(
     claim="A consumer group gets back the position that it committed last, and commits no position beyond what it was given.",
     assumes="Operations `commit` and `committed` name the group in `value` and the position in `offset`.",
     blind="Histories without such operations; records that a group read twice because it had not committed.",
-    kinds=("commit-lost", "phantom-commit", "commit-ahead"),
+    reports=(
+        Kind("commit-lost", Harm.LOSS, 50, breaks=("DUR",), unshown=NO_COMMITS),
+        Kind("phantom-commit", Harm.FALSE_READ, 130, breaks=("DUR",), unshown=NO_COMMITS),
+        Kind("commit-ahead", Harm.FALSE_READ, 140, breaks=("DUR",), unshown=NO_COMMITS),
+    ),
     group_by=PARTITION,
     operations=("commit", "committed", "poll", "latest"),
     check=check,

@@ -14,7 +14,10 @@ again behind the cut, so offsets are compared within one generation only (CUT-1)
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
@@ -94,12 +97,17 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(anomalies), counts={"duplicates": len(doubled)})
 
 
+DUPLICATE = Kind("duplicate", Harm.DISORDER, 90, breaks=("MONO",), shown_by=("no-idempotence", "idempotence-of-the-leader"))
+
 CHECKER = Checker(
     name=NAME,
     claim="A value of an idempotent producer is in the log at most once and in order, any other value once for each attempt.",
     assumes="No two produces share a value; a completion says how often its produce was sent.",
     blind="Duplicates that no consumer read; the order of a producer's values across its sessions.",
-    kinds=("duplicate", "reordered"),
+    reports=(
+        DUPLICATE,
+        Kind("reordered", Harm.DISORDER, 40, breaks=("MONO",), unshown=HISTORIES),
+    ),
     group_by=PARTITION,
     operations=("produce", "poll"),
     check=check,

@@ -13,7 +13,7 @@ process number is the same member.
 
     >>> from checkers.clients.group_delivery import CHECKER
     >>> from checkers.sketches import history_of
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> polled = 'ok group-poll value={"group":"g","records":{"t-0":[[1,"b"]]}}'
     >>> history = history_of("ok produce value=a offset=0", polled, "invoke commit offset=2 value=g", "ok commit")
     >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
@@ -25,9 +25,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
 NAME = "group-delivery"
@@ -166,7 +169,11 @@ CHECKER = Checker(
     claim="A consumer group is given each acknowledged record below its commits, and goes on where it committed.",
     assumes="Members commit what they polled, after they were given it, and nothing else.",
     blind="Records that a group is given twice, which at-least-once allows; groups whose members are not clients of the run.",
-    kinds=("skipped-record", "commit-regressed", "resumed-behind"),
+    reports=(
+        Kind("skipped-record", Harm.LOSS, 40, unshown=NO_GROUPS),
+        Kind("commit-regressed", Harm.LOSS, 70, unshown=NO_GROUPS),
+        Kind("resumed-behind", Harm.LOSS, 60, unshown=NO_GROUPS),
+    ),
     group_by=WHOLE_RUN,
     operations=("group-poll", "commit", "produce"),
     check=check,

@@ -12,7 +12,10 @@ outcome is unknown, proves nothing.
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
@@ -103,12 +106,18 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(anomalies))
 
 
+PHANTOM_READ = Kind("phantom-read", Harm.FALSE_READ, 30, breaks=("MONO",), unshown=HISTORIES)
+
 CHECKER = Checker(
     name=NAME,
     claim="Acknowledged offsets grow in real time; a record is read only if it was sent before and its send did not surely fail.",
     assumes="No two sends share a value; a send is reported as failed only if it certainly failed (workloads.completion).",
     blind="acks=0 and acks=1, which promise no order; failed records in a log that no consumer read.",
-    kinds=("offset-order", "phantom-read", "failed-write-read"),
+    reports=(
+        Kind("offset-order", Harm.DISORDER, 30, breaks=("MONO",), shown_by=("kip320",)),
+        PHANTOM_READ,
+        Kind("failed-write-read", Harm.FALSE_READ, 40, breaks=("MONO",), unshown=HISTORIES),
+    ),
     group_by=PARTITION,
     operations=("produce", "poll"),
     check=check,

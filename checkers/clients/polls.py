@@ -17,7 +17,10 @@ from itertools import pairwise
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import BROKEN_MACHINE, HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, OperationRow, calls, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 
@@ -98,12 +101,22 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(anomalies))
 
 
+INT_NONMONOTONIC_POLL = Kind("int-nonmonotonic-poll", Harm.DISORDER, 50, breaks=("MONO",), unshown=HISTORIES)
+INT_POLL_SKIP = Kind("int-poll-skip", Harm.MISSED, 20, breaks=("MONO",), unshown=HISTORIES)
+POLL_SKIP = Kind("poll-skip", Harm.MISSED, 10, breaks=("MONO",), unshown=BROKEN_MACHINE)
+INT_NONMONOTONIC_SEND = Kind("int-nonmonotonic-send", Harm.DISORDER, 60, breaks=("MONO",), unshown=HISTORIES)
+
 CHECKER = Checker(
     name=NAME,
     claim="A poll returns the records from its position on, in log order and none left out; a produce appends in order.",
     assumes="Logs have no gaps: no transactions, no compaction. After an excused loss, answers carry a leader epoch.",
     blind="Records that no poll returned; polls that failed or whose outcome is unknown.",
-    kinds=("int-nonmonotonic-poll", "int-poll-skip", "poll-skip", "int-nonmonotonic-send"),
+    reports=(
+        INT_NONMONOTONIC_POLL,
+        INT_POLL_SKIP,
+        POLL_SKIP,
+        INT_NONMONOTONIC_SEND,
+    ),
     group_by=PARTITION,
     operations=("produce", "poll"),
     check=check,

@@ -12,7 +12,10 @@ import polars as pl
 
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
@@ -55,7 +58,9 @@ CHECKER = Checker(
     claim="No log of a replica ever holds a value of an idempotent producer twice.",
     assumes="Brokers record each append and truncation.",
     blind="Values of other producers.",
-    kinds=("sequence-doubled",),
+    reports=(
+        Kind("sequence-doubled", Harm.DISORDER, 110, breaks=("MONO",), shown_by=("no-idempotence", "idempotence-of-the-leader")),
+    ),
     group_by=PARTITION,
     operations=("produce",),
     events=REPLAYED,

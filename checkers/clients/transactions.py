@@ -11,7 +11,7 @@ polled (unseen) accuses only if a final reader came to the end of all partitions
 
     >>> from checkers.sketches import history_of
     >>> from checkers.clients.transactions import CHECKER
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> told = '[["poll",{"t-0":[[0,"b"]]},"end"]]'
     >>> history = history_of('ok txn value=[["send","t-0",[0,"a"]]]', f"ok txn value={told}")
     >>> sorted({one.kind for one in judge(history, (CHECKER,)).anomalies})
@@ -26,9 +26,17 @@ from typing import Any
 import polars as pl
 from msgspec.structs import replace
 
+from checkers.clients.duplicates import DUPLICATE
+from checkers.clients.order import PHANTOM_READ
+from checkers.clients.polls import INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_SEND, INT_POLL_SKIP, POLL_SKIP
+from checkers.durability.acked_loss import LOST_WRITE
+from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.elle.judge import judge as judge_elle
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts, deadline_ns
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import NO_TRANSACTIONS, WITHOUT_NOTES, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.judge import Judgement
@@ -184,10 +192,27 @@ CHECKER = Checker(
     claim="Transactions of sends and polls keep what Kafka promises of them: no aborted, lost, doubled or reordered records.",
     assumes="Each process reads every partition from its beginning. Values are sent once.",
     blind="What Kafka allows: interleaved transactions, and polls that end within one. The inside of the cluster.",
-    kinds=(
-        "inconsistent-offsets", "duplicate", "G1a", "precommitted-read", "lost-write", "unseen", "poll-skip", "nonmonotonic-poll",
-        "int-poll-skip", "int-nonmonotonic-poll", "int-nonmonotonic-send", "nonmonotonic-send", "G1c", "G1c-realtime",
-        "phantom-read", "duplicate-elements", "incompatible-order", "cyclic-versions", "dirty-update", "future-read",
+    reports=(
+        INCONSISTENT_OFFSETS,
+        DUPLICATE,
+        Kind("G1a", Harm.FALSE_READ, 50, unshown=NO_TRANSACTIONS),
+        Kind("precommitted-read", Harm.FALSE_READ, 70, unshown=NO_TRANSACTIONS),
+        LOST_WRITE,
+        Kind("unseen", Harm.LOSS, 30, unshown=WITHOUT_NOTES),
+        POLL_SKIP,
+        Kind("nonmonotonic-poll", Harm.DISORDER, 70, unshown=NO_TRANSACTIONS),
+        INT_POLL_SKIP,
+        INT_NONMONOTONIC_POLL,
+        INT_NONMONOTONIC_SEND,
+        Kind("nonmonotonic-send", Harm.DISORDER, 80, unshown=WITHOUT_NOTES),
+        Kind("G1c", Harm.FALSE_READ, 90, unshown=NO_TRANSACTIONS),
+        Kind("G1c-realtime", Harm.FALSE_READ, 100, unshown=NO_TRANSACTIONS),
+        PHANTOM_READ,
+        Kind("duplicate-elements", Harm.DISORDER, 100, unshown=NO_TRANSACTIONS),
+        Kind("incompatible-order", Harm.DISORDER, 10, unshown=NO_TRANSACTIONS),
+        Kind("cyclic-versions", Harm.DISORDER, 20, unshown=NO_TRANSACTIONS),
+        Kind("dirty-update", Harm.FALSE_READ, 60, unshown=NO_TRANSACTIONS),
+        Kind("future-read", Harm.FALSE_READ, 80, unshown=NO_TRANSACTIONS),
     ),
     group_by=WHOLE_RUN,
     operations=("txn",),

@@ -16,7 +16,10 @@ not heard yet that this session ended, and the broker registers anew afterwards.
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.isr_history import IsrHistory
@@ -132,7 +135,10 @@ CHECKER = Checker(
     claim="Each leader that ZooKeeper names was in the ISR or the ELR before, and was not emptied.",
     assumes="ZooKeeper's writes, the operator's election orders and destroyed data are recorded completely.",
     blind="Brokers that act as leader without being named in ZooKeeper (single-leader and isr-agreement see what they do).",
-    kinds=("unclean-election", "empty-leader"),
+    reports=(
+        Kind("unclean-election", Harm.LOSS_NEXT, 10, breaks=("DUR",), shown_by=("unclean-election",)),
+        Kind("empty-leader", Harm.LOSS_NEXT, 20, breaks=("DUR",), shown_by=("no-log-birth",)),
+    ),
     group_by=PARTITION,
     events=(K.STATE_WRITTEN, K.BECAME_LEADER, K.WOUND, *NOTICE_ROWS, K.UNCLEAN_ELECTION_ORDERED),
     needs=(K.STATE_WRITTEN,),

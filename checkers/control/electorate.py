@@ -15,8 +15,11 @@ Simulated runs are always judged: what is promised does not depend on what the p
 
 import polars as pl
 
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -72,7 +75,7 @@ CHECKER = Checker(
     claim="No write of a partition's state takes the replicas that may be elected, ISR and ELR, below min.insync.replicas.",
     assumes="ZooKeeper's writes and the operator's election orders are recorded completely, states with their ELR.",
     blind="Real clusters that keep no ELR; what the replicas that may be elected hold (see isr-agreement).",
-    kinds=("short-electorate",),
+    reports=(Kind("short-electorate", Harm.LOSS_NEXT, 30, breaks=("DUR",), shown_by=("no-elr",)),),
     group_by=WHOLE_RUN,
     events=(K.STATE_WRITTEN, K.ASSIGNED, K.UNCLEAN_ELECTION_ORDERED),
     needs=(K.STATE_WRITTEN,),

@@ -14,7 +14,10 @@ the rest of the ISR held the records before the fence.
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.anomalies import BROKEN_MACHINE, HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -110,7 +113,11 @@ CHECKER = Checker(
     assumes="Brokers record when they are fenced and unfenced; answers name the broker that gave them.",
     blind="Protocol variants without fencing; answers to fetches of followers, except for what these commit; under "
     "flush=before_ack, rises of the HW over records that every follower held before the fence.",
-    kinds=("fenced-append", "fenced-commit", "fenced-answer"),
+    reports=(
+        Kind("fenced-append", Harm.USURPED, 140, breaks=("CTL",), unshown=BROKEN_MACHINE),
+        Kind("fenced-commit", Harm.USURPED, 130, breaks=("CTL",), unshown=HISTORIES),
+        Kind("fenced-answer", Harm.USURPED, 150, breaks=("CTL",), unshown=BROKEN_MACHINE),
+    ),
     group_by=PARTITION,
     operations=("produce", "poll", "latest", "earliest"),
     events=(

@@ -13,8 +13,11 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.engine.checker import ANOMALIES_MAX, WHOLE_RUN, Checker, Facts, condensed
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
+from checkers.engine.checker import ANOMALIES_MAX, Checker, condensed
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.wounds import UNSTAMPED
 from history.event import EventKind as K
@@ -123,7 +126,7 @@ CHECKER = Checker(
     "ISR in ZooKeeper records for its members exist and never go back.",
     assumes="ZooKeeper's registrations are recorded completely; each row of a broker names the process that wrote it.",
     blind="Commands to an earlier incarnation that a broker obeyed (other checkers judge the effects).",
-    kinds=(KIND,),
+    reports=(Kind("incarnation-order", Harm.USURPED, 160, breaks=("CTL",), unshown=BROKEN_MACHINE),),
     group_by=WHOLE_RUN,
     events=(K.NODE_STARTED, K.REGISTERED, K.STATE_WRITTEN, *_SPEAK),
     check=check,

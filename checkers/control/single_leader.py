@@ -14,9 +14,12 @@ evidence is therefore the HW rows of leaders, not BECAME_LEADER rows.
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, WHOLE_RUN, Checker, Facts, partition_of
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
 from checkers.engine.rows import EventRow, event_rows
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -70,7 +73,7 @@ LEADERS = Checker(
     claim="In each leader epoch of a partition at most one broker advances the high watermark.",
     assumes="Brokers record each change of the HW with the leader epoch in which they act.",
     blind="Two brokers that both act as leader while only one of them commits: that is allowed.",
-    kinds=("two-leaders",),
+    reports=(Kind("two-leaders", Harm.USURPED, 10, breaks=("SL",), shown_by=("no-epoch-bump",)),),
     group_by=PARTITION,
     events=(K.HW, K.BECAME_LEADER),
     check=check_leaders,
@@ -81,7 +84,7 @@ CONTROLLERS = Checker(
     claim="Each controller epoch belongs to one broker.",
     assumes="A controller records its election with the epoch that it wrote.",
     blind="Protocol variants without a controller epoch; a controller that acts after it was deposed (see state-writes).",
-    kinds=("two-controllers",),
+    reports=(Kind("two-controllers", Harm.USURPED, 30, breaks=("CTL",), shown_by=("controller-epoch-in-memory",)),),
     group_by=WHOLE_RUN,
     events=(K.CONTROLLER_ELECTED,),
     check=check_controllers,

@@ -18,7 +18,10 @@ from itertools import pairwise
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -154,13 +157,13 @@ CHECKER = Checker(
     claim="ZooKeeper's ISR lies within the replicas and holds the leader; only its leader and the controller write it.",
     assumes="ZooKeeper's writes are recorded completely, with the writer; controllers record their election.",
     blind="Refused writes; assignments that were not recorded; writers within two milliseconds of an election.",
-    kinds=(
-        "isr-outside-replicas",
-        "leader-outside-isr",
-        "epoch-regressed",
-        "two-elected",
-        "unentitled-write",
-        "deposed-controller",
+    reports=(
+        Kind("isr-outside-replicas", Harm.USURPED, 120, breaks=("ISR",), shown_by=("reassign-without-widening",)),
+        Kind("leader-outside-isr", Harm.USURPED, 110, breaks=("ISR",), unshown=BROKEN_MACHINE),
+        Kind("epoch-regressed", Harm.USURPED, 50, breaks=("SL",), unshown=BROKEN_MACHINE),
+        Kind("two-elected", Harm.USURPED, 20, breaks=("SL",), shown_by=("no-epoch-bump",)),
+        Kind("unentitled-write", Harm.USURPED, 60, breaks=("ISR",), unshown=BROKEN_MACHINE),
+        Kind("deposed-controller", Harm.USURPED, 40, breaks=("CTL",), unshown=BROKEN_MACHINE),
     ),
     group_by=PARTITION,
     events=(K.STATE_WRITTEN, K.ASSIGNED, K.CONTROLLER_ELECTED, K.ISR_CHANGE_SENT, K.NODE_STARTED),

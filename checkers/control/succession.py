@@ -33,9 +33,12 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.moves import EDIT, given_up
 from history.event import EventKind as K
@@ -274,7 +277,12 @@ CHECKER = Checker(
     assumes="ZooKeeper's writes, registrations and assignments, moves and orders are recorded completely and in their order.",
     blind="Leader and ELR of partitions that were moved; idle epochs of moves while a fault is in force, and one of a move whose "
     "entry an operator may have removed by hand; brokers that a controller did not know to be gone.",
-    kinds=("wrong-epoch", "wrong-isr", "wrong-leader", "wrong-elr"),
+    reports=(
+        Kind("wrong-epoch", Harm.USURPED, 70, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-isr", Harm.USURPED, 90, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-leader", Harm.USURPED, 100, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-elr", Harm.USURPED, 80, breaks=("ISR",), unshown=HISTORIES),
+    ),
     group_by=WHOLE_RUN,
     operations=_ORDERS,
     events=(

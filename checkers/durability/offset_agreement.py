@@ -11,7 +11,10 @@ hold one value for each generation: rows of epochs before the cut are not compar
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
@@ -92,12 +95,20 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(offsets.anomalies))
 
 
+INCONSISTENT_OFFSETS = Kind(
+    "inconsistent-offsets", Harm.FALSE_READ, 10, breaks=("LM", "MONO"),
+    shown_by=(
+        "v3", "article", "kip101", "kip279", "no-fetch-fencing", "follower-by-leader-id", "hw-before-truncation",
+        "truncate-to-hw-no-incarnation", "no-purgatory-epoch-check",
+    ),
+)  # fmt: skip
+
 CHECKER = Checker(
     name=NAME,
     claim="One offset of a partition holds one value: in every read, every acks=all acknowledgement, every replica below its HW.",
     assumes="After an excused loss in the partition, answers to clients carry a leader epoch.",
     blind="Replicas above their HW, which may differ; acknowledgements under acks=0 and acks=1.",
-    kinds=("inconsistent-offsets",),
+    reports=(INCONSISTENT_OFFSETS,),
     group_by=PARTITION,
     operations=("produce", "poll"),
     events=(*REPLAYED, K.HW),

@@ -20,7 +20,10 @@ Faults of a client place are none of the brokers'.
 
 import polars as pl
 
-from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of, promised
+from checkers.engine.anomalies import HISTORIES, not_live
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
@@ -130,7 +133,7 @@ CHECKER = Checker(
     assumes="Brokers record appends, roles, ISR changes and HWs of leaders; the harness records when each fault begins and ends.",
     blind="Runs of real brokers; partitions that are written all the time, where the high watermark never stands still for long; "
     "leaders whose change to fewer than min.insync.replicas members stays open.",
-    kinds=(),
+    reports=(not_live(unshown=HISTORIES),),
     group_by=PARTITION,
     events=(*REPLAYED, *_ROLES, *_FAULTS, *_CHANGES, K.STATE_WRITTEN, K.HW, K.NODE_STOPPED),
     needs=(K.STATE_WRITTEN,),

@@ -7,7 +7,7 @@ that of another one nor send it again (R-147, R-149).
 
 from collections.abc import Iterable
 
-from checkers.engine.checker import MS, PROMPT_MS, Facts
+from checkers.engine.facts import MS, PROMPT_MS, Facts
 from checkers.engine.rows import Call, EventRow
 from checkers.timeline.moves import EDIT
 from history.event import EventKind as K

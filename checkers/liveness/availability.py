@@ -23,9 +23,12 @@ Liveness is not judged (`live` is null) if the run did not heal, or ended before
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import MS, PARTITION, WHOLE_RUN, Checker, Facts, cuts_of, deadline_ns, partition_of, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import not_live
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import MS, Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, WHOLE_RUN, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows, swaps
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.audits import belied, misrefused, slow, unpreferred, unserved
 from checkers.liveness.confirmed import undeleted, unmade
@@ -382,7 +385,17 @@ CLUSTER = Checker(
     assumes="ZooKeeper's registrations are complete.",
     blind="What changes between the two checks and back; requests under /admin that no administrator read; moves that "
     "were cancelled, or requested while an extra request for the partition might be waiting.",
-    kinds=(),
+    reports=(
+        not_live(
+            "LIVE",
+            shown_by=(
+                "controller-outlives-its-session",
+                "reassign-failover-aborts",
+                "reassign-failover-zombie",
+                "reassign-failover-premature",
+            ),
+        ),
+    ),
     group_by=WHOLE_RUN,
     operations=("admin-pending", *ADMIN_REQUESTS),
     events=(
@@ -402,7 +415,22 @@ PARTITIONS = Checker(
     "each acknowledged record, and each kind of request.",
     assumes="Brokers record each role, append and HW; the workload produces and reads after healing.",
     blind="What changes between the two checks and back; requests that no client sent.",
-    kinds=(),
+    reports=(
+        not_live(
+            "LIVE",
+            "META",
+            shown_by=(
+                "leader-by-role",
+                "epoch-before-transition",
+                "stuck-zk-version",
+                "lag-by-last-change",
+                "empty-isr",
+                "control-requests-once",
+                "no-broker-incarnation",
+                "command-of-another-life",
+            ),
+        ),
+    ),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),
     events=(*REPLAYED, *ISR_ROWS, *_ROLES, K.REGISTERED, K.HW, K.ASSIGNED),

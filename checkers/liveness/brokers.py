@@ -23,9 +23,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import HISTORIES, not_live
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -245,7 +248,7 @@ CHECKER = Checker(
     "replicas out of service, starts with what it had, and spreads its logs over its directories.",
     assumes="The harness records when each fault begins and ends, and on which brokers and partitions.",
     blind="Periods with several faults of the broker, and short ones; brokers without heartbeats; a controller that is cut off.",
-    kinds=(),
+    reports=(not_live(unshown=HISTORIES),),
     group_by=WHOLE_RUN,
     events=(
         K.FAULT_BEGUN,

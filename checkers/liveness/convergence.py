@@ -24,7 +24,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, deadline_ns, partition_of
+from checkers.engine.anomalies import not_live
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import rows_as
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
@@ -156,7 +159,7 @@ CHECKER = Checker(
     claim="At the very end ZooKeeper, the brokers' metadata for clients, and the logs on disk agree; no log is stray or missing.",
     assumes="The harness observes ZooKeeper, metadata and disks once nothing changes any more.",
     blind="The ISR in the metadata if the leader itself wrote it last; the logs of partitions without a leader.",
-    kinds=(),
+    reports=(not_live("RES", "META", shown_by=("reassign-ar-first", "reassign-without-widening")),),
     group_by=PARTITION,
     events=(*_END, K.STATE_WRITTEN),
     across_topics=True,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from checkers.engine.calms import still_ms
-from checkers.engine.checker import MS
+from checkers.engine.facts import MS
 from checkers.engine.rows import ClusterRow
 from history.event import EventKind as K
 from history.promise import Promise

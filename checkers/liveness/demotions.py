@@ -25,9 +25,12 @@ from itertools import repeat
 
 import polars as pl
 
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import HISTORIES, not_live
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import ClusterRow, rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -184,7 +187,7 @@ CHECKER = Checker(
     assumes="Controllers record the states in which they hold brokers; the harness records when each fault begins and ends.",
     blind="Partitions that were moved, or for which an election was ordered; leaders that are replaced by another one; runs of "
     "real brokers.",
-    kinds=(),
+    reports=(not_live(unshown=HISTORIES),),
     group_by=WHOLE_RUN,
     events=(
         K.REGISTERED,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from checkers.engine.checker import MS
+from checkers.engine.facts import MS
 from checkers.engine.rows import ClusterRow
 from checkers.liveness.debts import DUE_MS, Partition
 from history.event import EventKind as K

@@ -24,7 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from checkers.engine.checker import MS, PARTITION, PROMPT_MS, Checker, Facts, partition_of
+from checkers.engine.anomalies import HISTORIES, not_live
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
@@ -195,7 +198,7 @@ CHECKER = Checker(
     assumes="Brokers record each append and each proposal to change the ISR; ZooKeeper's writes are complete.",
     blind="Lags while a change of the ISR is under way; records from before the member joined; real brokers; histories "
     "without rows of states; deleted topics.",
-    kinds=(),
+    reports=(not_live(unshown=HISTORIES),),
     group_by=PARTITION,
     events=(
         K.APPEND,

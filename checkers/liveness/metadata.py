@@ -27,10 +27,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from checkers.engine.anomalies import HISTORIES, not_live
 from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, still_ms
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 from history.promise import Promise
@@ -298,7 +301,7 @@ CHECKER = Checker(
     assumes="The harness records each answer that is wrong by this rule.",
     blind="Answers soon after a change, or after a fault of the controller, of the broker that answers, or of links; ISRs that a "
     "leader wrote itself; real backends.",
-    kinds=(),
+    reports=(not_live(unshown=HISTORIES),),
     group_by=WHOLE_RUN,
     events=(*KINDS, K.METADATA_TOLD),
     check=check,

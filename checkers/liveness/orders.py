@@ -19,7 +19,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from checkers.engine.calms import CALM_MS
-from checkers.engine.checker import MS, Facts
+from checkers.engine.facts import MS, Facts
 from checkers.engine.rows import Call, ClusterRow, rows_as
 from checkers.timeline.moves import EDIT
 from history.event import EventKind as K

@@ -16,8 +16,11 @@ Silence while a fault is in force may be right (SILENT-1); `checkers.liveness.av
 import polars as pl
 
 from checkers.engine import screens
+from checkers.engine.anomalies import BROKEN_MACHINE, not_live
 from checkers.engine.calms import calms, excuses, place_of
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -74,7 +77,7 @@ CHECKER = Checker(
     claim="From the bound B after all faults have ended until the next begins, acks=all writes of each place are acknowledged.",
     assumes="The harness records when each fault begins and ends.",
     blind="Periods without faults that are shorter than the bound B; partitions without writes in such a period.",
-    kinds=(),
+    reports=(not_live("LIVE", unshown=BROKEN_MACHINE),),
     group_by=PARTITION,
     operations=("produce",),
     events=(K.FAULT_BEGUN, K.FAULT_ENDED),

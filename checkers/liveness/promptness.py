@@ -39,10 +39,13 @@ from itertools import repeat
 
 import polars as pl
 
+from checkers.engine.anomalies import not_live
 from checkers.engine.calms import CALM_MS
-from checkers.engine.checker import MS, WHOLE_RUN, Checker, Facts, promised
-from checkers.engine.ranges import gathered
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts, promised
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from checkers.liveness.debts import RETRY_MS, TERM_MS, TURN_MS, Debts, Partition
 from checkers.liveness.dir_roles import Roles
@@ -390,7 +393,7 @@ CHECKER = Checker(
     assumes="The harness records when each fault begins and ends, and at which brokers; ZooKeeper's writes are complete.",
     blind=f"Steps of brokers that a fault hit in the last {CALM_MS} ms; the first {TERM_MS} ms of a controller; "
     "replicas of which no row tells the directory; runs of real brokers.",
-    kinds=(),
+    reports=(not_live(shown_by=("log-dir-keep-leader",)),),
     group_by=WHOLE_RUN,
     operations=(EDIT,),
     events=(

@@ -27,8 +27,11 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine import screens
+from checkers.engine.anomalies import not_live
 from checkers.engine.calms import Times, excuses, place_of
-from checkers.engine.checker import MS, PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
@@ -252,7 +255,7 @@ CHECKER = Checker(
     assumes="The harness records when each fault begins and ends, and on which brokers; ZooKeeper's writes are complete.",
     blind="Periods with more than one fault; controllers that only the brokers cannot reach; what follows the promised time; "
     f"periods with fewer than {_TRIED_MIN} writes.",
-    kinds=(),
+    reports=(not_live("LIVE", shown_by=("no-heartbeat",)),),
     group_by=PARTITION,
     operations=("produce",),
     events=(

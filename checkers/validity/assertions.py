@@ -9,8 +9,11 @@ Why it is sound: the assertions hold in every state that the protocol allows, so
 
 import polars as pl
 
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import gathered
+from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -32,7 +35,7 @@ CHECKER = Checker(
     claim="No assertion of the system under test fails.",
     assumes="The backend records failed assertions.",
     blind="Wrong states that no assertion checks.",
-    kinds=("assertion",),
+    reports=(Kind("assertion", Harm.USURPED, 170, unshown=BROKEN_MACHINE),),
     group_by=WHOLE_RUN,
     events=(K.ASSERTION,),
     check=check,

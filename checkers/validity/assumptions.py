@@ -13,9 +13,12 @@ from collections.abc import Sequence
 import polars as pl
 from msgspec import Struct
 
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import ranged
+from checkers.engine.anomalies import HISTORIES, unknown
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
+from checkers.engine.splits import ranged
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -173,7 +176,7 @@ CHECKER = Checker(
     claim="The history is well formed, so that the other checkers can judge it.",
     assumes="Nothing.",
     blind="Rows that were never written.",
-    kinds=(),
+    reports=(unknown(unshown=HISTORIES),),
     group_by=WHOLE_RUN,
     operations=("produce", "poll", "latest", "earliest", "commit", "committed"),
     events=tuple(K),

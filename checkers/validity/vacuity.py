@@ -14,8 +14,11 @@ from collections.abc import Sequence
 import polars as pl
 from msgspec import Struct
 
-from checkers.engine.checker import WHOLE_RUN, Checker, Facts
-from checkers.engine.ranges import ranged
+from checkers.engine.anomalies import unknown
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import ranged
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
 
@@ -129,7 +132,7 @@ CHECKER = Checker(
     claim="The run is not vacuous: it had acknowledgements, faults, elections, and the marks that its plan requires.",
     assumes="The manifest counts the faults that acted.",
     blind="Whether the faults hit the moments that matter; campaigns measure that.",
-    kinds=(),
+    reports=(unknown(shown_by=("lag-by-wall-clock",)),),
     group_by=WHOLE_RUN,
     operations=("produce", "poll", "latest", "earliest", "txn"),
     events=tuple(K),

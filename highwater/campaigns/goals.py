@@ -2,7 +2,7 @@
 
 A goal is a name: `message:leader-and-isr` (such a request reached a process; `message:stop-replica:delete` one that deletes the
 log), `error:STALE_BROKER_EPOCH` (a reply had this error), `admin:remove-partition` (an administrator's request was done), the
-participants below, those of docs/promise.md VAC-3, and `branch:` with the name of a branch (`highwater.runs.branches`), which
+participants below, those of docs/promise.md VAC-3, and `branch:` with the name of a branch (`highwater.coverage.branches`), which
 only campaigns with --branches or --guided count. The standard goals are all control requests and error codes of `reference`
 and all administrator requests of `workloads`, so that an added one becomes a goal by itself; with --branches also the branches of
 branch_goals.yaml. A campaign that misses a required goal is a failure of the harness, because that situation was not tested.
@@ -17,9 +17,9 @@ from typing import get_args
 from msgspec import UNSET, Struct
 
 from highwater.backends.sim.traffic import DELETE
+from highwater.coverage.branches import Branch, branches, is_excluded, steps_of
 from highwater.errors import UsageError
 from highwater.plans.plan import kebab
-from highwater.runs.branches import Branch, branches, is_excluded, steps_of
 from highwater.runs.summary import CLIENTS, Summary
 from nemesis.profiles import ProfileName
 from nemesis.text import Document, TextError

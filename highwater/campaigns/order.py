@@ -44,7 +44,7 @@ class Order(Struct, frozen=True, kw_only=True):
     system: str = ""  # "kafka:3.9.1"; empty: the reference
     described: str = ""  # the file that describes the user's cluster, for the system "external"
     keep_all: bool = False
-    branches: bool = False  # count branches of the protocol (highwater.runs.branches)
+    branches: bool = False  # count branches of the protocol (highwater.coverage.branches)
     generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
 
     @property

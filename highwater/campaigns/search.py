@@ -17,8 +17,8 @@ from msgspec import UNSET, Struct
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.drafts import Notable, Source, kinds_for
 from highwater.campaigns.edits import edited
+from highwater.coverage.branches import Reach, branches, steps_of
 from highwater.plans.plan import Plan
-from highwater.runs.branches import Reach, branches, steps_of
 from highwater.runs.summary import Summary
 from history.seed import Rng
 from nemesis.kinds import select

@@ -20,16 +20,15 @@ from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
-from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked, judge_file, page_of_file, steps_of
-from highwater.runs.guess import Unguessed, guess
+from highwater.foreign.files import CONSISTENCY, MODELS, Asked, arguments_of, check_asked, judge_file, page_of_file, steps_of
+from highwater.foreign.guess import subject_of
 from highwater.runs.memory import peak_mib
 from highwater.runs.summary import VALIDITY_NAMES, in_full, in_short, worst_first
 from history import store
 from history.errors import HistoryError, Mistakes
-from history.foreign import recorded
 from history.foreign.looks import looks_like
 from history.foreign.quotes import cited
-from history.foreign.read import Form, form_of, steps
+from history.foreign.read import Form, form_of
 from history.history import History
 
 
@@ -86,23 +85,17 @@ def _check(file: Path, given: _Options) -> int:
         check_asked(Asked(model=given.model, initial=given.initial, consistency=names))
     began = perf_counter()
     form = form_of(file)
-    if form is Form.OURS and given.model in (None, LOG):
-        return _check_ours(file, store.load(file), began, given)
-    found_model, log = "", None
-    if form is Form.RECORDED:
-        manifest = recorded.read(file, MODELS)
-        found_model, log = manifest.model, manifest.log
-    if log is not None and given.model in (None, LOG):
-        return _check_ours(file, log, began, given)
-    model, guessed = (given.model or found_model, "") if given.model or found_model else _guessed(file)
-    asked = Asked(model=model, initial=given.initial, consistency=names)
+    subject = subject_of(file, form, given.model)
+    if subject.log is not None:
+        return _check_ours(file, subject.log, began, given)
+    asked = Asked(model=subject.model, initial=given.initial, consistency=names)
     check_asked(asked)
     found = judge_file(file, asked)
-    if guessed and not given.json:
-        say(guessed)
+    if subject.words and not given.json:
+        say(subject.words)
     _say_judgement(file, form, found, _measured(began), given)
     if given.page is not None:
-        html = page_of_file(file, asked, found, guess=guessed, repeat=_repeat(file, asked))
+        html = page_of_file(file, asked, found, guess=subject.words, repeat=_repeat(file, asked))
         store.write_file(given.page, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
     if not given.json:
         cut = not given.whole and len(found.anomalies) + len(found.unchecked) > 1
@@ -118,20 +111,8 @@ def _say_next(command: str, given: _Options, *, failed: bool, cut: bool) -> None
         say(f"all     {command} --all")
 
 
-def _guessed(file: Path) -> tuple[str, str]:
-    """The model that fits the functions of a file, and how it was chosen. UsageError if none fits."""
-    found = guess(steps(file))
-    if isinstance(found, Unguessed):
-        functions = ", ".join(found.functions)
-        raise UsageError(f"{file}: no model has the functions {functions}; --model must be of {', '.join(MODELS)}")
-    return found.model, found.words
-
-
 def _repeat(file: Path, asked: Asked) -> str:
-    words = ["highwater", "check", str(file), "--model", asked.model]
-    words += ["--initial", asked.initial] if asked.initial else []
-    words += ["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else []
-    return shlex.join(words)
+    return shlex.join(["highwater", "check", str(file), *arguments_of(asked)])
 
 
 def _check_ours(file: Path, history: History, began: float, given: _Options) -> int:

@@ -3,7 +3,8 @@
 A module is imported when its command is asked for: importing all of them takes a second.
 """
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NamedTuple
 
@@ -36,7 +37,6 @@ COMMANDS = (
     Command("watch", "watch", "Show how far a campaign is."),
     Command("chaos", "chaos", "Gate a change: corpus, stored plans, seeds, known mistakes."),
     Command("shrink", "shrink", "Find the smallest plan that fails in the same way."),
-    Command("explore", "explore", "Search all schedules of a small cluster."),
     Command("describe", "describe", "Show leaders, replicas and ISR of a cluster or run."),
     Command("check", "check", "Judge one history, also of Jepsen; store nothing."),
     Command("export", "export", "Write a history as EDN, for Elle, Knossos and Jepsen."),
@@ -54,6 +54,17 @@ COMMANDS = (
 )
 GROUPS = (
     Group(
+        "explore",
+        "Search all schedules of a small cluster, or of a model.",
+        (
+            Command("machines", "explore_machines", "Search all schedules of a small cluster."),
+            Command("model", "explore_model", "Search an abstract model of the protocol."),
+            Command("refine", "explore_refine", "Check that the machines implement a model."),
+            Command("realise", "explore_realise", "Look for a model's counterexample on the machines."),
+            Command("ablate", "explore_ablate", "Tell which switches of safe matter."),
+        ),
+    ),
+    Group(
         "admin",
         "Administer a cluster through ZooKeeper.",
         (Command("reassign", "reassign", "Move partitions: the admin tool of KIP-236."),),
@@ -68,3 +79,20 @@ GROUPS = (
         ),
     ),
 )
+# Options of `highwater explore` before its searches had names, and the search that each asked for.
+_SEARCHES = {"--model": "model", "--ablate": "ablate", "--realise": "realise", "--refines": "refine"}
+
+
+def moved(arguments: Sequence[str]) -> str:
+    """What to type now for `highwater explore` without the name of a search, as earlier versions had it; else ""."""
+    if arguments[:1] != ["explore"] or (arguments[1:] and not arguments[1].startswith("-")) or {"-h", "--help"} & {*arguments}:
+        return ""
+    words = [part for word in arguments[1:] for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    option = next((option for option in _SEARCHES if option in words), "")
+    search = [_SEARCHES.get(option, "machines")]
+    if option:
+        at = words.index(option)
+        search += [name for name in words[at + 1 : at + 2] if (option, name) != ("--ablate", "safe")]
+        words = words[:at] + words[at + 2 :]
+    old = " ".join(["explore", *([option] if option else arguments[1:2])])
+    return f"{old} is now: {shlex.join(['highwater', 'explore', *search, *words])}"

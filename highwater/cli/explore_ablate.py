@@ -1,18 +1,34 @@
-"""`highwater explore --ablate safe`: which switch of `safe` matters in a small world, and what falls without it."""
+"""`highwater explore ablate`: which switch of `safe` matters in a small world, and what falls without it."""
 
 from collections import Counter
 from time import process_time
+from typing import Annotated
 
+import typer
 from msgspec import Struct
 
+from highwater.cli import options
+from highwater.cli.explore_worlds import Coordination, MemoryMib, Moving, World, bounds_of, repeat
 from highwater.cli.output import say, say_json
+from highwater.cli.parameters import takes
+from highwater.cli.searching import Manner, Question, check, memory_limit_mib
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.ablation import Ablation, Ablations, switches
-from highwater.explore.search import Budget
 from highwater.explore.state import Bounds
 
 _SAFE = "safe"
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `explore ablate`."""
+
+    world: Annotated[World, "World"] = World()
+    moving: Annotated[Moving, "World"] = Moving()
+    coordination: Annotated[Coordination, "World"] = Coordination()
+    budget_seconds: Annotated[int, typer.Option(min=1, help="CPU seconds for each of the searches on each switch.")] = 120
+    memory_mib: MemoryMib = None
+    json: options.AsJson = False
 
 
 class AblatedSwitch(Struct, frozen=True, kw_only=True):
@@ -31,7 +47,7 @@ class AblatedSwitch(Struct, frozen=True, kw_only=True):
 
 
 class Ablated(Struct, frozen=True, kw_only=True):
-    """The JSON object that `explore --ablate safe --json` prints."""
+    """The JSON object that `explore ablate --json` prints."""
 
     bounds: Bounds
     states_of_safe: int
@@ -40,31 +56,32 @@ class Ablated(Struct, frozen=True, kw_only=True):
     repeat: str
 
 
-def ablate(name: str, bounds: Bounds, budget: Budget, *, repeat: str, json: bool) -> int:
-    """Take each switch out of `safe` and search; print each when its searches are over. Seconds are of CPU."""
-    if name != _SAFE:
-        raise UsageError(f"--ablate takes the switches out of {_SAFE}, not out of {name!r}")
-    assert budget.seconds is not None
-    assert budget.memory_mib is not None
+@takes(Options)
+def ablate(given: Options) -> int:
+    """Take each switch out of `safe`, alone, and search; print each switch when its searches are over."""
+    question = Question(bounds=bounds_of(given.world, given.coordination, given.moving))
+    bounds = question.bounds
+    check(question, Manner())
     done: list[AblatedSwitch] = []
     stopped = ""
     safe = 0
     try:
-        ablations = Ablations(bounds, budget.seconds, budget.memory_mib, process_time)
+        ablations = Ablations(bounds, given.budget_seconds, given.memory_mib or memory_limit_mib(), process_time)
         safe = ablations.safe.states
         if ablations.safe.violations:
             raise UsageError(f"{_SAFE} itself loses {ablations.safe.violations[0].name} in this world")
         whole = "all" if ablations.safe.end == "exhausted" else f"stopped at {ablations.safe.stopped_by}"
-        if not json:
+        if not given.json:
             say(f"safe: {safe} states ({whole}), {ablations.safe.transitions} transitions, nothing falls")
         for ablation in ablations.run():
             done.append(_row(ablation))
-            if not json:
+            if not given.json:
                 say(_words(ablation))
     except KeyboardInterrupt:
         stopped = "an interrupt"
-    ablated = Ablated(bounds=bounds, states_of_safe=safe, switches=tuple(done), stopped_by=stopped, repeat=repeat)
-    if json:
+    again = repeat("ablate", question) + f" --budget-seconds {given.budget_seconds}"
+    ablated = Ablated(bounds=bounds, states_of_safe=safe, switches=tuple(done), stopped_by=stopped, repeat=again)
+    if given.json:
         say_json(ablated)
     else:
         _show(ablated)

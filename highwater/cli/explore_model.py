@@ -1,12 +1,16 @@
-"""`highwater explore --model NAME`: search an abstract model instead of the machines (docs/model.md)."""
+"""`highwater explore model MODEL`: search an abstract model instead of the machines (docs/model.md)."""
 
 from time import monotonic
-from typing import Literal
+from typing import Annotated, Literal
 
-import msgspec
+import typer
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from highwater.cli import options
+from highwater.cli.explore_worlds import MaxDepth, Seconds
 from highwater.cli.output import say, say_json
+from highwater.cli.parameters import takes
 from highwater.cli.searching import shown_progress
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -24,18 +28,29 @@ _OPTIONS = {
 _DEFAULT_VARIANT = {KAFKA_REPLICATION: "kip320", ASYNC_ISR: "maximal-isr"}
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What the command line asks for; None where it does not name an option."""
+class WorldOfModel(Struct, frozen=True, kw_only=True):
+    """The sizes of a model's world; None where the command line names none."""
 
-    model: str
-    variant: str | None = None
-    without: str | None = None
-    replicas: int | None = None
-    log_size: int | None = None
-    max_records: int | None = None
-    max_epoch: int | None = None
-    max_offset: int | None = None
-    max_version: int | None = None
+    replicas: Annotated[int | None, typer.Option(min=1, help="Replicas.")] = None
+    log_size: Annotated[int | None, typer.Option(min=1, help="Records that a log can hold (kafka-replication).")] = None
+    max_records: Annotated[int | None, typer.Option(min=1, help="Records that clients write (kafka-replication).")] = None
+    max_epoch: Annotated[int | None, typer.Option(min=0, help="Last leader epoch; the first one is 0 (kafka-replication).")] = (
+        None
+    )
+    max_offset: Annotated[int | None, typer.Option(min=1, help="Last offset (async-isr).")] = None
+    max_version: Annotated[int | None, typer.Option(min=1, help="Last version of the ISR (async-isr).")] = None
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `explore model`."""
+
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=f"The model: {' or '.join(_OPTIONS)}.")]
+    variant: Annotated[str | None, typer.Option(help="Variant of the model (docs/model.md).")] = None
+    without: Annotated[str | None, typer.Option(metavar="GUARD", help="Take this guard out of the variant kip320.")] = None
+    world: Annotated[WorldOfModel, "World"] = WorldOfModel()
+    budget_seconds: Seconds = 120
+    max_depth: MaxDepth = None
+    json: options.AsJson = False
 
 
 class ModelVerdict(Struct, frozen=True, kw_only=True):
@@ -47,7 +62,7 @@ class ModelVerdict(Struct, frozen=True, kw_only=True):
 
 
 class ExploredModel(Struct, frozen=True, kw_only=True):
-    """The JSON object that `explore --model NAME --json` prints."""
+    """The JSON object that `explore model MODEL --json` prints."""
 
     model: str
     variant: str
@@ -65,66 +80,63 @@ class ExploredModel(Struct, frozen=True, kw_only=True):
     repeat: str
 
 
-def explore_model(asked: Asked, *, seconds: int, max_depth: int | None, json: bool) -> int:
-    """Search the model's whole space; print its counts and a shortest counterexample to each invariant."""
-    sizes = _sizes(asked)
-    variant = asked.variant or _DEFAULT_VARIANT[asked.model]
-    model = _model(asked, variant, sizes)
-    if not json:
-        say(f"explore {asked.model}, {_named(variant, asked.without)}: {_words(sizes)}")
-    depth = None if max_depth is None else max_depth + 1
-    limits = Limits(seconds=seconds, states=states_in(available_bytes()), depth=depth)
-    result = _search(LevelSearch(model, limits, monotonic), quiet=json)
+@takes(Options)
+def model(given: Options) -> int:
+    """Search the whole space of an abstract model; print its counts and a shortest counterexample to each invariant."""
+    sizes = _sizes(given)
+    variant = given.variant or _DEFAULT_VARIANT[given.model]
+    searched = _model(given, variant, sizes)
+    if not given.json:
+        say(f"explore {given.model}, {_named(variant, given.without)}: {_words(sizes)}")
+    depth = None if given.max_depth is None else given.max_depth + 1
+    limits = Limits(seconds=given.budget_seconds, states=states_in(available_bytes()), depth=depth)
+    with shown_progress(quiet=given.json) as progress:
+        result = LevelSearch(searched, limits, monotonic).run(progress)
     if result.end == "too-large" and not result.findings:
         raise WorldTooLarge(result.stopped_by)
-    explored = _explored(asked, variant, sizes, model.invariants, result)
-    if json:
+    explored = _explored(given, variant, sizes, searched.invariants, result)
+    if given.json:
         say_json(explored)
     else:
         _show(explored)
     return ExitCode[explored.verdict]
 
 
-def _sizes(asked: Asked) -> dict[str, int]:
-    if asked.model not in _OPTIONS:
-        raise UsageError(f"unknown model {asked.model!r}; known: {', '.join(_OPTIONS)}")
-    defaults = _OPTIONS[asked.model]
-    given = msgspec.structs.asdict(asked)
+def _sizes(given: Options) -> dict[str, int]:
+    if given.model not in _OPTIONS:
+        raise UsageError(f"unknown model {given.model!r}; known: {', '.join(_OPTIONS)}")
+    defaults = _OPTIONS[given.model]
+    named = asdict(given.world)
     for other in _OPTIONS.values():
         for name in other:
-            if name not in defaults and given[name] is not None:
-                raise UsageError(f"{_option(name)} does not apply to the model {asked.model}")
-    return {name: default if given[name] is None else given[name] for name, default in defaults.items()}
+            if name not in defaults and named[name] is not None:
+                raise UsageError(f"{_option(name)} does not apply to the model {given.model}")
+    return {name: default if named[name] is None else named[name] for name, default in defaults.items()}
 
 
-def _model(asked: Asked, variant: str, sizes: dict[str, int]) -> Model:
-    variants = VARIANTS if asked.model == KAFKA_REPLICATION else ISR_VARIANTS
+def _model(given: Options, variant: str, sizes: dict[str, int]) -> Model:
+    variants = VARIANTS if given.model == KAFKA_REPLICATION else ISR_VARIANTS
     if variant not in variants:
-        raise UsageError(f"unknown variant {variant!r} of {asked.model}; known: {', '.join(variants)}")
-    if asked.without is not None and variant != "kip320":
+        raise UsageError(f"unknown variant {variant!r} of {given.model}; known: {', '.join(variants)}")
+    if given.without is not None and variant != "kip320":
         raise UsageError(f"--without takes a guard out of kip320, not out of {variant}")
-    if asked.without is not None and asked.without not in GUARDS:
-        raise UsageError(f"unknown guard {asked.without!r}; known: {', '.join(GUARDS)}")
-    if asked.model == ASYNC_ISR:
+    if given.without is not None and given.without not in GUARDS:
+        raise UsageError(f"unknown guard {given.without!r}; known: {', '.join(GUARDS)}")
+    if given.model == ASYNC_ISR:
         return AsyncIsr(ISR_VARIANTS[variant], IsrSizes(**sizes))
-    rules = VARIANTS[variant] if asked.without is None else GUARDS[asked.without]
+    rules = VARIANTS[variant] if given.without is None else GUARDS[given.without]
     return KafkaReplication(rules, Sizes(**sizes))
 
 
-def _search(search: LevelSearch, *, quiet: bool) -> Result:
-    with shown_progress(quiet=quiet) as progress:
-        return search.run(progress)
-
-
-def _explored(asked: Asked, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:
+def _explored(given: Options, variant: str, sizes: dict[str, int], invariants: tuple[str, ...], result: Result) -> ExploredModel:
     findings = {finding.invariant: finding for finding in result.findings}
     verdicts = {name: _verdict(findings.get(name), exhausted=result.end == "exhausted") for name in invariants}
     verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" else "UNKNOWN"
-    options = {"variant": variant, **({"without": asked.without} if asked.without else {}), **sizes}
+    options = {"variant": variant, **({"without": given.without} if given.without else {}), **sizes}
     return ExploredModel(
-        model=asked.model,
+        model=given.model,
         variant=variant,
-        without=asked.without,
+        without=given.without,
         sizes=sizes,
         verdict="INVALID" if findings else verdict,
         verdicts=verdicts,
@@ -135,7 +147,7 @@ def _explored(asked: Asked, variant: str, sizes: dict[str, int], invariants: tup
         stopped_by=result.stopped_by,
         states_per_second=int(result.distinct / max(result.seconds, 1e-3)),
         wall_seconds=round(result.seconds, 1),
-        repeat=" ".join([f"highwater explore --model {asked.model}", *(f"{_option(k)} {v}" for k, v in options.items())]),
+        repeat=" ".join([f"highwater explore model {given.model}", *(f"{_option(k)} {v}" for k, v in options.items())]),
     )
 
 

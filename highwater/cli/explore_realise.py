@@ -1,11 +1,18 @@
-"""`highwater explore --realise NAME`: look for a published counterexample of the model on the machines (docs/model.md)."""
+"""`highwater explore realise NAME`: look for a published counterexample of the model on the machines (docs/model.md)."""
 
 from time import monotonic
+from typing import Annotated, Literal
 
+import typer
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
+from highwater.cli import options
+from highwater.cli.explore_outcome import PlanFile, Toward, check_plan, explored, told
+from highwater.cli.explore_worlds import PROPERTY, MemoryMib, Seconds, Unclean, WorldIfAny, check_protocol, headline, repeat
 from highwater.cli.output import say
-from highwater.cli.searching import Question, shown_progress
+from highwater.cli.parameters import takes
+from highwater.cli.searching import Question, memory_limit_mib, shown_progress
 from highwater.errors import UsageError
 from highwater.explore.directed import Directed, with_shorter_path
 from highwater.explore.model import Model
@@ -24,23 +31,52 @@ _IN_THE_WAY = {
 }
 
 
-class Toward(Struct, frozen=True, kw_only=True):
-    """Where a directed search ended, if it found nothing.
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `explore realise`; what is not given is that of the counterexample."""
 
-    `distance`: actions of the model from the nearest state to a violation; None if the model has no way from the start. `story`
-    leads to that state, `wanted` are the actions of which the machines performed none there, `in_the_way` is what keeps the
-    machines off if the model has no way: without any one of these it has one.
-    """
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"The counterexample: {', '.join(PUBLISHED)}.")]
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="Protocol variant; the counterexample's if not given.",
+            callback=options.lowered,
+            autocompletion=options.protocols_like,
+        ),
+    ] = None
+    unclean: Unclean = False
+    holds: Annotated[Literal["committed", "weak-isr", "strong-isr"] | None, PROPERTY] = None
+    world: Annotated[WorldIfAny, "World, each by default as of the counterexample"] = WorldIfAny()
+    budget_seconds: Seconds = 120
+    memory_mib: MemoryMib = None
+    plan: PlanFile = None
+    json: options.AsJson = False
 
-    name: str
-    cut: int  # steps that left every path of the model to a violation
-    distance: int | None = None
-    wanted: tuple[str, ...] = ()
-    story: tuple[str, ...] = ()
-    in_the_way: tuple[str, ...] = ()
+
+@takes(Options)
+def realise(given: Options) -> int:
+    """Search best-first for a published counterexample to the model on the machines, by default in its own world."""
+    if given.protocol is not None:
+        check_protocol(given.protocol)
+    check_plan(given.plan)
+    if given.name not in PUBLISHED:
+        raise UsageError(f"no published counterexample {given.name!r}; known: {', '.join(PUBLISHED)}")
+    published = PUBLISHED[given.name]
+    bounds = {name: number for name, number in asdict(given.world).items() if number is not None}
+    question = Question(
+        protocol=given.protocol or published.protocol,
+        bounds=replace(published.bounds, **bounds),
+        holds=given.holds or published.holds,
+        unclean=given.unclean,
+    )
+    if not given.json:
+        say(headline(question))
+    budget = Budget(seconds=given.budget_seconds, memory_mib=given.memory_mib or memory_limit_mib())
+    result, toward = _searched(given.name, question, budget, quiet=given.json)
+    again = repeat(f"realise {given.name} --protocol {question.protocol}", question, published.bounds, holds=None)
+    return told(explored(result, question, repeat=again, toward=toward), given.plan, json=given.json)
 
 
-def realise(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:
+def _searched(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:
     """Search best-first toward a violation in the model; a path that is found is made shorter."""
     published = PUBLISHED[name]
     model = Model(question.variant, question.bounds)
@@ -57,23 +93,3 @@ def realise(name: str, question: Question, budget: Budget, *, quiet: bool) -> tu
         return result, Toward(name=name, cut=search.cut, in_the_way=blocked)
     story = tell(model, nearest.path)
     return result, Toward(name=name, cut=search.cut, distance=nearest.distance, wanted=nearest.wanted, story=story)
-
-
-def check_name(name: str) -> None:
-    """UsageError if there is no published counterexample of this name."""
-    if name not in PUBLISHED:
-        raise UsageError(f"no published counterexample {name!r}; known: {', '.join(PUBLISHED)}")
-
-
-def show_toward(toward: Toward) -> None:
-    """Print how near the search came."""
-    say(f"{toward.cut} steps cut, because they left every path of the model of {toward.name} to a violation")
-    if toward.distance is None:
-        say("the model, with what the machines do otherwise, has no way from the start to a violation in a world of this size")
-        for words in toward.in_the_way:
-            say(f"in the way: {words}")
-        return
-    say(f"nearest: {toward.distance} actions of the model from a violation, after {len(toward.story)} steps")
-    for number, sentence in enumerate(toward.story, 1):
-        say(f"{number:3}. {sentence}")
-    say(f"not performed after that: {' or '.join(toward.wanted)}")

@@ -9,7 +9,7 @@ from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.runs.foreign import exported
+from highwater.foreign.files import exported
 from history import store
 
 

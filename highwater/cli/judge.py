@@ -13,8 +13,8 @@ from highwater.cli.check import explained
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
+from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked
 from highwater.runs import judging
-from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, check_asked
 from highwater.runs.judging import Case
 from highwater.runs.summary import in_full, in_short
 from pipeline.ledger import Ledger

@@ -14,8 +14,9 @@ from typing import Annotated
 import typer
 
 from highwater import __version__
-from highwater.cli.commands import COMMANDS, GROUPS, Command
+from highwater.cli.commands import COMMANDS, GROUPS, Command, moved
 from highwater.cli.output import complain, say
+from highwater.cli.parameters import CommandWithSections
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
 from history.errors import HistoryError, Mistakes
@@ -46,7 +47,7 @@ def build(asked: str | None) -> typer.Typer:
 
 
 def _add(app: typer.Typer, command: Command, *, whole: bool) -> None:
-    app.command(command.name, short_help=command.line)(command.load() if whole else _not_loaded)
+    app.command(command.name, cls=CommandWithSections, short_help=command.line)(command.load() if whole else _not_loaded)
 
 
 def _not_loaded() -> int:
@@ -83,6 +84,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
 def _exit_code(arguments: Sequence[str]) -> int:
     if sys.flags.optimize:
         complain("python -O is not allowed: it switches off assertions, which are part of the verdict")
+        return ExitCode.USAGE
+    if now := moved(list(arguments)):
+        complain(now)
         return ExitCode.USAGE
     try:
         shown = list(arguments) or ([] if _COMPLETING in os.environ else ["--help"])

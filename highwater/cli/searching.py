@@ -1,4 +1,4 @@
-"""How `explore` searches: strategy, workers, folder and limits; and the searches that were stopped and can be resumed."""
+"""How `explore machines` searches: strategy, workers, folder and limits; the searches that were stopped and can be resumed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -32,7 +33,7 @@ _NAMES_MAX = 10_000
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What `explore` searches: a protocol within bounds, a property, and the number of workers. Stored with a stopped search."""
+    """What is searched: a protocol within bounds, a property, and the number of workers. Stored with a stopped search."""
 
     protocol: str = "safe"
     bounds: Bounds = Bounds()
@@ -49,12 +50,16 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Manner(Struct, frozen=True, kw_only=True):
-    """How `explore` searches."""
+    """How `explore machines` searches."""
 
-    strategy: StrategyName = "breadth-first"
-    scheduler: Scheduler = "mixed"
-    seed: int = 1
-    folder: Path | None = None
+    strategy: Annotated[StrategyName, typer.Option(help="Order of the search; only breadth-first can be resumed.")] = (
+        "breadth-first"
+    )
+    scheduler: Annotated[Scheduler, typer.Option(help="What random walks make likely (strategy walk).")] = "mixed"
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random walks.")] = 1
+    folder: Annotated[Path | None, typer.Option(help="New folder for the search's files; it stays if the search is stopped.")] = (
+        None
+    )
 
 
 def check(question: Question, manner: Manner) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from checkers.causes.signature import NOT_LIVE
+from checkers.engine.anomalies import NOT_LIVE
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.corpus import SAFE, Expectation, add_entry, check_new_entry
 from highwater.cli import options

@@ -1,4 +1,4 @@
-"""What each config switch of the protocol `safe` is needed for in a small world: take each one out and search (`--ablate safe`).
+"""What each config switch of the protocol `safe` is needed for in a small world: take each one out and search (`explore ablate`).
 
 Three strategies look for a violation, until one finds it: breadth-first in the given world; directed toward each published
 counterexample, in its own world (`published`); random walks in the given world. A switch makes no difference in a world that was

@@ -30,14 +30,15 @@ from checkers.engine.verdict import Anomaly, Validity, Verdict
 from checkers.linearizability.judge import Judgement
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode, of_verdict
+from highwater.foreign import files as foreign
+from highwater.foreign.files import LOG, Asked, arguments_of, files_below, judge_file
+from highwater.foreign.guess import subject_of
 from highwater.run_folder import temporary_folder
-from highwater.runs import foreign, run
-from highwater.runs.foreign import CONSISTENCY, LOG, MODELS, Asked, judge_file
+from highwater.runs import run
 from highwater.runs.run import encode_verdict
 from highwater.runs.summary import VALIDITY_NAMES
 from history import store
 from history.errors import HistoryError
-from history.foreign import recorded
 from history.foreign.read import Form, form_of
 from history.history import History
 from pipeline import giant
@@ -48,7 +49,6 @@ from pipeline.work import Item
 
 LEDGER = "judged"  # folder of the ledger, beside the runs
 DEADLINE_S = 1_800.0  # of judging one history
-HISTORY_SUFFIXES = (".edn", ".json", ".jsonl", ".log", ".gz")
 # The judges are these packages, these modules and these libraries.
 _PACKAGES = (checkers, history)
 _MODULES = (foreign, run)
@@ -123,7 +123,7 @@ class Case(Struct, frozen=True, kw_only=True):
 def find(paths: Sequence[str], asked: Asked) -> list[Source]:
     """The histories at and below these paths or URIs, with the digests of their files. HistoryError where a path has none.
 
-    Below a folder these are the runs and, for another model than `log`, the files with a suffix of `HISTORY_SUFFIXES`.
+    Below a folder these are the runs and, for another model than `log`, the files that look like histories.
     """
     found = dict.fromkeys(place for path in paths for place in (_remote(path) if "://" in path else _local(path, asked)))
     with ThreadPoolExecutor(_READERS) as pool:
@@ -138,23 +138,13 @@ def _local(text: str, asked: Asked) -> list[str]:
         if not os.path.lexists(path):
             raise HistoryError(f"{path}: no such file or folder")
         return [str(path.parent if path.name in (store.OPERATIONS, store.EVENTS) else path)]
-    files = _history_files(path) if asked.model != LOG else []
+    files = files_below(path, but=LEDGER) if asked.model != LOG else []
     try:
         return [*files, *map(str, store.find_runs(path))]
     except HistoryError:
         if not files:
             raise
         return files
-
-
-def _history_files(path: Path) -> list[str]:
-    """The files below a folder that look like histories, except those of stored runs and of the ledger."""
-    found: list[str] = []
-    for folder, folders, files in os.walk(path):
-        folders[:] = [name for name in folders if name != LEDGER]
-        if store.MANIFEST not in files:
-            found += [str(Path(folder, name)) for name in files if name.endswith(HISTORY_SUFFIXES)]
-    return sorted(found)
 
 
 def _remote(uri: str) -> list[str]:
@@ -278,22 +268,19 @@ def _at_hand(location: str) -> Iterator[Path]:
 
 def _judged(path: Path, asked: Asked) -> Ruling:
     form = form_of(path)
-    if asked.model == LOG and form is Form.RECORDED:
-        log = recorded.read(path, MODELS).log
-        if log is None:
-            raise HistoryError(f"{path}: its manifest names another model than {LOG}; give it with --model")
-        return Ruling(verdict=run.judge(log), digest=log.manifest.digest, operations=len(log.operations), events=len(log.events))
-    if asked.model != LOG or form is not Form.OURS:
+    log = subject_of(path, form, asked.model).log
+    if log is None and asked.model == LOG and form is Form.RECORDED:
+        raise HistoryError(f"{path}: its manifest names another model than {LOG}; give it with --model")
+    if log is None:
         judgement = judge_file(path, asked)
         return Ruling(judgement=replace(judgement, longest=(), cycles=UNSET), operations=judgement.operations)
-    history = store.load(path)
-    verdict = run.judge(history)
-    if history.manifest.parts:  # judging counted their rows, and reading them whole would need their memory
-        operations, events = history.manifest.operation_rows or 0, history.manifest.event_rows or 0
+    verdict = run.judge(log)
+    if log.manifest.parts:  # judging counted their rows, and reading them whole would need their memory
+        operations, events = log.manifest.operation_rows or 0, log.manifest.event_rows or 0
     else:
-        operations, events = history.operations_of(("index",)).num_rows, history.events_table.num_rows
-    _check_counts(path, history, operations, events)
-    return Ruling(verdict=verdict, digest=history.manifest.digest, operations=operations, events=events)
+        operations, events = log.operations_of(("index",)).num_rows, log.events_table.num_rows
+    _check_counts(path, log, operations, events)
+    return Ruling(verdict=verdict, digest=log.manifest.digest, operations=operations, events=events)
 
 
 def _check_counts(path: Path, history: History, operations: int, events: int) -> None:
@@ -458,10 +445,7 @@ def command(source: Source, asked: Asked) -> str:
     """The command that judges this history alone."""
     parts = ["highwater", "judge", "--again"] if "://" in source.path else ["highwater", "check"]
     parts.append(source.path)
-    parts += ["--model", asked.model] if asked.model != LOG else []
-    parts += ["--initial", asked.initial] if asked.initial else []
-    parts += ["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else []
-    return shlex.join(parts)
+    return shlex.join([*parts, *arguments_of(asked, default=LOG)])
 
 
 def digest_of_table(cases: Sequence[Case]) -> str:

@@ -21,8 +21,9 @@ from msgspec.structs import replace
 import reference
 from checkers.causes.signature import signature
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge as judge_history
+from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
+from highwater.coverage.sources import SOURCES
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import WORDS as EXIT_WORDS
 from highwater.exit_codes import ExitCode, of_verdict
@@ -33,7 +34,6 @@ from highwater.rig.backend import Backend, Provenance, Run
 from highwater.runs.hazards import WORDS as HAZARDS
 from highwater.runs.hazards import hazard_of
 from highwater.runs.provenance import Build
-from highwater.runs.sources import SOURCES
 from highwater.runs.summary import Summary, summarize
 from history import store
 from history.errors import HistoryError

@@ -14,9 +14,9 @@ from checkers.causes.cause import cause_of
 from checkers.causes.steps import leader_changes
 from checkers.engine.verdict import Anomaly, Validity, Verdict, counts, without_count
 from checkers.severity import severity
+from highwater.coverage.branches import Reach
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
-from highwater.runs.branches import Reach
 from highwater.runs.hazards import Shown, hazard_of
 from history.history import History
 from history.manifest import FaultCount, MessageCount, Outcome

@@ -6,11 +6,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from highwater.coverage.reach import watching
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Backend
 from highwater.runs.provenance import Build
-from highwater.runs.reach import watching
 from highwater.runs.run import BackendName, Judged, Keep, backend_named, carry_out
 from highwater.runs.summary import Summary, of_failure
 

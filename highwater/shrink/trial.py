@@ -18,10 +18,11 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.causes.signature import NOT_LIVE, Signature, signature
+from checkers.causes.signature import Signature, signature
+from checkers.engine.anomalies import NOT_LIVE
 from checkers.engine.verdict import Validity, Verdict
+from checkers.judge import judge as judge_with
 from checkers.registry import ALL
-from checkers.single import judge as judge_with
 from highwater.errors import CrashError, HarnessError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan

@@ -6,7 +6,7 @@ import pytest
 
 from bench.reading import SUBJECTS, list_append, sends_and_polls, write
 from checkers.engine.verdict import Validity
-from highwater.runs.foreign import Asked, judge_file
+from highwater.foreign.files import Asked, judge_file
 
 
 @pytest.mark.parametrize(("model", "told"), [("list-append", list_append(300)), ("kafka", sends_and_polls(300))])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.clients import committed_offsets
-from checkers.single import judge
+from checkers.judge import judge
 from history.history import History
 from history.op import OpType
 from history.seed import Rng

@@ -2,7 +2,7 @@
 
 from checkers.durability.offset_agreement import CHECKER
 from checkers.engine.verdict import Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of
 from history.op import OpType
 from proof.manifests import promise

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from checkers.clients import transactions
 from checkers.clients.transactions import CHECKER
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of
 from history import store
 from history.history import History

@@ -33,9 +33,9 @@ from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
 from highwater.campaigns.search import Search, reach_of
 from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
+from highwater.coverage.branches import Step, packed
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION
-from highwater.runs.branches import Step, packed
 from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary

@@ -111,7 +111,7 @@ BAD_INPUT = [
     ["run", "--plan", "explored.yaml", "--backend", "process"],
     ["campaign", "--seeds", "0..1", "--junit", "."],
     ["campaign", "--seeds", "0..1", "--junit", "foreign.jsonl/junit.xml"],
-    ["explore", "--plan", "."],
+    ["explore", "machines", "--plan", "."],
     ["replay", "good.yaml", "--protocol", "v3"],
     ["replay", ".", "--protocol", "nope"],
     ["check", "no.parquet"],

@@ -27,10 +27,10 @@ from highwater.campaigns.goals import (
     standard,
     table,
 )
+from highwater.coverage.branches import Step, branches, packed
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.rig.backend import Provenance
-from highwater.runs.branches import Step, branches, packed
 from highwater.runs.summary import CLIENTS, Done, Summary
 from history.manifest import MessageCount
 from nemesis.faults import Crash

@@ -13,10 +13,10 @@ from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.records import CampaignRecords
 from highwater.campaigns.search import Planned, Search
+from highwater.coverage.branches import Reach, Step, packed
 from highwater.errors import UsageError
 from highwater.plans.plan import plan_digest
 from highwater.plans.text import load_plan
-from highwater.runs.branches import Reach, Step, packed
 from highwater.runs.provenance import Build
 from highwater.runs.run import Judged
 from highwater.runs.run import perform as perform_run

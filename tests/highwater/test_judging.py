@@ -13,8 +13,8 @@ from checkers.engine.verdict import Verdict
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
+from highwater.foreign.files import LOG, Asked
 from highwater.runs import judging, run
-from highwater.runs.foreign import LOG, Asked
 from highwater.runs.judging import digest_of, find, judge_all, judge_item, ledger_beside
 from history import jsonl, store
 from history.history import History
@@ -75,6 +75,7 @@ def test_changed_checkers_judge_again(place: Path, capsys: pytest.CaptureFixture
 
 def test_digest_of_judges_covers_each_of_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
     read: set[Path] = set()
+    of_the_files = judging.digest_of_judges()
 
     def record(path: Path) -> str:
         read.add(path)
@@ -83,9 +84,9 @@ def test_digest_of_judges_covers_each_of_their_files(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(store, "sha256_of", record)
     digest = judging.digest_of_judges.__wrapped__()
 
-    assert digest != judging.digest_of_judges()
+    assert digest != of_the_files
     assert read >= {file for folder in ("checkers", "history") for file in (ROOT / folder).rglob("*.py")}
-    assert ROOT / "highwater" / "runs" / "foreign.py" in read
+    assert ROOT / "highwater" / "foreign" / "files.py" in read
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_text("{}")], ids=["gone", "edited"])

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from checkers.elle.judge import FORBIDS
 from checkers.linearizability import judge
 from highwater.cli.main import run_command_line
-from highwater.runs.foreign import Asked, exported, judge_file
+from highwater.foreign.files import Asked, exported, judge_file
 from history import store
 from tests.tidy.sources import ROOT
 

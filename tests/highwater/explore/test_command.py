@@ -1,4 +1,4 @@
-"""`highwater explore`: exit codes, one JSON object, and a plan that replays."""
+"""`highwater explore machines`: exit codes, one JSON object, and a plan that replays."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from highwater.exit_codes import ExitCode
 from highwater.explore.breadth_first import BreadthFirst
 from highwater.explore.search import Budget
 
-V3 = ["explore", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
+V3 = ["explore", "machines", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
 
 
 @pytest.mark.slow
@@ -36,15 +36,15 @@ def test_explore_json_has_the_repeat_command(capsys: pytest.CaptureFixture[str])
     found = msgspec.json.decode(capsys.readouterr().out)
     assert found["verdict"] == "INVALID"
     assert len(found["story"]) == 7
-    assert found["repeat"] == "highwater explore --protocol v3 --holds strong-isr"
+    assert found["repeat"] == "highwater explore machines --protocol v3 --holds strong-isr"
 
 
 def test_exploration_out_of_budget_is_unknown_and_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", "--max-depth", "2", "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "machines", "--max-depth", "2", "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
 
     printed = capsys.readouterr().out
     assert "no proof" in printed
-    assert f"go on  highwater explore --resume {tmp_path}" in printed
+    assert f"go on  highwater explore machines --resume {tmp_path}" in printed
 
 
 def test_interrupted_explore_is_unknown_with_its_numbers(
@@ -60,20 +60,20 @@ def test_interrupted_explore_is_unknown_with_its_numbers(
     monkeypatch.setattr(BreadthFirst, "_spent", interrupt)
     world = ["--expiries", "0", "--crashes", "1"]
 
-    assert run_command_line(["explore", *world, "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "machines", *world, "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
 
     printed = capsys.readouterr().out
     assert "UNKNOWN: nothing found, stopped at an interrupt" in printed
     assert re.search(r"^\d{3,4} states, ", printed, re.MULTILINE)
-    assert f"go on  highwater explore --resume {tmp_path}" in printed
+    assert f"go on  highwater explore machines --resume {tmp_path}" in printed
 
 
 @pytest.mark.slow
 def test_resumed_exploration_ends_as_one_without_a_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world, stored = ["--expiries", "0"], tmp_path / "search"
-    assert run_command_line(["explore", *world, "--max-depth", "9", "--folder", str(stored)]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "machines", *world, "--max-depth", "9", "--folder", str(stored)]) == ExitCode.UNKNOWN
 
-    assert run_command_line(["explore", "--resume", str(stored)]) == ExitCode.VALID
+    assert run_command_line(["explore", "machines", "--resume", str(stored)]) == ExitCode.VALID
 
     assert "5888 states, 14584 transitions, depth 20" in capsys.readouterr().out
     assert not stored.exists()
@@ -81,15 +81,27 @@ def test_resumed_exploration_ends_as_one_without_a_stop(tmp_path: Path, capsys: 
 
 def test_exploration_stops_at_its_limit_of_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A world too large for the memory ends with a line that says so, and nothing is lost."""
-    assert run_command_line(["explore", "--memory-mib", "1", "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "machines", "--memory-mib", "1", "--folder", str(tmp_path)]) == ExitCode.UNKNOWN
 
     printed = capsys.readouterr().out
     assert "stopped at 1 MiB of memory" in printed
-    assert "go on  highwater explore --resume" in printed
+    assert "go on  highwater explore machines --resume" in printed
 
 
 def test_random_walks_find_a_counterexample_by_their_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    walk = ["explore", "--protocol", "v3", "--holds", "weak-isr", "--strategy", "walk", "--scheduler", "pct", "--json"]
+    walk = [
+        "explore",
+        "machines",
+        "--protocol",
+        "v3",
+        "--holds",
+        "weak-isr",
+        "--strategy",
+        "walk",
+        "--scheduler",
+        "pct",
+        "--json",
+    ]
     found = []
     for _ in range(2):
         assert run_command_line([*walk, "--walks", "40"]) == ExitCode.INVALID
@@ -99,7 +111,7 @@ def test_random_walks_find_a_counterexample_by_their_seed(capsys: pytest.Capture
 
 
 def test_exploration_of_all_states_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", "--crashes", "0", "--expiries", "0", "--max-epochs", "1"]) == ExitCode.VALID
+    assert run_command_line(["explore", "machines", "--crashes", "0", "--expiries", "0", "--max-epochs", "1"]) == ExitCode.VALID
 
     assert "VALID: committed holds in the whole space" in capsys.readouterr().out
 
@@ -119,8 +131,40 @@ def test_exploration_of_all_states_is_valid(capsys: pytest.CaptureFixture[str]) 
     ],
 )
 def test_bad_explore_options_print_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", *arguments]) == ExitCode.USAGE
+    assert run_command_line(["explore", "machines", *arguments]) == ExitCode.USAGE
 
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert words in printed.err
+
+
+@pytest.mark.parametrize(
+    ("old", "words"),
+    [
+        ("", "explore is now: highwater explore machines"),
+        ("--protocol v3 --json", "explore --protocol is now: highwater explore machines --protocol v3 --json"),
+        ("--resume store/x", "explore --resume is now: highwater explore machines --resume store/x"),
+        ("--model m --variant V", "explore --model is now: highwater explore model m --variant V"),
+        ("--max-epoch 2 --model=m", "explore --model is now: highwater explore model m --max-epoch 2"),
+        ("--protocol p --refines kip320", "explore --refines is now: highwater explore refine kip320 --protocol p"),
+        ("--realise kip101", "explore --realise is now: highwater explore realise kip101"),
+        ("--ablate safe --crashes 0", "explore --ablate is now: highwater explore ablate --crashes 0"),
+    ],
+)
+def test_earlier_form_of_explore_tells_the_present_one(old: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["explore", *old.split()]) == ExitCode.USAGE
+
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"highwater: {words}\n")
+
+
+def test_help_lists_options_under_the_heading_of_their_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["explore", "machines", "--help"]) == 0
+
+    sections = re.split(r"^(\w+):$", capsys.readouterr().out, flags=re.MULTILINE)
+    options = {
+        heading: set(re.findall(r"^  (--\S+)", body, re.MULTILINE))
+        for heading, body in zip(sections[1::2], sections[2::2], strict=True)
+    }
+    assert list(options) == ["World", "Search", "Limits", "Options"]
+    assert options["Limits"] == {"--budget-seconds", "--max-depth", "--walks", "--memory-mib"}

@@ -1,4 +1,4 @@
-"""`highwater explore --realise` and `--ablate`: the guide's distances, the search they lead, the plans that it found."""
+"""`highwater explore realise` and `explore ablate`: the guide's distances, the search they lead, the plans that it found."""
 
 import re
 from collections.abc import Iterator
@@ -118,13 +118,13 @@ def test_shortened_path_lacks_what_the_violation_does_not_need() -> None:
 def test_realised_counterexample_is_a_plan_that_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "found.yaml"
 
-    assert run_command_line(["explore", "--realise", "truncate-to-hw", "--plan", str(plan)]) == ExitCode.INVALID
+    assert run_command_line(["explore", "realise", "truncate-to-hw", "--plan", str(plan)]) == ExitCode.INVALID
     assert "INVALID in 8 steps: what leader b1 holds below its HW 1 is not in the log of b3" in capsys.readouterr().out
     assert run_command_line(["replay", str(plan)]) == ExitCode.INVALID
 
 
 def test_realise_says_how_near_it_came(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["explore", "--realise", "truncate-to-hw", "--protocol", "safe", "--brokers", "2", "--json"]
+    command = ["explore", "realise", "truncate-to-hw", "--protocol", "safe", "--brokers", "2", "--json"]
 
     assert run_command_line(command) == ExitCode.UNKNOWN
 
@@ -132,20 +132,23 @@ def test_realise_says_how_near_it_came(capsys: pytest.CaptureFixture[str]) -> No
     assert found["stopped_by"] == "the end of all paths toward a violation"
     assert found["toward"]["distance"] > 0
     assert found["toward"]["story"]
-    assert found["repeat"] == "highwater explore --protocol safe --brokers 2 --holds strong-isr --realise truncate-to-hw"
+    assert found["repeat"] == "highwater explore realise truncate-to-hw --protocol safe --brokers 2 --holds strong-isr"
 
 
 def test_realise_repeats_the_property_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["explore", "--realise", "truncate-to-hw", "--protocol", "safe", "--brokers", "2", "--holds", "committed", "--json"]
+    command = ["explore", "realise", "truncate-to-hw", "--protocol", "safe", "--brokers", "2", "--holds", "committed", "--json"]
     run_command_line(command)
 
-    assert "--holds committed --realise truncate-to-hw" in msgspec.json.decode(capsys.readouterr().out)["repeat"]
+    assert (
+        "realise truncate-to-hw --protocol safe --brokers 2 --holds committed"
+        in msgspec.json.decode(capsys.readouterr().out)["repeat"]
+    )
 
 
 @pytest.mark.slow
 def test_realise_names_the_guard_that_is_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
     """KIP-320's first try on the machines refuses epochs below the last one in the log, and then its mistake does no harm."""
-    command = ["explore", "--realise", "kip320-first-try", "--protocol", "kip320-first-try"]
+    command = ["explore", "realise", "kip320-first-try", "--protocol", "kip320-first-try"]
 
     assert run_command_line(command) == ExitCode.UNKNOWN
 
@@ -157,13 +160,13 @@ def test_realise_names_the_guard_that_is_in_the_way(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--realise", "kip1"], "no published counterexample 'kip1'; known: truncate-to-hw, kip101, "),
-        (["--realise", "kip101", "--strategy", "walk"], "--strategy does not apply to --realise kip101"),
-        (["--realise", "kip101", "--max-depth", "3"], "--max-depth does not apply to --realise kip101"),
-        (["--realise", "kip101", "--kip343"], "--kip343 does not apply to --realise kip101"),
-        (["--realise", "kip101", "--refines", "kip320"], "--refines does not apply to --realise kip101"),
-        (["--realise", "kip101", "--protocol", "kip1"], "unknown protocol 'kip1'"),
-        (["--realise", "kip101", "--model", "async-isr"], "--realise does not apply to --model async-isr"),
+        (["realise", "kip1"], "no published counterexample 'kip1'; known: truncate-to-hw, kip101, "),
+        (["realise", "kip101", "--strategy", "walk"], "No such option: --strategy"),
+        (["realise", "kip101", "--max-depth", "3"], "No such option: --max-depth"),
+        (["realise", "kip101", "--kip343"], "No such option: --kip343"),
+        (["realise", "kip101", "--holds", "isr-assigned"], "'isr-assigned' is not one of 'committed', "),
+        (["realise", "kip101", "--protocol", "kip1"], "unknown protocol 'kip1'"),
+        (["realise"], "Missing argument 'NAME'"),
     ],
 )
 def test_bad_input_to_realise_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +179,7 @@ def test_bad_input_to_realise_is_one_line(arguments: list[str], words: str, caps
 def test_world_too_large_to_lead_through_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(guide, "STATES_MAX", 500)
 
-    assert run_command_line(["explore", "--realise", "truncate-to-hw"]) == ExitCode.USAGE
+    assert run_command_line(["explore", "realise", "truncate-to-hw"]) == ExitCode.USAGE
 
     assert "the world is too large: its model has more than 500 states" in capsys.readouterr().err
 
@@ -190,7 +193,7 @@ def test_ablation_tells_what_each_switch_is_needed_for(
     chosen = [(name, variant) for name, variant in ablation.switches() if (name, getattr(variant, name)) in named]
     monkeypatch.setattr(ablation, "switches", lambda: iter(chosen))
 
-    assert run_command_line(["explore", "--ablate", "safe", "--crashes", "0", "--budget-seconds", "5"]) == ExitCode.VALID
+    assert run_command_line(["explore", "ablate", "--crashes", "0", "--budget-seconds", "5"]) == ExitCode.VALID
 
     printed = capsys.readouterr().out
     assert "safe: 1352 states (all), 3613 transitions, nothing falls" in printed
@@ -198,13 +201,13 @@ def test_ablation_tells_what_each_switch_is_needed_for(
     assert "isr_join=v3_literal: weak-isr falls after 5 actions, found breadth-first" in printed
     assert "topic_id=False: makes no difference in this world" in printed
     assert "controller_epoch=False: the cluster does not start with it alone: " in printed
-    assert "repeat  highwater explore --ablate safe --crashes 0 --budget-seconds 5" in printed
+    assert "repeat  highwater explore ablate --crashes 0 --budget-seconds 5" in printed
 
 
 def test_interrupted_ablation_lists_what_it_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(Ablations, "run", _interrupted)
 
-    assert run_command_line(["explore", "--ablate", "safe", "--crashes", "0", "--expiries", "0"]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "ablate", "--crashes", "0", "--expiries", "0"]) == ExitCode.UNKNOWN
 
     assert re.search(r"stopped at an interrupt: \d+ switches not tried", capsys.readouterr().out)
 
@@ -221,7 +224,7 @@ def test_interrupt_of_one_search_ends_the_ablation(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(BreadthFirst, "run", run)
 
-    command = ["explore", "--ablate", "safe", "--crashes", "0", "--expiries", "0", "--budget-seconds", "1", "--json"]
+    command = ["explore", "ablate", "--crashes", "0", "--expiries", "0", "--budget-seconds", "1", "--json"]
     assert run_command_line(command) == ExitCode.UNKNOWN
     assert (len(begun), len(msgspec.json.decode(capsys.readouterr().out)["switches"])) == (3, 1)
 
@@ -233,11 +236,11 @@ def _interrupted(ablations: Ablations) -> Iterator[Ablation]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--ablate", "v3"], "--ablate takes the switches out of safe, not out of 'v3'"),
-        (["--ablate", "safe", "--max-depth", "3"], "--max-depth does not apply to --ablate safe"),
-        (["--ablate", "safe", "--protocol", "v3"], "--protocol does not apply to --ablate safe"),
-        (["--ablate", "safe", "--realise", "kip101"], "--realise does not apply to --ablate safe"),
-        (["--ablate", "safe", "--budget-seconds", "0"], "Invalid value for '--budget-seconds'"),
+        (["ablate", "v3"], "unexpected extra argument(s) (v3)"),
+        (["ablate", "--max-depth", "3"], "No such option: --max-depth"),
+        (["ablate", "--protocol", "v3"], "No such option: --protocol"),
+        (["ablate", "--moves", "1", "--brokers", "1"], "--moves 1 needs at least 2 brokers, not 1"),
+        (["ablate", "--budget-seconds", "0"], "Invalid value for '--budget-seconds'"),
     ],
 )
 def test_bad_input_to_ablate_is_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

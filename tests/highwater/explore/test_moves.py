@@ -91,9 +91,9 @@ def test_two_partitions_have_logs_and_leaders_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--moves", "1", "--brokers", "1"), "--moves 1 needs at least 2 brokers, not 1"),
-        (("--moves", "1", "--refines", "kip320"), "--refines needs a world with one partition and without moves"),
-        (("--partitions", "2", "--realise", "kip101"), "--partitions does not apply to --realise kip101"),
+        (("machines", "--moves", "1", "--brokers", "1"), "--moves 1 needs at least 2 brokers, not 1"),
+        (("refine", "kip320", "--moves", "1"), "No such option: --moves"),
+        (("realise", "kip101", "--partitions", "2"), "No such option: --partitions"),
     ],
 )
 def test_explore_refuses_moves_that_a_world_cannot_have(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.histories import log_tables
 from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
-from highwater.runs.foreign import Asked, exported, judge_file
+from highwater.foreign.files import Asked, exported, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from history.foreign import edn, export, jepsen, ours

@@ -11,7 +11,7 @@ import pytest
 
 from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
-from highwater.runs.foreign import MODELS
+from highwater.foreign.files import MODELS
 from highwater.runs.run import judge
 from history.errors import Mistakes
 from history.foreign import recorded

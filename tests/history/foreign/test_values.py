@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkers.engine.verdict import Validity
-from highwater.runs.foreign import Asked, judge_file
+from highwater.foreign.files import Asked, judge_file
 from history.foreign import edn
 
 # One row for each value of Clojure, with all spellings that are `=`.

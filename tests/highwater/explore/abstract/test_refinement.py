@@ -132,22 +132,22 @@ def test_leader_outside_the_isr_is_unexplained() -> None:
 
 
 def test_refinement_names_the_step_that_leaves_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", "--protocol", "no-fetch-fencing", "--refines", "kip320"]) == ExitCode.INVALID
+    assert run_command_line(["explore", "refine", "kip320", "--protocol", "no-fetch-fencing"]) == ExitCode.INVALID
 
     printed = capsys.readouterr().out
     assert "INVALID: step 4 is no step of kip320: b2 fetched a record of epoch 1 in epoch 0" in printed
-    assert "repeat  highwater explore --protocol no-fetch-fencing --refines kip320" in printed
+    assert "repeat  highwater explore refine kip320 --protocol no-fetch-fencing" in printed
 
 
 def test_refinement_out_of_budget_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", "--refines", "kip320", "--max-depth", "3", "--json"]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "refine", "kip320", "--max-depth", "3", "--json"]) == ExitCode.UNKNOWN
 
     found = msgspec.json.decode(capsys.readouterr().out)
     assert (found["verdict"], found["stopped_by"], found["refines"]) == ("UNKNOWN", "depth 3", "kip320")
 
 
 def test_refinement_of_an_unknown_variant_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["explore", "--refines", "kip1"]) == ExitCode.USAGE
+    assert run_command_line(["explore", "refine", "kip1"]) == ExitCode.USAGE
 
     assert "unknown variant 'kip1' of kafka-replication; known: truncate-to-hw, " in capsys.readouterr().err
 
@@ -165,8 +165,8 @@ def test_interrupted_refinement_is_unknown_with_its_numbers(
 
     monkeypatch.setattr(Refinement, "_expand", interrupted)
 
-    assert run_command_line(["explore", "--refines", "kip320"]) == ExitCode.UNKNOWN
+    assert run_command_line(["explore", "refine", "kip320"]) == ExitCode.UNKNOWN
 
     printed = capsys.readouterr().out
     assert "UNKNOWN: every step so far is one of kip320, stopped at an interrupt: no proof" in printed
-    assert "repeat  highwater explore --protocol safe --refines kip320" in printed
+    assert "repeat  highwater explore refine kip320 --protocol safe" in printed

@@ -19,7 +19,7 @@ from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.runs.foreign import MODELS, Asked, check_asked, judge_file
+from highwater.foreign.files import MODELS, Asked, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from tests.checkers.corpus import history as stored

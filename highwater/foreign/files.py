@@ -3,6 +3,7 @@
 Of a highwater history only the operations of clients are judged here, not the events of the nodes.
 """
 
+import os
 from collections.abc import Hashable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -13,8 +14,8 @@ from msgspec.structs import replace
 from checkers.elle.judge import FORBIDS
 from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.elle.judge import judge as judge_transactions
-from checkers.engine.screening import without_collector
 from checkers.engine.verdict import Validity
+from checkers.engine.whole import without_collector
 from checkers.jepsen import judge as jepsen
 from checkers.kafka.judge import MODEL as KAFKA
 from checkers.kafka.judge import judge as judge_queue
@@ -37,6 +38,7 @@ MODELS = (LOG, KAFKA, *NAMES, *TRANSACTIONS, *jepsen.NAMES)
 _HAVE_INITIAL = (*WITH_INITIAL, *jepsen.WITH_INITIAL)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 CONSISTENCY = _LINEARIZABLE[0]
+SUFFIXES = (".edn", ".json", ".jsonl", ".log", ".gz")  # of files that may be histories
 _NOTHING = "no step of a client in the file: no operation was judged"
 
 
@@ -49,6 +51,13 @@ class Asked(Struct, frozen=True, kw_only=True):
     model: str
     initial: str = ""
     consistency: tuple[str, ...] = (CONSISTENCY,)
+
+
+def arguments_of(asked: Asked, *, default: str = "") -> list[str]:
+    """The options of a command that judges so; without --model if the command judges by this default."""
+    words = ["--model", asked.model] if asked.model != default else []
+    words += ["--initial", asked.initial] if asked.initial else []
+    return words + (["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else [])
 
 
 def check_asked(asked: Asked) -> None:
@@ -190,6 +199,16 @@ def steps_of(file: Path, form: Form) -> Iterable[Step]:
 
 def _steps_in(history: History) -> Iterable[Step]:
     return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
+
+
+def files_below(folder: Path, *, but: str) -> list[str]:
+    """The files below a folder that look like histories, except those of stored runs and those in folders of the name `but`."""
+    found: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != but]
+        if store.MANIFEST not in names:
+            found += [str(Path(place, name)) for name in names if name.endswith(SUFFIXES)]
+    return sorted(found)
 
 
 def exported(file: Path) -> Iterable[str]:

@@ -24,8 +24,8 @@ from typing import NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
+from highwater.coverage.switches import decided, is_taken, reads_switch
 from highwater.errors import HarnessError
-from highwater.runs.switches import decided, is_taken, reads_switch
 from reference.config import Variant
 
 PARTS = ("broker", "client", "controller", "coordination", "log", "replica")  # packages of `reference`

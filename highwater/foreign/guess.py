@@ -1,16 +1,24 @@
-"""Guess how to judge a foreign history from the functions in use and the shape of their values.
+"""As what a file is judged: the log of a run, or a history of the model that was given, that its manifest names, or is guessed.
 
+The guess goes by the functions in use and the shape of their values.
 Several models share functions: a read may be of a register, a set or a counter. The values tell them apart; where they do not,
 the model that claims most of such a history is named, and the others that fit are said with it.
 """
 
 from collections.abc import Hashable, Iterable
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from highwater.errors import UsageError
+from highwater.foreign.files import LOG, MODELS
+from history import store
+from history.foreign import recorded
+from history.foreign.read import Form, steps
 from history.foreign.step import Pairs, Step
+from history.history import History
 from history.op import OpType
 
 _STEPS_READ = 50_000  # of a history; a function that is not used before is not considered
@@ -47,6 +55,31 @@ class Unguessed(Struct, frozen=True, kw_only=True):
     functions: tuple[str, ...]
 
 
+class Subject(Struct, frozen=True, kw_only=True):
+    """As what a file is judged: by a model, or as the log of a run. `words` tell how the model was guessed, if it was."""
+
+    model: str
+    log: History | None = None
+    words: str = ""
+
+
+def subject_of(file: Path, form: Form, model: str | None) -> Subject:
+    """As what to judge a file, if this model was given, or none. UsageError if no model fits."""
+    as_log = model in (None, LOG)
+    if form is Form.RECORDED:
+        found = recorded.read(file, MODELS)
+        return Subject(model=model or found.model, log=found.log if as_log else None)
+    if form is Form.OURS and as_log:
+        return Subject(model=LOG, log=store.load(file))
+    if model is not None:
+        return Subject(model=model)
+    guessed = guess(steps(file))
+    if isinstance(guessed, Unguessed):
+        functions = ", ".join(guessed.functions)
+        raise UsageError(f"{file}: no model has the functions {functions}; --model must be of {', '.join(MODELS)}")
+    return Subject(model=guessed.model, words=guessed.words)
+
+
 class _Used(Struct, kw_only=True):
     """What a history uses: functions, micro-operations, and the first values that were asked and answered."""
 
@@ -77,10 +110,10 @@ class _Used(Struct, kw_only=True):
         return told[1] if keyed and asked[1] is None else told  # type: ignore[index]  # both are pairs
 
 
-def guess(steps: Iterable[Step]) -> Guess | Unguessed:
+def guess(history: Iterable[Step]) -> Guess | Unguessed:
     """Guess the model of a history that another system recorded."""
     used = _Used()
-    for step in islice(steps, _STEPS_READ):
+    for step in islice(history, _STEPS_READ):
         used.see(step)
     found = _of_transactions(used) or _of_functions(used)
     names = tuple(sorted(used.micros if used.functions == {"txn"} else used.functions))

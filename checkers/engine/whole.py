@@ -1,10 +1,10 @@
-"""Run checkers on all groups of some rows: those of a whole run or of one part of it.
+"""Judge a history as a whole: run checkers on all groups of its rows. A part of a history is judged like a whole one.
 
 If there are many rows, partitions that a screen passes (`screens`) are not walked: their rows never become frames.
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import cast
@@ -13,12 +13,15 @@ import polars as pl
 import pyarrow as pa
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, Group, apply, divided, groups, lacking, promised, unchecked
-from checkers.engine.columns import COMMITS, Columns, PartitionKey, Screened, columns_of
-from checkers.engine.identity import LOOKS
+from checkers.engine.checker import Checker, apply, lacking, unchecked
+from checkers.engine.columns import COMMITS, NAMES, Columns, PartitionKey, Screened, columns_of
+from checkers.engine.facts import Facts, complete, promised
+from checkers.engine.groups import PARTITION, Group, divided, groups
+from checkers.engine.lives import LOOKS
 from checkers.engine.verdict import Cut, Findings
 from history import schema
 from history.event import EventKind
+from history.history import History
 
 SCREENED_MIN = 20_000  # rows; below that walking is as fast as screening
 
@@ -122,8 +125,26 @@ def _of(frame: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame.join(wanted, on=PARTITION, how="semi", nulls_equal=True, maintain_order="left"), about_all])
 
 
-def findings(run: Rows, facts: Facts, checkers: tuple[Checker, ...]) -> list[Findings]:
+def judge_whole(history: History, facts: Facts, checkers: Sequence[Checker], *, screened_min: int) -> list[Findings]:
+    """What these checkers find in a history. Rows of a source that is not complete are for pages alone."""
+    rows = Rows(
+        count=history.operation_rows,
+        operations=lambda: history.operations_frame,
+        kept=history.operations_kept,
+        events=complete(history.events_frame, facts),
+        coded=lambda: history.operations_of(NAMES),
+        screened_min=screened_min,
+    )
+    return judged(rows, facts, checkers)
+
+
+def judged(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
     """Run checkers on all groups of these rows, the ledger first; its cuts are an input to the others."""
+    with without_collector():
+        return _in_phases(run, facts, checkers)
+
+
+def _in_phases(run: Rows, facts: Facts, checkers: Sequence[Checker]) -> list[Findings]:
     found: list[Findings] = []
     cuts: tuple[Cut, ...] = ()
     for phase in ("ledger", "others"):

@@ -1,7 +1,7 @@
 """Which branches of the protocol a simulated run takes, in which role of the broker and under which fault.
 
-The watcher looks at the marks of `highwater.runs.branches` after each event that a broker handles. What was marked between two
-events of brokers belongs to clients and to ZooKeeper. Watching draws nothing and sends nothing, so the history is the same.
+The watcher looks at the marks of `highwater.coverage.branches` after each event that a broker handles. What was marked between
+two events of brokers belongs to clients and to ZooKeeper. Watching draws nothing and sends nothing, so the history is the same.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.node import Handler
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
-from highwater.runs.branches import Reach, Step, counting, packed
+from highwater.coverage.branches import Reach, Step, counting, packed
 from nemesis.schedule import Window
 from reference.config import BrokerConfig
 from reference.effects import AnyEffect
@@ -52,7 +52,7 @@ class Watcher:
     def watch(self, world: World) -> None:
         """Take the clock and the schedule of a run that is about to begin."""
         self._world = world
-        self._timeline = Timeline(world.sim.plan.schedule)
+        self._timeline = Timeline(world.plan.schedule)
 
     def boot(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> Handler:
         """A broker machine whose events are watched."""

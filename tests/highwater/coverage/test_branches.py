@@ -6,11 +6,11 @@ import pytest
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.scheduler import MS
+from highwater.coverage.branches import MARK, MARKS, Reach, branches, counting, is_excluded, marked, steps_of
+from highwater.coverage.reach import CALM, LINGER_MS, Timeline, watching
 from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan
-from highwater.runs.branches import MARK, MARKS, Reach, branches, counting, is_excluded, marked, steps_of
 from highwater.runs.provenance import Build
-from highwater.runs.reach import CALM, LINGER_MS, Timeline, watching
 from highwater.runs.run import perform
 from nemesis.faults import Crash
 from nemesis.schedule import Window

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from highwater.catalogue.trace import stored
-from highwater.runs.sources import SOURCES
+from highwater.coverage.sources import SOURCES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def functions_of(module: Path) -> set[str]:

@@ -7,9 +7,9 @@ import pytest
 
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.runs.guess import Guess, Unguessed, guess
+from highwater.foreign.guess import Guess, Unguessed, guess
 from history.foreign.read import steps
-from tests.highwater.test_check_any_file import GOOD
+from tests.highwater.foreign.test_check_any_file import GOOD
 from tests.tidy.sources import ROOT
 
 _HISTORIES = ROOT / "corpus" / "histories"

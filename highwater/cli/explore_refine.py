@@ -1,0 +1,124 @@
+"""`highwater explore refine VARIANT`: whether the machines implement a variant of the abstract model (docs/model.md)."""
+
+from time import monotonic
+from typing import Annotated, Literal
+
+import typer
+from msgspec import Struct
+
+from highwater.cli import options
+from highwater.cli.explore_worlds import (
+    Coordination,
+    MaxDepth,
+    MemoryMib,
+    Seconds,
+    Unclean,
+    World,
+    bounds_of,
+    check_protocol,
+    headline,
+    repeat,
+)
+from highwater.cli.output import say, say_json
+from highwater.cli.parameters import takes
+from highwater.cli.searching import Question, memory_limit_mib, shown_progress
+from highwater.errors import UsageError
+from highwater.exit_codes import ExitCode
+from highwater.explore.abstract.rules import VARIANTS
+from highwater.explore.model import Model
+from highwater.explore.refinement import Refined, Refinement
+from highwater.explore.search import Budget
+from highwater.explore.state import Bounds
+from highwater.explore.story import tell
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `explore refine`: the model has one partition, without moves."""
+
+    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="The variant of kafka-replication (docs/model.md).")]
+    protocol: options.Protocol = "safe"
+    unclean: Unclean = False
+    world: Annotated[World, "World"] = World()
+    coordination: Annotated[Coordination, "World"] = Coordination()
+    budget_seconds: Annotated[Seconds, "Limits"] = 120
+    max_depth: Annotated[MaxDepth, "Limits"] = None
+    memory_mib: Annotated[MemoryMib, "Limits"] = None
+    json: options.AsJson = False
+
+
+class ExploredRefinement(Struct, frozen=True, kw_only=True):
+    """The JSON object that `explore refine VARIANT --json` prints."""
+
+    protocol: str
+    refines: str
+    bounds: Bounds
+    verdict: Literal["VALID", "UNKNOWN", "INVALID"]
+    wrong: str
+    story: tuple[str, ...]  # its last step is no step of the model
+    explained: dict[str, int]  # by action: distinct steps that it explains
+    stopped_by: str
+    states: int
+    pictures: int
+    transitions: int
+    depth: int
+    wall_seconds: float
+    repeat: str
+
+
+@takes(Options)
+def refine(given: Options) -> int:
+    """Check that every step of the explored machines is a step of a variant of the model; print the first one that is none."""
+    check_protocol(given.protocol)
+    if given.variant not in VARIANTS:
+        raise UsageError(f"unknown variant {given.variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
+    question = Question(protocol=given.protocol, bounds=bounds_of(given.world, given.coordination), unclean=given.unclean)
+    budget = Budget(seconds=given.budget_seconds, depth=given.max_depth, memory_mib=given.memory_mib or memory_limit_mib())
+    if not given.json:
+        say(headline(question))
+    model = Model(question.variant, question.bounds)
+    with shown_progress(quiet=given.json) as progress:
+        result = Refinement(model, VARIANTS[given.variant], monotonic).run(budget, progress)
+    explored = _explored(given.variant, question, result, tell(model, result.path))
+    if given.json:
+        say_json(explored)
+    else:
+        _show(explored)
+    return ExitCode[explored.verdict]
+
+
+def _explored(variant: str, question: Question, result: Refined, story: tuple[str, ...]) -> ExploredRefinement:
+    verdict: Literal["VALID", "UNKNOWN"] = "VALID" if result.end == "exhausted" and result.explained else "UNKNOWN"
+    return ExploredRefinement(
+        protocol=question.protocol,
+        refines=variant,
+        bounds=question.bounds,
+        verdict="INVALID" if result.end == "left" else verdict,
+        wrong=result.wrong,
+        story=story,
+        explained=result.explained,
+        stopped_by=result.stopped_by,
+        states=result.states,
+        pictures=result.pictures,
+        transitions=result.transitions,
+        depth=result.depth,
+        wall_seconds=round(result.seconds, 1),
+        repeat=repeat(f"refine {variant} --protocol {question.protocol}", question),
+    )
+
+
+def _show(explored: ExploredRefinement) -> None:
+    match explored.verdict:
+        case "INVALID":
+            say(f"INVALID: step {len(explored.story)} is no step of {explored.refines}: {explored.wrong}")
+            for number, sentence in enumerate(explored.story, 1):
+                say(f"{number:3}. {sentence}")
+        case "VALID":
+            say(f"VALID: every step is one of {explored.refines}, several or none")
+        case "UNKNOWN":
+            say(f"UNKNOWN: every step so far is one of {explored.refines}, stopped at {explored.stopped_by}: no proof")
+    say(
+        f"{explored.states} states, {explored.transitions} transitions, depth {explored.depth}; "
+        f"{explored.pictures} states of the model"
+    )
+    say(f"explained by: {', '.join(f'{action} {count}' for action, count in explored.explained.items()) or 'nothing'}")
+    say(f"repeat  {explored.repeat}")

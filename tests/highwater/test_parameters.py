@@ -1,0 +1,71 @@
+"""The options of a command: the fields of one struct, from which the command line is made."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct, defstruct
+from typer.testing import CliRunner
+
+from highwater.cli.parameters import CommandWithSections, takes
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Options of several commands."""
+
+    level: Annotated[int, typer.Option(min=0, help="How far.")] = 1
+    folder: Annotated[Path | None, typer.Option(help="Where.")] = None
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of one command."""
+
+    name: Annotated[str, typer.Argument(help="What.")]
+    group: Annotated[Group, "Places"] = Group(level=7)
+    names: Annotated[list[str] | None, typer.Option("--named")] = None
+
+
+def _called(kind: type[Struct], *arguments: str) -> tuple[list[Struct], str]:
+    given: list[Struct] = []
+
+    @takes(kind)
+    def command(options: Struct) -> int:
+        """Do it."""
+        given.append(options)
+        return 0
+
+    app = typer.Typer(rich_markup_mode=None)
+    app.command(cls=CommandWithSections)(command)
+    result = CliRunner().invoke(app, arguments)
+    return given, result.output
+
+
+def test_command_gets_its_options_as_a_struct() -> None:
+    given, _ = _called(Options, "x", "--folder", "here", "--named", "a", "--named", "b")
+
+    assert given == [Options(name="x", group=Group(level=7, folder=Path("here")), names=["a", "b"])]
+
+
+def test_group_has_the_defaults_of_its_field_and_a_heading() -> None:
+    _, printed = _called(Options, "--help")
+
+    places = printed.partition("Places:")[2].partition("Options:")[0]
+    assert "--level" in places
+    assert "default: 7" in places
+    assert "--named" not in places
+
+
+def test_new_field_is_a_new_option_in_help() -> None:
+    wider = defstruct(
+        "Wider",
+        [("colour", Annotated[str, typer.Option(help="Which colour.")], "red")],
+        bases=(Options,),
+        frozen=True,
+        kw_only=True,
+    )
+
+    _, before = _called(Options, "--help")
+    _, after = _called(wider, "--help")
+
+    assert "--colour" not in before
+    assert "Which colour." in after.partition("--colour")[2]
