@@ -12,7 +12,7 @@ from tests.tidy.sources import ROOT
 # document -> the function that writes it
 GENERATED = {
     "docs/history-format.md": ("history.schema", "document"),
-    "docs/properties.md": ("checkers.registry", "document"),
+    "docs/properties.md": ("checkers.properties", "document"),
     "docs/faults.md": ("nemesis.document", "document"),
     "docs/campaigns.md": ("bench.guided", "document"),
     "docs/data.md": ("pipeline.tables", "document"),
