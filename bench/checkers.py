@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from bench.histories import log_calls, transactions, write_log
 from bench.plot import Series, plot
-from checkers import committed_offsets, duplicates, order, polls
+from checkers.clients import committed_offsets, duplicates, order, polls
 from checkers.durability import acked_loss, offset_agreement
 from checkers.elle.judge import judge as judge_transactions
 from checkers.engine.verdict import Validity
+from checkers.judge import judge as judge_run
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
-from checkers.single import judge as judge_run
 from highwater.cli.output import say
 from highwater.foreign.files import Asked, judge_file
 from highwater.runs.memory import peak_mib

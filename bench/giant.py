@@ -25,8 +25,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from bench.histories import PROCESSES, Ints, operations_table, partition_rows
-from checkers import single
 from checkers.engine.verdict import Verdict
+from checkers.judge import judge as judge_run
 from highwater.cli.output import say
 from highwater.runs.memory import peak_mib
 from history import schema, store
@@ -320,7 +320,7 @@ def judge(folder: Path, *, master: str | None, ledger: Path) -> tuple[Verdict, M
     """Judge a history in this process, or on Spark; reading and starting Spark are counted."""
     before, start = process_time(), perf_counter()
     with _Watch() as watch:
-        verdict = single.judge(store.load_run(folder)) if master is None else _on_spark(folder, master, ledger)
+        verdict = judge_run(store.load_run(folder)) if master is None else _on_spark(folder, master, ledger)
     cpu_s = process_time() - before if master is None else watch.cpu_s
     return verdict, Measured(clock_s=perf_counter() - start, cpu_s=cpu_s, peak_mib=watch.peak_mib)
 

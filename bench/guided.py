@@ -23,9 +23,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.engine.anomalies import UNKNOWN
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.search import GENERATION, Search, reach_of
-from highwater.catalogue.mutants import UNKNOWN, Caught, load_mutants
+from highwater.catalogue.mutants import catches, load_mutants
 from highwater.cli.output import say
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -166,20 +167,20 @@ def variants() -> list[str]:
 
     One that only makes runs UNKNOWN breaks no promise, so no number of runs catches it.
     """
-    return list(dict.fromkeys(row.protocol for row in _caught() if row.kind != UNKNOWN))
+    return list(dict.fromkeys(row.protocol for row in catches(load_mutants(CORPUS / "mutants.yaml")) if row.kind != UNKNOWN))
 
 
 def faults_of(variant: str) -> tuple[str, ...]:
     """The fault mix of a campaign without `--faults`, or `all` if the variant's plan destroys what the default kinds spare."""
-    plans = [load_plan(CORPUS / row.plan) for row in _caught() if row.protocol == variant and row.plan is not None]
+    plans = [
+        load_plan(CORPUS / row.plan)
+        for row in load_mutants(CORPUS / "mutants.yaml").caught
+        if row.protocol == variant and row.plan is not None
+    ]
     return ("all",) if any(window.kind in _DESTROYING for plan in plans for window in plan.schedule) else ()
 
 
 @cache
-def _caught() -> tuple[Caught, ...]:
-    return load_mutants(CORPUS / "mutants.yaml").caught
-
-
 def _at_most_half(plain: Counts, guided: Counts) -> str:
     """Whether guided runs need at most half of the plain ones in the median, as far as the budget shows it."""
     if guided.median is None:

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from checkers.elle.judge import judge as judge_transactions
     from checkers.engine.verdict import Anomaly, Validity, Verdict
     from checkers.jepsen.judge import judge as judge_reads
+    from checkers.judge import judge as judge_run
     from checkers.kafka.judge import judge as judge_queue
     from checkers.linearizability.judge import Judgement
     from checkers.linearizability.judge import judge as judge_calls
     from checkers.linearizability.registry import NAMES, model_named
-    from checkers.single import judge as judge_run
     from checkers.sketches import sketch
     from history.foreign.read import calls as read_history
     from history.foreign.read import history_of
@@ -55,7 +55,7 @@ _PLACES = {
     "judge_calls": ("checkers.linearizability.judge", "judge"),
     "NAMES": ("checkers.linearizability.registry", "NAMES"),
     "model_named": ("checkers.linearizability.registry", "model_named"),
-    "judge_run": ("checkers.single", "judge"),
+    "judge_run": ("checkers.judge", "judge"),
     "sketch": ("checkers.sketches", "sketch"),
     "Anomaly": ("checkers.engine.verdict", "Anomaly"),
     "Validity": ("checkers.engine.verdict", "Validity"),

@@ -2,43 +2,19 @@
 
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
-VALID. Where the brokers' notes are missing, `checkers.client_log` judges in place of the ledger, from the clients alone, and
-`checkers.durability.stored_records` compares the disks at the end. `checkers.transactions` and `checkers.group_delivery` judge
-what only such systems offer.
+VALID. Where the brokers' notes are missing, `client_log` judges in place of the ledger, from the clients alone, and
+`stored_records` compares the disks at the end. `transactions` and `group_delivery` judge what only such systems offer.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers import client_log, group_delivery, transactions
+from checkers.clients import client_log, group_delivery, transactions
 from checkers.durability import stored_records
 from checkers.durability.acked_loss import CHECKER as LEDGER
-from checkers.engine.checker import Checker, Facts
-from history.event import EventKind as K
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, source_of
 from history.manifest import Source, SystemFacts
 
-_COORDINATION = (
-    K.REGISTERED,
-    K.SESSION_ENDED,
-    K.STATE_WRITTEN,
-    K.ASSIGNED,
-    K.TOPIC_DELETED,
-    K.UNCLEAN_ELECTION_ORDERED,
-    K.ZK_STATE,
-)
-# What the harness records itself, whatever the system.
-_HARNESS = (
-    K.NODE_STARTED,
-    K.NODE_STOPPED,
-    K.WOUND,
-    K.FAULT_BEGUN,
-    K.FAULT_ENDED,
-    K.FAULT_ACTED,
-    K.FAULT_PROBED,
-    K.HEALED,
-    K.FINAL_READS,
-    K.METADATA_VIEW,
-    K.METADATA_TOLD,
-)
 # Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
 IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER, transactions.CHECKER, group_delivery.CHECKER)
 # Rules of the reference: other systems may take a replica that ended without a clean shutdown out of the ELR (KIP-966), and raise
@@ -46,20 +22,6 @@ IN_PLACE_OF_NOTES = (client_log.CHECKER, stored_records.CHECKER, transactions.CH
 _OF_THE_REFERENCE = ("electorate", "succession")
 # They judge what clients saw; events of brokers only add to that.
 _OF_CLIENTS = ("client-log", "offset-agreement", "assumptions", "vacuity")
-
-
-def source_of(kind: K) -> Source | None:
-    """The source that rows of this kind come from; None for the harness itself."""
-    if kind in _HARNESS:
-        return None
-    if kind in (K.LOG_ON_DISK, K.RECORD_ON_DISK):
-        return "disks"
-    return "coordination" if kind in _COORDINATION else "notes"
-
-
-def observed(facts: Facts) -> tuple[K, ...]:
-    """The kinds of rows that are complete in a run: the harness's own, and those of the sources that its system gives."""
-    return tuple(kind for kind in K if source_of(kind) is None or source_of(kind) in facts.observes)
 
 
 def judging(facts: Facts, checkers: Sequence[Checker]) -> tuple[Checker, ...]:
@@ -70,8 +32,10 @@ def judging(facts: Facts, checkers: Sequence[Checker]) -> tuple[Checker, ...]:
     return (*(checker for checker in IN_PLACE_OF_NOTES if not _lacks(facts, checker)), *able)
 
 
-def unjudged(system: SystemFacts, facts: Facts, checkers: Sequence[Checker]) -> Iterator[str]:
+def unjudged(system: SystemFacts | None, facts: Facts, checkers: Sequence[Checker]) -> Iterator[str]:
     """One sentence for each combination of missing sources: which checkers do not judge for want of them."""
+    if system is None:
+        return
     silent: dict[tuple[Source, ...], list[str]] = {}
     for checker in checkers:
         lacks = _lacks(facts, checker)

@@ -5,36 +5,9 @@
 
 import sys
 
-from checkers import (
-    advance,
-    answers,
-    assertions,
-    assumptions,
-    availability,
-    brokers,
-    clients,
-    committed_offsets,
-    convergence,
-    demotions,
-    duplicates,
-    election,
-    electorate,
-    fencing,
-    incarnations,
-    judges,
-    laggards,
-    metadata,
-    order,
-    polls,
-    producers,
-    progress,
-    promptness,
-    replacement,
-    single_leader,
-    state_writes,
-    succession,
-    vacuity,
-)
+from checkers import foreign
+from checkers.clients import answers, calls, committed_offsets, duplicates, order, polls, producers
+from checkers.control import election, electorate, fencing, incarnations, single_leader, state_writes, succession
 from checkers.durability import (
     acked_loss,
     deletion,
@@ -47,7 +20,20 @@ from checkers.durability import (
 )
 from checkers.engine.checker import Checker
 from checkers.kafka import names
+from checkers.liveness import (
+    advance,
+    availability,
+    brokers,
+    convergence,
+    demotions,
+    laggards,
+    metadata,
+    progress,
+    promptness,
+    replacement,
+)
 from checkers.observing import IN_PLACE_OF_NOTES
+from checkers.validity import assertions, assumptions, vacuity
 
 # acked-loss comes first: the excused losses that it finds are an input to the others.
 ALL: tuple[Checker, ...] = (
@@ -57,7 +43,7 @@ ALL: tuple[Checker, ...] = (
     duplicates.CHECKER,
     answers.CHECKER,
     producers.CHECKER,
-    clients.CHECKER,
+    calls.CHECKER,
     polls.CHECKER,
     committed_offsets.CHECKER,
     monotonic_hw.CHECKER,
@@ -112,6 +98,7 @@ def document() -> str:
             f"## {checker.name}\n\n"
             f"- **The checker `{checker.name}` claims:** {checker.claim}\n"
             f"- **Anomalies where that is broken:** {kinds}\n"
+            f"{_shown(checker)}"
             f"- **Judged for each:** {', '.join(checker.group_by) or 'run'}\n"
             f"- **Assumes:** {checker.assumes}\n"
             f"- **Cannot see:** {checker.blind}\n"
@@ -119,7 +106,17 @@ def document() -> str:
             f"- **Takes time of the order of:** {checker.complexity}\n"
             f"- **A large history is cut by:** {_cut(checker)}\n"
         )
-    return "\n".join([*parts, judges.document(), names.section()])
+    return "\n".join([*parts, foreign.document(), names.section()])
+
+
+def _shown(checker: Checker) -> str:
+    """Which variants of the protocol show each kind, or why none does."""
+    lines = []
+    for kind in checker.reports:
+        by = f"shown by {', '.join(f'`{name}`' for name in kind.shown_by)}" if kind.shown_by else kind.unshown
+        invariants = f" breaks {', '.join(kind.breaks)};" if kind.breaks else ""
+        lines.append(f"  - `{kind.name}`:{invariants} {by}\n")
+    return "".join(lines)
 
 
 def _cut(checker: Checker) -> str:

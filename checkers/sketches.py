@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from checkers.judge import judge
 from checkers.registry import ALL
-from checkers.single import judge
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.manifest import Assignment, RunManifest

@@ -32,7 +32,6 @@ PAGES = {
     "index": "README.md",
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
-    "containers": "docker/README.md",
 }
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")

@@ -61,8 +61,8 @@ OPERATIONS = (
         "text",
         "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
         "group, named by `value`, commits the position `offset` or asks for it), `txn` (a transaction; `value` has its "
-        "micro-operations as JSON: checkers/transactions.py), `group-poll` and `group-leave` (of a member of a group; `value` is "
-        "JSON: checkers/group_delivery.py); of an administrator `create-topic`, "
+        "micro-operations as JSON: checkers/clients/transactions.py), `group-poll` and `group-leave` (of a member of a group; "
+        "`value` is JSON: checkers/clients/group_delivery.py); of an administrator `create-topic`, "
         "`delete-topic`, `add-partition`, `remove-partition`, `elect-preferred`, `elect-unclean`, `reassign`, `reassign-extra`, "
         "`reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller`, `edit-znode` (a znode is "
         "created, overwritten or deleted by hand) and `admin-pending` (which requests are pending under /admin)",

@@ -60,10 +60,11 @@ class Cannot(Struct, frozen=True):
 
 Ability = Can | Cannot
 
-_ONE_PROTOCOL = "a process keeps the settings that it was given at the start of the run"
-_OUTSIDE = "the effects of a machine cannot be seen from outside its process"
+ONE_PROTOCOL = "a process keeps the settings that it was given at the start of the run"
+OUTSIDE = "the effects of a machine cannot be seen from outside its process"
 _NO_PACKETS = "refused where doubled, reordered or for some messages"
 _TCP_HIDES = "TCP hides doubled and reordered packets, and a packet does not say which message it carries"
+_PEERS_ONLY = "a proxy tells messages apart between brokers only (links: peers)"
 _CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
@@ -164,15 +165,17 @@ def _of_processes(fault: AnyFault) -> Ability:
         case Crash() | Restart():
             return Can("SIGKILL, then a new process on the same directories")
         case Shutdown(protocol="legacy" | "kip343"):
-            return Cannot(_ONE_PROTOCOL)
+            return Cannot(ONE_PROTOCOL)
         case Shutdown():
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
-            return Cannot(_OUTSIDE)
+            return Cannot(OUTSIDE)
         case Packets(duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
             return Can(f"a TCP proxy sends dropped bytes later, as TCP does; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
+        case Clog(kinds=kinds, links=links) if kinds and links != ("peers",):
+            return Cannot(_PEERS_ONLY)
         case Clog(kinds=kinds) if kinds:
             return Can("a TCP proxy parses messages between brokers and holds those of these kinds back")
         case Partition() | Clog():
@@ -213,6 +216,8 @@ def _of_containers(fault: AnyFault) -> Ability:
             return Can(f"packets dropped by iptables, at random; {_NO_PACKETS}")
         case Packets():
             return Cannot(_TCP_HIDES)
+        case Clog(kinds=kinds, links=links) if kinds and links != ("peers",):
+            return Cannot(_PEERS_ONLY)
         case Clog(kinds=kinds) if kinds:
             return Can("a TCP proxy in the broker's network parses messages between brokers and holds those of these kinds back")
         case Partition():
@@ -230,11 +235,11 @@ def _of_containers(fault: AnyFault) -> Ability:
         case Pause():
             return Can("the container's cgroup is frozen")
         case Shutdown(protocol="legacy" | "kip343"):
-            return Cannot(_ONE_PROTOCOL)
+            return Cannot(ONE_PROTOCOL)
         case Shutdown():
             return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
-            return Cannot(_OUTSIDE)
+            return Cannot(OUTSIDE)
         case Crash() | Restart():
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():

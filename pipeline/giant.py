@@ -3,7 +3,7 @@
     history ─pieces─▶ items ─▶ judge_piece in a worker ─▶ rows of the ledger ─▶ verdict
 
 Nothing is shuffled: each worker reads the files of its part, or the row groups of its range, and returns findings or states. The
-driver merges them (`checkers.engine.parts`). The verdict is that of `checkers.single.judge`.
+driver merges them (`checkers.engine.parts`). The verdict is that of `checkers.judge.judge`.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from checkers.engine.parts import RANGE_ROWS, SHARED, JudgedPart, JudgedRange, judge_part, judge_range, merged
+from checkers.engine.facts import facts_of
+from checkers.engine.parts import SHARED, JudgedPart, judge_part
+from checkers.engine.ranges import RANGE_ROWS, JudgedRange, judge_range
 from checkers.engine.verdict import Verdict
+from checkers.judge import verdict_of_pieces
+from checkers.observing import judging
 from checkers.registry import ALL
 from history import store
 from history.history import History
@@ -63,12 +67,14 @@ def judge_piece(payload: bytes) -> bytes:
     piece = _PIECES.decode(payload)
     directory = Path(piece.run)
     history = store.load_parts(directory)
+    facts = facts_of(history.manifest)
+    able = judging(facts, ALL)
     if isinstance(piece, Range):
-        return msgspec.json.encode(judge_range(history, piece.first, piece.last, ALL))
+        return msgspec.json.encode(judge_range(history, piece.first, piece.last, facts, able))
     stored = history.manifest.parts[piece.number]
     for part in (history.manifest.parts[SHARED], stored):
         store.check_part(directory, history.manifest, part)
-    return msgspec.json.encode(judge_part(history.part(piece.number), history.part(SHARED), stored, ALL))
+    return msgspec.json.encode(judge_part(history.part(piece.number), history.part(SHARED), stored, facts, able))
 
 
 def verdict_of(history: History, items: Sequence[Item], ledger: Ledger) -> Verdict:
@@ -83,4 +89,4 @@ def verdict_of(history: History, items: Sequence[Item], ledger: Ledger) -> Verdi
             judged.append(msgspec.json.decode(row.result, type=JudgedPart))
         else:
             ranges.append(msgspec.json.decode(row.result, type=JudgedRange))
-    return merged(judged, ranges, history, ALL)
+    return verdict_of_pieces(judged, ranges, history)

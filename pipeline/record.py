@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from checkers.causes.fault_windows import kinds_in_effect, windows
+from checkers.causes.signature import proof, signature
+from checkers.causes.steps import leader_changes, steps
 from checkers.engine.verdict import Verdict
-from checkers.fault_windows import kinds_in_effect, windows
-from checkers.signature import proof, signature
-from checkers.steps import leader_changes, steps
 from history import parquet
 from history.history import History
 from history.manifest import Outcome

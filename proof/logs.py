@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from checkers.judge import judge
 from checkers.registry import ALL
-from checkers.single import judge
 from history.event import ClusterEvent
 from history.history import History
 from history.op import Operation

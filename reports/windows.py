@@ -1,11 +1,11 @@
-"""The fault windows of `checkers.fault_windows` with categories, which give colours; a kind without one is shown as "other"."""
+"""The fault windows of a run with categories, which give colours; a kind without one is shown as "other"."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
 
-from checkers.fault_windows import windows
+from checkers.causes.fault_windows import windows
 
 Category = Literal["network", "process", "clock", "disk", "zookeeper", "other"]
 # The first match counts: "disk-slow" is a disk fault, "cut-zookeeper" a network fault.

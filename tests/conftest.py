@@ -19,6 +19,9 @@ from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+# A failing assert of a helper shows its values, as one of a test does. `tests` itself is imported by now, its rooms are not.
+pytest.register_assert_rewrite(*(f"tests.{path.stem}" for path in Path(__file__).parent.iterdir() if path.stem != "conftest"))
+
 SLOW_S = 1.0
 
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,12 +13,13 @@ from msgspec import Struct
 from checkers.causes import clients, loss, state
 from checkers.causes.lost import loss_of
 from checkers.causes.scene import Record, Scene, scene_of
+from checkers.causes.signature import proof, signature
 from checkers.causes.silence import silence
 from checkers.causes.state import Told
 from checkers.causes.telling import Clause, clause
+from checkers.engine.anomalies import NOT_LIVE
 from checkers.engine.verdict import Anomaly, Verdict, without_count
 from checkers.severity import severity
-from checkers.signature import NOT_LIVE, proof, signature
 from history.history import History
 
 _LOST = (

@@ -3,9 +3,9 @@
 import re
 
 from checkers.causes.scene import Scene, scene_of
+from checkers.causes.signature import Signature
 from checkers.causes.state import Told
 from checkers.causes.telling import Clause, at, clause, names, told
-from checkers.signature import Signature
 from history.event import EventKind as K
 from history.history import History
 

@@ -12,7 +12,7 @@ from history.event import EventKind as K
 Told = tuple[str, list[Clause], int | None]  # the name of the cause, its clauses, the row that did it
 
 _DIVERGED = (
-    re.compile(r"^offset (?P<offset>\d+) holds (?P<value>.+) for .+ and (?P<other>.+) for (?P<node>.+?)(?: \(and|$)"),
+    re.compile(r"^offset (?P<offset>\d+) holds (?P<value>.+) for .+ and (?P<other>.+) for (?P<node>.+?)(?: \(|$)"),
     re.compile(r"^(?P<node>\S+) is in the ISR .*? and has (?P<other>.+) at offset (?P<offset>\d+), but .* has (?P<value>\S+)"),
     re.compile(
         r"high watermark \d+ of (?P<node>\S+) covers (?P<other>.+) at offset (?P<offset>\d+), where (?P<value>.+) is committed"

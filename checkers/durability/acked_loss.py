@@ -25,7 +25,10 @@ import polars as pl
 
 from checkers.durability.ledger import LEDGER_ROWS, NAME, Ledger
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of, promised
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Cut, Findings
 from checkers.timeline.replay import REPLAYED
@@ -59,12 +62,22 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return ledger.findings()
 
 
+LOST_WRITE = Kind(
+    "lost-write", Harm.LOSS, 10, breaks=("DUR",),
+    shown_by=(
+        "v3", "article", "truncate-to-hw", "isr-join-hw-only", "isr-current", "isr-eager", "no-min-isr-check",
+        "hw-under-min-isr", "no-elr", "truncate-to-hw-no-incarnation", "hw-checkpoint-eager", "hw-checkpoint-missing",
+        "hw-checkpoint-zero-on-shutdown", "no-replica-without-leader", "no-purgatory-epoch-check", "leads-from-startup",
+        "offline-replica-recreated", "log-dir-keep-leader", "isr-no-version", "isr-no-member-epoch", "cancel-without-isr",
+    ),
+)  # fmt: skip
+
 CHECKER = Checker(
     name=NAME,
     claim="A promised record stays at its offset; it is missing only where the harness destroyed the last copy that counted.",
     assumes="Brokers record each append, truncation and HW; ZooKeeper's writes and destroyed data are recorded completely.",
     blind="Loss of records that were never promised; changes to a copy before its append is recorded.",
-    kinds=("lost-write",),
+    reports=(LOST_WRITE,),
     group_by=PARTITION,
     operations=("produce", "poll"),
     events=LEDGER_ROWS,

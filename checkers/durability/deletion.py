@@ -14,7 +14,10 @@ recognizes it by its state znode, which is written for the first time (version 0
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -68,7 +71,10 @@ CHECKER = Checker(
     claim="No replica in the ISR of a living topic is deleted; one deleted with its topic has no role and takes no records.",
     assumes="Brokers record each deletion with the topic's id; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR; logs that vanish without a deletion (see acked-loss); stray logs (see convergence).",
-    kinds=("wrongly-deleted", "resurrected"),
+    reports=(
+        Kind("wrongly-deleted", Harm.LOSS, 80, breaks=("RES",), shown_by=("reassign-without-widening",)),
+        Kind("resurrected", Harm.FALSE_READ, 120, breaks=("RES",), shown_by=("removals-last",)),
+    ),
     group_by=PARTITION,
     events=(K.STATE_WRITTEN, K.TOPIC_DELETED, K.REPLICA_DELETED, K.RECOVERED, *_AGAIN),
     across_topics=True,

@@ -16,7 +16,10 @@ was deleted outside of the ISR. An excused loss lowers what was promised (CUT-1)
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of, promised
+from checkers.engine.anomalies import BROKEN_MACHINE, Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.isr_history import ISR_ROWS, IsrHistory
@@ -117,7 +120,7 @@ CHECKER = Checker(
     claim="Under flush=before_ack, each replica that counts for durability has flushed every promised record, at every moment.",
     assumes="The harness records what each flush made durable; brokers record truncations and HWs, ZooKeeper its writes.",
     blind="Real disks, which write no rows of flushes; flush=none; replicas that lost data until they rejoin the ISR.",
-    kinds=("unflushed",),
+    reports=(Kind("unflushed", Harm.LOSS_NEXT, 40, breaks=("DUR",), unshown=BROKEN_MACHINE),),
     group_by=PARTITION,
     operations=("produce",),
     events=(

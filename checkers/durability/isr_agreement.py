@@ -30,7 +30,10 @@ from typing import Literal
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
@@ -195,7 +198,17 @@ CHECKER = Checker(
     "a leader asks only for members that hold all from before its epoch.",
     assumes="Brokers record each append, truncation, HW and ISR change; ZooKeeper's writes are recorded completely.",
     blind="Replicas outside the ISR, replicas that lost data until they rejoin it, and offsets that an excused loss took.",
-    kinds=("weak-isr", "strong-isr", "early-join"),
+    reports=(
+        Kind("weak-isr", Harm.LOSS_NEXT, 60, breaks=("ISR",), shown_by=("no-fetch-fencing",)),
+        Kind(
+            "strong-isr",
+            Harm.LOSS_NEXT,
+            50,
+            breaks=("ISR",),
+            shown_by=("kip279", "diverging-is-counted", "isr-expand-v3", "isr-no-member-epoch", "isr-unassigned-unfenced"),
+        ),
+        Kind("early-join", Harm.LOSS_NEXT, 70, breaks=("ISR",), shown_by=("kip320", "isr-join-hw-only")),
+    ),
     group_by=PARTITION,
     events=(
         *REPLAYED,

@@ -1,6 +1,6 @@
 """Bookkeeping of durability in one partition: promised records, destroyed copies, missing records and why each was lost.
 
-The state of `checkers.durability.acked_loss`, whose docstring gives the rules and why they are sound. It takes rows in order of their index.
+The state of `acked_loss`, whose docstring gives the rules and why they are sound. It takes rows in order of their index.
 Every promised record ends as kept, excused with its wound, lost, or unjudged.
 """
 

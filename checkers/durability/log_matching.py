@@ -16,7 +16,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
@@ -138,13 +141,20 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(logs.anomalies))
 
 
+LOG_MISMATCH = Kind("log-mismatch", Harm.LOSS_NEXT, 90, breaks=("LM",), shown_by=("no-epoch-bump",))
+UNCOMMITTED_BELOW_HW = Kind("uncommitted-below-hw", Harm.LOSS_NEXT, 80, breaks=("HWM",), shown_by=("hw-before-truncation",))
+
 CHECKER = Checker(
     name=NAME,
     claim="One offset and record epoch hold one value everywhere; HWs cover only committed records, which are never truncated.",
     assumes="Brokers record each append with the epoch of the record, each truncation and HW.",
     blind="Log entries that no row shows; a log that begins anew after a move away and back; records committed by a leader whose "
     "HW was not recorded.",
-    kinds=("log-mismatch", "truncated-committed", "uncommitted-below-hw"),
+    reports=(
+        LOG_MISMATCH,
+        Kind("truncated-committed", Harm.LOSS, 20, breaks=("ISR",), shown_by=("truncate-to-hw",)),
+        UNCOMMITTED_BELOW_HW,
+    ),
     group_by=PARTITION,
     events=(*REPLAYED, K.HW, K.ASSIGNED),
     check=check,

@@ -23,7 +23,10 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -167,7 +170,14 @@ CHECKER = Checker(
     assumes="Brokers record each change of the HW; answers carry the epoch of the leader that gave them.",
     blind="A fall from one leader epoch to another where a log got shorter or a process began, which is allowed; "
     "answers without a leader epoch.",
-    kinds=("hw-regressed", "hw-above-leo", "latest-regressed", "position-regressed", "read-above-hw", "out-of-range"),
+    reports=(
+        Kind("hw-regressed", Harm.LOSS_NEXT, 100, breaks=("HWM",), shown_by=("hw-not-monotone", "no-broker-incarnation")),
+        Kind("hw-above-leo", Harm.LOSS_NEXT, 110, breaks=("HWM",), shown_by=("hw-not-clamped",)),
+        Kind("latest-regressed", Harm.MISSED, 40, breaks=("HWM",), shown_by=("latest-before-epoch-start",)),
+        Kind("position-regressed", Harm.MISSED, 50, breaks=("HWM",), unshown=HISTORIES),
+        Kind("read-above-hw", Harm.FALSE_READ, 110, breaks=("DUR", "HWM"), shown_by=("consumers-read-to-leo",)),
+        Kind("out-of-range", Harm.MISSED, 30, breaks=("HWM",), shown_by=("out-of-range-above-hw",)),
+    ),
     group_by=PARTITION,
     operations=("poll", "latest"),
     events=(K.HW, K.TRUNCATE, K.WOUND, K.REPLICA_DELETED, K.RESIGNED),

@@ -11,7 +11,10 @@ hold one value for each generation: rows of epochs before the cut are not compar
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, cuts_of, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker, cuts_of
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, EventRow, calls, event_rows, operation_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from checkers.timeline.replay import REPLAYED, Replicas
@@ -27,7 +30,7 @@ class _Offsets:
         self.key, self.cuts = key, cuts
         self.replicas = Replicas()
         self.compared: dict[str, int] = {}  # node -> entries below this offset were compared
-        self.seen: dict[tuple[int, int], tuple[str, int, str]] = {}  # (offset, generation) -> value, row, who
+        self.seen: dict[tuple[int, int], tuple[str, int, str, int | None]] = {}  # (offset, generation) -> value, row, who, epoch
         self.accused: set[int] = set()
         self.anomalies: list[Anomaly] = []
 
@@ -39,11 +42,12 @@ class _Offsets:
             if above and epoch is None:
                 return
             generation = sum(1 for cut in above if epoch is not None and epoch >= cut.leader_epoch)
-        first = self.seen.setdefault((offset, generation), (value, at, who))
+        first = self.seen.setdefault((offset, generation), (value, at, who, epoch))
         if first[0] == value or offset in self.accused:
             return
         self.accused.add(offset)
-        words = f"offset {offset} holds {first[0]} for {first[2]} and {value} for {who}"
+        then, now = (_when(first[3], first[1]), _when(epoch, at)) if first[2] == who else ("", "")
+        words = f"offset {offset} holds {first[0]} for {first[2]}{then} and {value} for {who}{now}"
         witness = tuple(sorted({first[1], at}))
         found = Anomaly(kind="inconsistent-offsets", checker=NAME, key=self.key, witness=witness, words=words)
         self.anomalies.append(found)
@@ -74,6 +78,11 @@ class _Offsets:
                 self.hold(row.offset, row.value, row.leader_epoch, row.at, who)
 
 
+def _when(epoch: int | None, row: int) -> str:
+    """When one observer saw a value, to tell it from what the same one saw at another time."""
+    return f" ({'' if epoch is None else f'epoch {epoch}, '}row {row})"
+
+
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Judge one partition by comparing all values observed at each offset."""
     topic, partition = partition_of(operations, events)
@@ -86,12 +95,20 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(anomalies=tuple(offsets.anomalies))
 
 
+INCONSISTENT_OFFSETS = Kind(
+    "inconsistent-offsets", Harm.FALSE_READ, 10, breaks=("LM", "MONO"),
+    shown_by=(
+        "v3", "article", "kip101", "kip279", "no-fetch-fencing", "follower-by-leader-id", "hw-before-truncation",
+        "truncate-to-hw-no-incarnation", "no-purgatory-epoch-check",
+    ),
+)  # fmt: skip
+
 CHECKER = Checker(
     name=NAME,
     claim="One offset of a partition holds one value: in every read, every acks=all acknowledgement, every replica below its HW.",
     assumes="After an excused loss in the partition, answers to clients carry a leader epoch.",
     blind="Replicas above their HW, which may differ; acknowledgements under acks=0 and acks=1.",
-    kinds=("inconsistent-offsets",),
+    reports=(INCONSISTENT_OFFSETS,),
     group_by=PARTITION,
     operations=("produce", "poll"),
     events=(*REPLAYED, K.HW),

@@ -1,6 +1,6 @@
 """Checker of the records on the disks at the end, for systems whose brokers note nothing: do the replicas hold one log?
 
-It judges as `checkers.durability.log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
+It judges as `log_matching` does, without the appends. Only the leader of an epoch writes in it, each offset once: one
 offset and record epoch hold one value on every replica. At the end, after the quiet time, each member of the ISR holds what the
 leader holds, at least below the high watermark of its checkpoint, which lags.
 
@@ -9,7 +9,7 @@ it is in the ISR at the end (docs/promise.md CUT-2). Formats v0 and v1 have no r
 
     >>> from checkers.durability.stored_records import CHECKER
     >>> from checkers.sketches import history_of
-    >>> from checkers.single import judge
+    >>> from checkers.judge import judge
     >>> row = "record-on-disk dir=0 offset=0 leader_epoch=1"
     >>> history = history_of(f"{row} node=b1 value=a", f"{row} node=b2 value=b")
     >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
@@ -21,7 +21,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.durability.log_matching import LOG_MISMATCH, UNCOMMITTED_BELOW_HW
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
@@ -103,7 +106,10 @@ CHECKER = Checker(
     claim="At the end one offset and record epoch hold one value on every disk; below its HW each ISR member holds the leader's.",
     assumes="The disks are read after the brokers ended, once nothing changes any more.",
     blind="What was on the disks before; replicas outside of the ISR, in formats without a record epoch; missing records.",
-    kinds=("log-mismatch", "uncommitted-below-hw"),
+    reports=(
+        LOG_MISMATCH,
+        UNCOMMITTED_BELOW_HW,
+    ),
     group_by=PARTITION,
     events=(K.RECORD_ON_DISK, K.LOG_ON_DISK, K.METADATA_VIEW, K.WOUND),
     check=check,

@@ -17,7 +17,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from checkers.engine import screens
-from checkers.engine.checker import PARTITION, Checker, Facts, partition_of
+from checkers.engine.anomalies import Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.verdict import Anomaly, Cut, Findings
 from history.event import EventKind as K
 
@@ -67,7 +70,7 @@ CHECKER = Checker(
     claim="A record of one topic is never seen under another topic of the same name.",
     assumes="Brokers record the topic id with each append, clients with each read.",
     blind="Records whose first append has no row; reads without an id.",
-    kinds=("other-topic",),
+    reports=(Kind("other-topic", Harm.FALSE_READ, 20, breaks=("RES",), shown_by=("no-topic-id",)),),
     group_by=PARTITION,
     operations=("produce", "poll"),
     events=(K.APPEND,),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from checkers.engine.checker import MS, Facts
+from checkers.engine.facts import MS, Facts
 from history.event import EventKind as K
 from history.promise import Promise
 

@@ -1,61 +1,90 @@
-"""Splits: how checkers of the whole run judge a history range by range of the index.
+"""Judge a history by ranges of the index: the checkers of the whole run, which cannot be cut by partition.
 
-A group of `checker.PARTITION` is all rows of one partition, so a part of a large history is judged like a history of its
-own. A checker of the whole run cannot be cut by partition, because a process alternates its calls over all of them. It is cut
-by the index. What the order carries from one range to the next, such as the open call of a process, is part of both states.
+Each range gives a small state of each checker; `merged` makes the findings of all states, in order.
 """
 
-import io
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
-import msgspec
 import polars as pl
+import pyarrow as pa
 from msgspec import Struct
 
-from checkers.engine.checker import Check, Facts, Split
+from checkers.engine.checker import Checker, condensed, lacking, narrow, unchecked
+from checkers.engine.facts import Facts, complete
+from checkers.engine.groups import kinds_in
 from checkers.engine.verdict import Cut, Findings
+from history import schema
+from history.errors import HistoryError
+from history.history import History
+from history.schema import TableName
 
-_State = TypeVar("_State", bound=Struct)
+RANGE_ROWS = 2_000_000
 
 
-def ranged(
-    state: type[_State],
-    *,
-    columns: tuple[str, ...],
-    partial: Callable[[pl.DataFrame, pl.DataFrame, Facts], _State],
-    merge: Callable[[Sequence[_State], Facts, tuple[Cut, ...]], Findings],
-) -> Split:
-    """Make a split from functions on a Struct. `columns` are those of the operations that `partial` reads."""
-    return Split(
-        columns=columns,
-        partial=lambda operations, events, facts: msgspec.json.encode(partial(operations, events, facts)),
-        merge=lambda states, facts, cuts: merge([msgspec.json.decode(one, type=state) for one in states], facts, cuts),
+class JudgedRange(Struct, frozen=True, kw_only=True):
+    """The states of the checkers of the run after one range of the index, by name of the checker, and what was read."""
+
+    first: int
+    states: dict[str, bytes]
+    kinds: tuple[str, ...]  # of the events
+    operation_rows: int
+    event_rows: int
+
+
+def judge_range(history: History, first: int, last: int, facts: Facts, checkers: Sequence[Checker]) -> JudgedRange:
+    """Compute the states of the checkers of the run for the rows from index `first` to index `last`."""
+    of_the_run = [(checker, checker.split) for checker in checkers if checker.split is not None]
+    names = sorted({"index", "slot", "f"}.union(*(split.columns for _, split in of_the_run)))
+    some = _frame(history.between("operations", first, last, names), "operations", names).sort("index", "slot")
+    events = _frame(history.between("events", first, last, _all("events")), "events", _all("events")).sort("index")
+    known = complete(events, facts)
+    states = {}
+    for checker, split in of_the_run:
+        operations = some if split.columns else _of_kind(history, first, last, checker, some)
+        states[checker.name] = split.partial(*narrow(checker, operations, known), facts)
+    return JudgedRange(
+        first=first,
+        states=states,
+        kinds=tuple(sorted(kinds_in(known))),
+        operation_rows=some.height,
+        event_rows=events.height,
     )
 
 
-class _Rows(Struct, frozen=True):
-    """The rows of a range that a checker reads, as Arrow streams."""
-
-    operations: bytes
-    events: bytes
-
-
-def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda events: events) -> Split:
-    """Make a split whose state is the rows that the checker reads, for checkers of few rows. `keep` may leave out events."""
-
-    def partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> bytes:
-        return msgspec.msgpack.encode(_Rows(_written(operations), _written(keep(events))))
-
-    def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-        rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
-        operations = pl.concat([pl.read_ipc_stream(one.operations) for one in rows])
-        return check(operations, pl.concat([pl.read_ipc_stream(one.events) for one in rows]), facts, cuts)
-
-    return Split(columns=(), partial=partial, merge=merge)
+def _of_kind(history: History, first: int, last: int, checker: Checker, some: pl.DataFrame) -> pl.DataFrame:
+    """All columns of the operations that a checker of few operations reads; they are read only if there are any."""
+    wanted = list(checker.operations) if some["f"].is_in(checker.operations).any() else []
+    names = _all("operations")
+    tables = history.between("operations", first, last, names) if wanted else []
+    return _frame(tables, "operations", names).filter(pl.col("f").is_in(wanted)).sort("index", "slot")
 
 
-def _written(frame: pl.DataFrame) -> bytes:
-    sink = io.BytesIO()
-    frame.write_ipc_stream(sink, compression="zstd")
-    return sink.getvalue()
+def _all(table: TableName) -> list[str]:
+    return [column.name for column in schema.columns_of(table)]
+
+
+def _frame(tables: list[pa.Table], table: TableName, names: Sequence[str]) -> pl.DataFrame:
+    empty = schema.arrow_schema(table).empty_table().select(names)
+    return schema.to_frame(pa.concat_tables([empty, *tables]))
+
+
+def merged(
+    states: Sequence[JudgedRange], history: History, facts: Facts, cuts: tuple[Cut, ...], checkers: Sequence[Checker]
+) -> Iterator[Findings]:
+    """The findings of the checkers of the run, from the states of all ranges.
+
+    Raises HistoryError where the ranges do not hold every row that the manifest counts.
+    """
+    manifest = history.manifest
+    in_order = sorted(states, key=lambda one: one.first)
+    read = sum(one.operation_rows for one in in_order), sum(one.event_rows for one in in_order)
+    if read != (manifest.operation_rows, manifest.event_rows):
+        raise HistoryError(
+            f"the footers of the parts do not fit their rows: ranges of the index hold {read[0]} and {read[1]} rows"
+        )
+    kinds = {kind for one in in_order for kind in one.kinds}
+    for checker in checkers:
+        if checker.split is not None:
+            lacks = lacking(checker, kinds)
+            in_turn = [one.states[checker.name] for one in in_order]
+            yield unchecked(checker, lacks, "") if lacks else condensed(checker.split.merge(in_turn, facts, cuts))

@@ -2,7 +2,7 @@
 
 Reading whole columns into Python once and looping is faster here than many small expressions over small groups. A field is
 meaningful only if the kind of the row fills it (`history.event`). Rows that lack a column of their kind are left out, and
-`checkers.assumptions` reports them.
+`checkers.validity.assumptions` reports them.
 """
 
 from typing import NamedTuple, TypeVar
@@ -111,7 +111,7 @@ def _lacking() -> pl.Expr:
 LACKING = _lacking()
 # A wound of a whole node has a row without a partition. The rows of its logs say the same, so partitions ignore it.
 _WHOLE = _IS_WOUND & pl.col("partition").is_null()
-# True for rows with an impossible offset: these are not judged, and `checkers.assumptions` reports them.
+# True for rows with an impossible offset: these are not judged, and `checkers.validity.assumptions` reports them.
 IMPOSSIBLE_OPERATION = _impossible("offset")
 IMPOSSIBLE_EVENT = _impossible("offset", "hw", "leo")
 _FIT = ~(LACKING | _WHOLE | IMPOSSIBLE_EVENT)
@@ -192,7 +192,7 @@ class Call(NamedTuple):
 def calls(rows: list[OperationRow]) -> list[Call]:
     """Pair clients' invocations with completions by process, in order of completion; calls without a completion come last.
 
-    A completion without an invocation is left out: `checkers.assumptions` reports it.
+    A completion without an invocation is left out: `checkers.validity.assumptions` reports it.
     """
     paired: list[Call] = []
     waiting: dict[int, list[OperationRow]] = {}

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from checkers.engine.calms import calms, excuses
-from checkers.engine.checker import MS, PROMPT_MS, Facts, deadline_ns
 from checkers.engine.columns import ABSENT, NONE, OFFSET_BITS, Columns, Flags, Ints, Screened, packed
+from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns
 from checkers.engine.rows import OFFSET_MAX
 from history.event import EventKind
 

@@ -1,4 +1,4 @@
-"""A cluster of six broker processes with a ZooKeeper, to work on by hand; docs/reassign-session.md shows such a session.
+"""A cluster of six broker processes with a ZooKeeper, to work on by hand; docs/brokers.md shows such a session.
 
     python docs/examples/cluster.py
 

@@ -1,17 +1,18 @@
-"""The known-bad protocols and the checker that catches each: `corpus/mutants.yaml`.
+"""The known-bad protocols and the runs in which checkers catch them: `corpus/mutants.yaml`.
 
 A harness that finds nothing proves nothing unless it is known to find planted mistakes. So every variant of the protocol except
 `safe` is in one of two lists:
 
     caught:
-    - {protocol: kip101, out: what is taken out, checker: offset-agreement, kind: inconsistent-offsets, plan: plans/x.yaml}
-    - {protocol: v3, out: ..., checker: acked-loss, kind: lost-write, seeds: [0, 59], first: 1}
+    - {protocol: kip101, out: what is taken out, plan: plans/x.yaml}
+    - {protocol: v3, out: ..., shows: [lost-write], seeds: [0, 59], first: 1}
     masked:
     - {protocol: no-zk-guard, out: ..., why: which other guard makes up for it, plan: plans/y.yaml}
 
-`kind` is a kind of anomaly, `not-live`, or `unknown` for a run that the checker refuses to call VALID. A plan is performed under
-the protocol of its row and under `safe`, which must be VALID and live. If a variant lacks several fixes, `spares` names variants
-that lack only the others: the checker must not report the same for them, which shows that it caught the remaining fix.
+Checkers declare which variants show each kind of finding (`checkers.engine.anomalies`). The runs of a row must show all kinds of
+its variant, or those that `shows` names, where a variant has several rows. A plan is performed under the protocol of its row and
+under `safe`, which must be VALID and live. If a variant lacks several fixes, `spares` names variants that lack only the others:
+the checkers must not report the same for them, which shows that they caught the remaining fix.
 Paths are relative to the file.
 
 A masked variant is one that no known run distinguishes from `safe`. Its row says why, and names the plan that would have to
@@ -27,30 +28,43 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.engine.anomalies import NOT_LIVE, UNKNOWN, Kind
+from checkers.engine.checker import Checker
 from checkers.engine.verdict import Validity, Verdict
-from highwater.catalogue.invariants import INVARIANTS, NOT_LIVE, table
+from checkers.registry import ALL
+from highwater.catalogue.invariants import INVARIANTS, table
 from highwater.errors import UsageError
 from highwater.plans.derive import derive
 from highwater.plans.plan import Plan, checked
 from highwater.plans.text import load_plan
 from nemesis.text import Document, TextError
 
-UNKNOWN = "unknown"
-
 
 class Caught(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A known-bad protocol variant and the runs in which a checker catches it: exactly one of `plan` and `seeds`."""
+    """Runs in which checkers catch a known-bad protocol variant: exactly one of `plan` and `seeds`."""
 
     protocol: str
     out: str  # the fix that is taken out, in words
-    checker: str
-    kind: str  # of an anomaly, or NOT_LIVE, or UNKNOWN
+    shows: tuple[str, ...] = ()  # kinds of findings; empty: all that the variant is declared to show
     plan: str | None = None
     seeds: tuple[int, int] | None = None  # both ends included
     first: int | None = None  # a seed of the range that catches it, tried first
     faults: tuple[str, ...] = ()  # names that `derive` takes
-    spares: tuple[str, ...] = ()  # protocols for which the checker does not report this kind on the same plan
+    spares: tuple[str, ...] = ()  # protocols for which the checkers do not report these kinds on the same plan
     note: str = ""
+
+
+class Catch(Struct, frozen=True, kw_only=True):
+    """A finding that the runs of a row must show: a kind, or NOT_LIVE, or UNKNOWN, and the checker that reports it."""
+
+    row: Caught
+    checker: str
+    kind: str
+
+    @property
+    def protocol(self) -> str:
+        """The variant of the row."""
+        return self.row.protocol
 
 
 class Masked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +91,8 @@ def load_mutants(path: Path) -> Mutants:
         for index, row in enumerate(found.caught):
             if (row.plan is None) == (row.seeds is None):
                 raise document.error(("caught", index), f"{row.protocol}: exactly one of plan and seeds must be given")
+            if strange := sorted(set(row.shows) - {kind for _, kind in declared(row.protocol)}):
+                raise document.error(("caught", index), f"{row.protocol}: no checker declares that it shows {', '.join(strange)}")
             if row.seeds is not None and not (row.first is not None and row.seeds[0] <= row.first <= row.seeds[1]):
                 raise document.error(("caught", index), f"{row.protocol}: first must be one of seeds")
     except OSError as error:
@@ -84,6 +100,24 @@ def load_mutants(path: Path) -> Mutants:
     except TextError as error:
         raise UsageError(str(error)) from error
     return found
+
+
+def declared(protocol: str) -> Iterator[tuple[str, str]]:
+    """The findings that this variant is declared to show: checker and kind. A kind of several checkers is the first one's."""
+    told: set[str] = set()
+    for checker in ALL:
+        for kind in checker.reports:
+            if protocol in kind.shown_by and not (kind.is_anomaly and kind.name in told):
+                told.add(kind.name)
+                yield checker.name, kind.name
+
+
+def catches(mutants: Mutants) -> Iterator[Catch]:
+    """What the runs of all rows must show, row by row."""
+    for row in mutants.caught:
+        for checker, kind in declared(row.protocol):
+            if not row.shows or kind in row.shows:
+                yield Catch(row=row, checker=checker, kind=kind)
 
 
 def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
@@ -101,7 +135,7 @@ def plans_of(row: Caught | Masked, folder: Path) -> Iterable[Plan]:
         yield derive(seed, protocol=row.protocol, faults=row.faults)
 
 
-def is_caught(row: Caught, verdict: Verdict) -> bool:
+def is_caught(row: Catch, verdict: Verdict) -> bool:
     """Whether the verdict on a known-bad protocol variant has the expected anomaly, reported by the expected checker."""
     if row.kind == NOT_LIVE:
         return verdict.live is False
@@ -135,25 +169,18 @@ They stay as switches because that guard is a switch too, or may be missing in a
 _INVARIANTS = """## By invariant
 
 The catalogue of mistakes names the invariants that each mistake breaks.
-`invariants.py` assigns kinds of anomalies to invariants.
+Checkers declare which invariants their findings break.
 `tests/mutants` checks that every caught variant of a catalogued mistake is caught by an invariant that its entry names.
 """
 
-_BLIND = """## Checkers without a mutant here
-
-Machines broken by hand set off `assertions`, `availability-cluster` and `convergence` (`tests/mutants/test_machines.py`).
-Machines that usurp a role, keep a lost one or leave out steps set off `fencing`, `incarnations`, `polls`, `progress`, and the
-kinds of `state-writes` and `deletion` that no switch sets off (`tests/mutants/test_usurpers.py`).
-`committed-offsets` judges clients of other clusters.
-`tests/checkers/test_committed_offsets.py` has a store that forgets positions.
-`assumptions` looks at the history, not at the protocol; its bad histories are in `corpus/histories`.
+_BLIND = """## Findings that no variant shows
 """
 
 
 def document(mutants: Mutants) -> str:
     """The text of docs/mutants.md: every known-bad variant with the checker that catches it."""
     rows = [
-        (f"`{row.protocol}`", row.out, f"`{row.checker}`: `{row.kind}`", _where(row), ", ".join(row.spares), row.note)
+        (f"`{row.protocol}`", row.out, _caught_by(mutants, row), _where(row), ", ".join(row.spares), row.note)
         for row in mutants.caught
     ]
     masked = [(f"`{row.protocol}`", row.out, row.why, f"`{row.plan}`") for row in mutants.masked]
@@ -164,19 +191,38 @@ def document(mutants: Mutants) -> str:
         _table(("invariant", "states", "broken if a checker reports"), _speakers()),
         _table(
             ("variant", "mistake", "its entry names", "caught by"),
-            table((row.protocol, row.checker, row.kind) for row in mutants.caught),
+            table((row.protocol, row.checker, row.kind) for row in catches(mutants)),
         ),
         _MASKED,
         _table(("variant", "what it takes out", "why no run shows it", "shown VALID on"), masked),
         _BLIND,
+        _table(("finding", "why, and what shows it"), _unshown()),
     ]
     return "\n".join(parts)
 
 
+def _caught_by(mutants: Mutants, row: Caught) -> str:
+    return ", ".join(f"`{catch.checker}`: `{catch.kind}`" for catch in catches(mutants) if catch.row is row)
+
+
 def _speakers() -> Iterator[tuple[str, ...]]:
-    for name, invariant in INVARIANTS.items():
-        said = [f"`{kind}`" for kind in invariant.kinds] + [f"`{checker}`: `{NOT_LIVE}`" for checker in invariant.not_live]
-        yield name, invariant.words, ", ".join(said)
+    for name, words in INVARIANTS.items():
+        said = [_said(checker, kind) for checker in ALL for kind in checker.reports if name in kind.breaks]
+        yield name, words, ", ".join(dict.fromkeys(said))
+
+
+def _said(checker: Checker, kind: Kind) -> str:
+    return f"`{kind.name}`" if kind.is_anomaly else f"`{checker.name}`: `{kind.name}`"
+
+
+def _unshown() -> Iterator[tuple[str, ...]]:
+    told: dict[str, list[str]] = {}
+    for checker in ALL:
+        for kind in checker.reports:
+            if kind.unshown:
+                told.setdefault(kind.unshown, []).append(_said(checker, kind))
+    for why, said in told.items():
+        yield ", ".join(dict.fromkeys(said)), why
 
 
 def _where(row: Caught) -> str:

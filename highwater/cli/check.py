@@ -12,6 +12,7 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from checkers.causes.cause import cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
 from checkers.linearizability.judge import Judgement
 from highwater.cli import options
@@ -22,7 +23,7 @@ from highwater.exit_codes import of_verdict
 from highwater.foreign.files import CONSISTENCY, MODELS, Asked, arguments_of, check_asked, judge_file, page_of_file, steps_of
 from highwater.foreign.guess import subject_of
 from highwater.runs.memory import peak_mib
-from highwater.runs.summary import VALIDITY_NAMES, by_kind, first_of_kinds
+from highwater.runs.summary import VALIDITY_NAMES, in_full, in_short, worst_first
 from history import store
 from history.errors import HistoryError, Mistakes
 from history.foreign.looks import looks_like
@@ -51,6 +52,7 @@ def check(
         ),
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the anomalies drawn.")] = None,
+    whole: options.All = False,
     json: options.AsJson = False,
 ) -> int:
     """Judge one history and print the verdict; store nothing."""
@@ -58,7 +60,7 @@ def check(
         return _check_refinement(file, refines, json=json)
     page = None if report is None else options.file_of(report)
     try:
-        return _check(file, _Options(model=model, initial=initial, consistency=consistency, page=page, json=json))
+        return _check(file, _Options(model=model, initial=initial, consistency=consistency, page=page, whole=whole, json=json))
     except Mistakes:
         raise
     except HistoryError as error:
@@ -73,6 +75,7 @@ class _Options(Struct, frozen=True, kw_only=True):
     initial: str
     consistency: str
     page: Path | None
+    whole: bool
     json: bool
 
 
@@ -84,42 +87,57 @@ def _check(file: Path, given: _Options) -> int:
     form = form_of(file)
     subject = subject_of(file, form, given.model)
     if subject.log is not None:
-        return _check_ours(file, subject.log, began, page=given.page, json=given.json)
+        return _check_ours(file, subject.log, began, given)
     asked = Asked(model=subject.model, initial=given.initial, consistency=names)
     check_asked(asked)
     found = judge_file(file, asked)
     if subject.words and not given.json:
         say(subject.words)
-    _say_judgement(file, form, found, _measured(began), json=given.json)
+    _say_judgement(file, form, found, _measured(began), given)
     if given.page is not None:
         html = page_of_file(file, asked, found, guess=subject.words, repeat=_repeat(file, asked))
         store.write_file(given.page, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
-        say(f"page    {given.page}") if not given.json else None
+    if not given.json:
+        cut = not given.whole and len(found.anomalies) + len(found.unchecked) > 1
+        _say_next(_repeat(file, asked), given, failed=bool(found.anomalies), cut=cut)
     return of_verdict(found.validity, live=None)
+
+
+def _say_next(command: str, given: _Options, *, failed: bool, cut: bool) -> None:
+    """Print the page that was written or the command that writes it, and the command that prints every finding."""
+    if given.page is not None or failed:
+        say(f"page    {given.page or f'{command} --report page.html'}")
+    if cut:
+        say(f"all     {command} --all")
 
 
 def _repeat(file: Path, asked: Asked) -> str:
     return shlex.join(["highwater", "check", str(file), *arguments_of(asked)])
 
 
-def _check_ours(file: Path, history: History, began: float, *, page: Path | None, json: bool) -> int:
+def _check_ours(file: Path, history: History, began: float, given: _Options) -> int:
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
     verdict = judge(history)
-    if page is not None:
-        write_page(page, history, verdict, plan="", repeat=f"highwater check {shlex.quote(str(file))}")
+    command = f"highwater check {shlex.quote(str(file))}"
+    if given.page is not None:
+        write_page(given.page, history, verdict, plan="", repeat=command)
     measured = {"operations": history.operation_count, **_measured(began)}
-    if json:
+    code = of_verdict(verdict.validity, live=verdict.live)
+    if given.json:
         say_json({"file": str(file), **encoded(verdict), **measured})
-        return of_verdict(verdict.validity, live=verdict.live)
+        return code
     say(headline(history.manifest))
     say(_first_line(file, verdict.validity, measured))
-    for line in explained(verdict):
+    cause = cause_of(history, verdict)
+    if cause is not None:
+        say(f"cause   {cause.sentence}")
+    lines = explained(verdict, whole=given.whole)
+    for line in lines:
         say(f"  {line}")
-    if page is not None:
-        say(f"page    {page}")
-    return of_verdict(verdict.validity, live=verdict.live)
+    _say_next(command, given, failed=cause is not None, cut=lines != explained(verdict, whole=True))
+    return code
 
 
 def _check_refinement(file: Path, variant: str, *, json: bool) -> int:
@@ -147,23 +165,25 @@ def _first_line(file: Path, validity: Validity, measured: dict[str, float]) -> s
     return f"{VALIDITY_NAMES[validity]}: {file}: {spent}"
 
 
-def _say_judgement(file: Path, form: Form, found: Judgement, measured: dict[str, float], *, json: bool) -> None:
+def _say_judgement(file: Path, form: Form, found: Judgement, measured: dict[str, float], given: _Options) -> None:
     verdict = VALIDITY_NAMES[found.validity]
-    if json:
+    if given.json:
         # `longest` may hold a million calls; programs that need it call the judge directly.
         body = {k: v for k, v in msgspec.structs.asdict(found).items() if k not in ("validity", "longest", "cycles")}
         say_json({"file": str(file), "verdict": verdict, **body, **measured})
         return
     say(_first_line(file, found.validity, {"operations": found.operations, **measured}))
-    first = first_of_kinds(found.anomalies)
-    quoted = cited(steps_of(file, form), {line for anomaly in first for line in anomaly.witness}) if first else {}
-    for anomaly, words in zip(first, by_kind(found.anomalies), strict=True):
+    say_findings = in_full if given.whole else in_short
+    told = worst_first(found.anomalies)[: None if given.whole else 1]
+    quoted = cited(steps_of(file, form), {line for anomaly in told for line in anomaly.witness}) if told else {}
+    for place, words in enumerate(say_findings(found.anomalies, unchecked=found.unchecked)):
         say(f"  {words}")
-        lines = dict.fromkeys(line for line in anomaly.witness if line in quoted)
-        for text in first_of([f"line {line}: {quoted[line].words}" for line in lines]):
+        witness = dict.fromkeys(line for line in told[place].witness if line in quoted) if place < len(told) else ()
+        quotes = [f"line {line}: {quoted[line].words}" for line in witness]
+        for text in quotes if given.whole else first_of(quotes):
             say(f"    {text}")
-    for line in (*first_of(found.unchecked), *found.notes):
-        say(f"  {line}")
+    for note in found.notes:
+        say(f"  {note}")
 
 
 def _measured(began: float) -> dict[str, float]:
@@ -178,9 +198,10 @@ def encoded(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def explained(verdict: Verdict) -> list[str]:
-    """Give the reasons for a verdict in a few lines; `--json` prints all of them."""
-    excused = [
-        f"excused: {e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused
-    ]
-    return [*by_kind(verdict.anomalies), *first_of(excused), *first_of((*verdict.unchecked, *verdict.not_live))]
+def explained(verdict: Verdict, *, whole: bool) -> tuple[str, ...]:
+    """The findings of a verdict: all of them, or the worst and how many there are."""
+    excused = [f"{e.topic}-{e.partition} offset {e.offset} {e.value!r}, by the wound in row {e.wound}" for e in verdict.excused]
+    worst = told_first(verdict) if verdict.anomalies else None
+    say_findings = in_full if whole else in_short
+    anomalies = sorted(verdict.anomalies, key=lambda found: found != worst)
+    return say_findings(anomalies, not_live=verdict.not_live, excused=excused, unchecked=verdict.unchecked)

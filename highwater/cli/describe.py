@@ -17,6 +17,7 @@ from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.text import load_plan
+from highwater.rig.scene import scene_of
 
 _PORT_MAX = 65535
 
@@ -69,7 +70,7 @@ def _of_run(what: str, at: int | None, protocol: str) -> tuple[Description, ...]
         raise UsageError(f"plan {plan.name} has an explorer path, which has no client to ask for metadata")
     if at is not None and at > plan.faults_ms:
         raise UsageError(f"--at must be at most {plan.faults_ms}, when the workload of plan {plan.name} ends, not {at}")
-    world = World(plan)
+    world = World(scene_of(plan))
     world.play_until(plan.faults_ms if at is None else at)
     reply = world.metadata()
     if reply is None:

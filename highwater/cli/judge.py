@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from highwater.cli import options
 from highwater.cli.check import explained
-from highwater.cli.output import first_of, progress, say, say_json
+from highwater.cli.output import progress, say, say_json
 from highwater.cli.parameters import takes
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked
 from highwater.runs import judging
 from highwater.runs.judging import Case
-from highwater.runs.summary import by_kind
+from highwater.runs.summary import in_full, in_short
 from pipeline.ledger import Ledger
 from pipeline.local import cores
 from pipeline.session import session_if_asked
@@ -68,6 +68,7 @@ class Options(Struct, frozen=True, kw_only=True):
     deadline: Annotated[
         float, typer.Option(min=0.001, help="Seconds by the clock after which the judging of one history is given up.")
     ] = judging.DEADLINE_S
+    whole: options.All = False
     json: options.AsJson = False
 
 
@@ -94,7 +95,7 @@ def judge(given: Options) -> int:
     if json:
         say_json(_document(cases, asked, book, code))
         return code
-    _say_table(cases, asked)
+    _say_table(cases, asked, whole=given.whole)
     if unwritten:
         say(f"{len(unwritten)} verdicts are in the ledger alone: the folder of the run cannot be written")
     _say_totals(cases, book, code)
@@ -137,24 +138,26 @@ def _row(case: Case, asked: Asked) -> Row:
     )
 
 
-def _say_table(cases: Sequence[Case], asked: Asked) -> None:
+def _say_table(cases: Sequence[Case], asked: Asked, *, whole: bool) -> None:
     say(f"{'verdict':<8} {'liveness':<8} {'anomalies':>9} {'operations':>10} {'events':>10}  history")
     for case in cases:
         ruling = case.ruling
         live = _LIVE[None if ruling.verdict is None else ruling.verdict.live]
         counts = f"{len(case.anomalies):>9} {ruling.operations:>10} {ruling.events:>10}"
         say(f"{case.outcome:<8} {live:<8} {counts}  {case.source.path}")
-        for line in _why(case):
+        for line in _why(case, whole=whole):
             say(f"  {line}")
         if case.exit_code is not ExitCode.VALID:
             say(f"  repeat: {judging.command(case.source, asked)}")
 
 
-def _why(case: Case) -> list[str]:
+def _why(case: Case, *, whole: bool) -> Sequence[str]:
     if case.ruling.verdict is not None:
-        return explained(case.ruling.verdict)
+        return explained(case.ruling.verdict, whole=whole)
     found = case.ruling.judgement
-    return [case.words] if found is None else [*by_kind(found.anomalies), *first_of(found.unchecked), *found.notes]
+    if found is None:
+        return (case.words,)
+    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes)
 
 
 def _say_totals(cases: Sequence[Case], book: Ledger, code: ExitCode) -> None:

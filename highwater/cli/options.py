@@ -21,6 +21,7 @@ from reference.config import VARIANTS
 from workloads.registry import WORKLOADS
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+All = Annotated[bool, typer.Option("--all", help="Print every finding, not only the worst one.")]
 Derivation = Annotated[
     int | None,
     typer.Option(min=1, help="Version of the derivation that the seeds are of, as repeat lines name it; another one is refused."),

@@ -75,7 +75,7 @@ def replay(
     if json:
         say_json(judged.summary)
     else:
-        show(judged.summary)
+        show(judged.summary, folder=what if path.is_dir() else None)
         say("the same history, byte for byte")
     return judged.summary.exit_code
 

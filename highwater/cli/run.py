@@ -15,13 +15,13 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.world import World
 from highwater.cli import options
 from highwater.cli.choosing import Choice, chosen, perform
-from highwater.cli.output import first_of, followed, say, say_json
+from highwater.cli.output import followed, say, say_json
 from highwater.cli.parameters import takes
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend
 from highwater.runs.run import BackendName, Keep, backend_named
-from highwater.runs.summary import Summary, by_kind
+from highwater.runs.summary import Summary, in_short
 from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed
 
@@ -91,14 +91,17 @@ def _played(of: Plan | RunManifest) -> str:
     return f"system {words_of(of.system)}"
 
 
-def show(summary: Summary) -> None:
-    """Print the verdict with its reasons, the numbers, the paths of the stored files and the command that repeats the run."""
+def show(summary: Summary, *, folder: str | None = None) -> None:
+    """Print the first screen of a run: the verdict, its cause, the worst finding, the stored files, and what to type next.
+
+    `folder` is where the run is stored, if this command did not store it.
+    """
     say(f"{summary.words}: {', '.join(_numbers(summary))}")
     if summary.failure:
         say(f"failed  {summary.failure}")
     if summary.cause:
         say(f"cause   {summary.cause}")
-    for line in (*by_kind(summary.anomalies), *first_of((*summary.unchecked, *summary.not_live))):
+    for line in in_short(summary.anomalies, not_live=summary.not_live, unchecked=summary.unchecked):
         say(f"  {line}")
     if summary.faults:
         say("faults  " + ", ".join(f"{f.kind} {f.acted}/{f.begun}" for f in summary.faults) + "  (acted/begun)")
@@ -110,6 +113,11 @@ def show(summary: Summary) -> None:
         say(f"report  {summary.report}")
     if summary.exit_code is not ExitCode.VALID:
         say(f"repeat  {summary.repeat}")
+    run = folder or summary.store
+    if run and (summary.anomalies or summary.not_live or summary.unchecked):
+        say(f"all     highwater check {run} --all")
+    if run and summary.backend == "sim" and summary.exit_code in (ExitCode.INVALID, ExitCode.NOT_LIVE):
+        say(f"shrink  highwater shrink {run}")
     sys.stdout.flush()
 
 

@@ -7,7 +7,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from checkers.signature import NOT_LIVE
+from checkers.engine.anomalies import NOT_LIVE
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.corpus import SAFE, Expectation, add_entry, check_new_entry
 from highwater.cli import options

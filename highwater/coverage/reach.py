@@ -52,7 +52,7 @@ class Watcher:
     def watch(self, world: World) -> None:
         """Take the clock and the schedule of a run that is about to begin."""
         self._world = world
-        self._timeline = Timeline(world.sim.plan.schedule)
+        self._timeline = Timeline(world.plan.schedule)
 
     def boot(self, config: BrokerConfig, image: tuple[DirImage, ...], life: int) -> Handler:
         """A broker machine whose events are watched."""

@@ -15,7 +15,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit, SessionEnded
 from highwater.rig.evidence import Notebook, ZkEvidence
-from highwater.rig.scene import manifest, variant_of
+from highwater.rig.scene import manifest, scene_of, variant_of
 from history.digest import digest
 from history.event import EventKind
 from history.manifest import FaultCount, Outcome
@@ -59,7 +59,7 @@ class ExploreBackend:
         scribe.close()
         recorder = scribe.recorder
         found = replace(
-            manifest(plan, provenance, backend=self.name, outcome=outcome, faults=_faults(model.spent(state))),
+            manifest(scene_of(plan), provenance, backend=self.name, outcome=outcome, faults=_faults(model.spent(state))),
             end_ns=scribe.now_ns,
             digest=digest(recorder.operations, recorder.events),
             sim_seconds=scribe.now_ns / 1e9,

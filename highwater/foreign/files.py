@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from checkers.elle.judge import FORBIDS
 from checkers.elle.judge import MODELS as TRANSACTIONS
 from checkers.elle.judge import judge as judge_transactions
-from checkers.engine.screening import without_collector
 from checkers.engine.verdict import Validity
+from checkers.engine.whole import without_collector
 from checkers.jepsen import judge as jepsen
 from checkers.kafka.judge import MODEL as KAFKA
 from checkers.kafka.judge import judge as judge_queue

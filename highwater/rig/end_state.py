@@ -1,7 +1,7 @@
 """Record the final state of a run from three sources: ZooKeeper's tree, the metadata that brokers send, the logs on the disks.
 
-Every backend records these rows once, after the final reads; `checkers.convergence` compares them. The harness asks ZooKeeper and
-the brokers like any client, and reads the directories itself.
+Every backend records these rows once, after the final reads; the checker `convergence` compares them. The harness asks ZooKeeper
+and the brokers like any client, and reads the directories itself.
 """
 
 from collections.abc import Iterable, Mapping

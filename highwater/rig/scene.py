@@ -1,6 +1,6 @@
-"""What every backend derives from a plan: replica assignments, broker settings, client processes, the manifest."""
+"""What every backend derives from a plan, once: replica assignments, broker settings, client processes, the manifest."""
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from highwater.plans.plan import Plan, topics_of
 from highwater.rig.backend import Provenance
@@ -13,6 +13,33 @@ from workloads.client import Process
 from workloads.generate import generate
 from workloads.parameters import Parameters, PartitionName, TopicShape
 from workloads.produce_consume import Producer
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """A plan as a backend performs it. Client processes have state: one scene serves one run."""
+
+    plan: Plan
+    brokers: tuple[BrokerId, ...]
+    configs: tuple[BrokerConfig, ...]
+    assignment: dict[str, tuple[tuple[BrokerId, ...], ...]]  # topic -> its partitions' replicas, the preferred first
+    places: tuple[Address, ...]  # of clients
+    processes: tuple[Process, ...]
+    client_places: tuple[Address, ...]  # by number of the client
+
+
+def scene_of(plan: Plan) -> Scene:
+    """Derive from a plan what a backend needs to perform it."""
+    brokers = brokers_of(plan)
+    processes = workload_processes(plan)
+    return Scene(
+        plan=plan,
+        brokers=brokers,
+        configs=tuple(broker_config(plan, broker) for broker in brokers),
+        assignment=assign(plan),
+        places=places_of(plan),
+        processes=processes,
+        client_places=tuple(place_of(plan, number) for number, _ in enumerate(processes)),
+    )
 
 
 def brokers_of(plan: Plan) -> tuple[BrokerId, ...]:
@@ -110,9 +137,10 @@ def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX + 1) -> TopicS
 
 
 def manifest(
-    plan: Plan, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...]
+    scene: Scene, provenance: Provenance, *, backend: str, outcome: Outcome, faults: tuple[FaultCount, ...]
 ) -> RunManifest:
     """The manifest of a run, without the times, counts and digest that the backend adds."""
+    plan = scene.plan
     return RunManifest(
         run_id=provenance.run_id,
         seed=plan.seed,
@@ -126,17 +154,17 @@ def manifest(
         versions=provenance.versions,
         outcome=outcome,
         promise=plan.promise,
-        brokers=tuple(broker_address(broker) for broker in brokers_of(plan)),
+        brokers=tuple(broker_address(broker) for broker in scene.brokers),
         assignments=tuple(
             Assignment(topic=topic, partition=index, replicas=tuple(broker_address(b) for b in replicas))
-            for topic, partitions in assign(plan).items()
+            for topic, partitions in scene.assignment.items()
             for index, replicas in enumerate(partitions)
         ),
-        client_places=tuple(place_of(plan, client) for client, _ in enumerate(workload_processes(plan))),
+        client_places=scene.client_places,
         required_marks=plan.required_marks,
         min_acked=plan.min_acked,
         log_dirs=plan.cluster.log_dirs,
         client_timeout_ms=plan.workload.request_timeout_ms,
-        client_retries=tuple(plan.workload.retries * isinstance(one, Producer) for one in workload_processes(plan)),
+        client_retries=tuple(plan.workload.retries * isinstance(one, Producer) for one in scene.processes),
         faults=faults,
     )

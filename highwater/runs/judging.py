@@ -442,7 +442,7 @@ def keep_verdict(case: Case) -> bool:
 
 
 def command(source: Source, asked: Asked) -> str:
-    """The command that judges this history alone and prints all that was found."""
+    """The command that judges this history alone."""
     parts = ["highwater", "judge", "--again"] if "://" in source.path else ["highwater", "check"]
     parts.append(source.path)
     return shlex.join([*parts, *arguments_of(asked, default=LOG)])

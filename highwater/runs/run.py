@@ -19,9 +19,9 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 import reference
+from checkers.causes.signature import signature
 from checkers.engine.verdict import Validity, Verdict
-from checkers.signature import signature
-from checkers.single import judge as judge_history
+from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
 from highwater.coverage.sources import SOURCES
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError

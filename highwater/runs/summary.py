@@ -4,16 +4,16 @@ It follows from the plan, the history and the verdict; only the measured seconds
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeVar, get_args
 
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType
 
 from checkers.causes.cause import cause_of
+from checkers.causes.steps import leader_changes
 from checkers.engine.verdict import Anomaly, Validity, Verdict, counts, without_count
 from checkers.severity import severity
-from checkers.steps import leader_changes
 from highwater.coverage.branches import Reach
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
@@ -61,7 +61,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     live: bool | None
     excused: int = 0  # lost records that a wound excuses
     cause: str = ""  # in one sentence; empty for a run that is VALID and live, or UNKNOWN
-    anomalies: tuple[FoundAnomaly, ...] = ()  # worst first
+    anomalies: tuple[FoundAnomaly, ...] = ()  # worst first, and of these the one that `cause` tells
     signature: str = ""  # of the cause (docs/triage.md)
     unchecked: tuple[str, ...] = ()
     not_live: tuple[str, ...] = ()
@@ -155,20 +155,52 @@ _A = TypeVar("_A", Anomaly, FoundAnomaly)
 def by_kind(anomalies: Sequence[_A]) -> tuple[str, ...]:
     """Summarize anomalies in one line for each kind, worst first: its first anomaly and the number of further ones."""
     return tuple(
-        f"{f'{kind} {found[0].key}'.rstrip()}: {without_count(found[0].words)}" + (f" (and {all_ - 1} more)" if all_ > 1 else "")
-        for kind, found in _kinds(anomalies).items()
-        for all_ in (counts(found).total(),)
+        f"{_titled(found[0])}: {without_count(found[0].words)}{_and_more(counts(found).total())}"
+        for found in _kinds(anomalies).values()
     )
 
 
-def first_of_kinds(anomalies: Sequence[_A]) -> tuple[_A, ...]:
-    """The first anomaly of each kind, worst first: those that `by_kind` puts into words."""
-    return tuple(found[0] for found in _kinds(anomalies).values())
+def in_short(anomalies: Sequence[_A], **reasons: Sequence[str]) -> tuple[str, ...]:
+    """What a first screen says: the worst finding, the number of others by kind, the first of each list of reasons.
+
+    A list is introduced by its argument's name: `not_live=("b1 leads nothing",)` becomes `not live: b1 leads nothing`.
+    """
+    lines = list(by_kind(anomalies)[:1])
+    numbers = {kind: counts(found).total() for kind, found in list(_kinds(anomalies).items())[1:]}
+    if numbers:
+        kinds = f"{len(numbers)} other kind{'s' if len(numbers) > 1 else ''}"
+        lines.append(f"and {sum(numbers.values())} of {kinds}: {', '.join(f'{kind} {n}' for kind, n in numbers.items())}")
+    lines += [f"{_name(name)}: {why[0]}{_and_more(len(why))}" for name, why in reasons.items() if why]
+    return tuple(lines)
+
+
+def in_full(anomalies: Sequence[_A], **reasons: Sequence[str]) -> tuple[str, ...]:
+    """Every anomaly and every reason, in the order of `in_short`."""
+    lines = [f"{_titled(anomaly)}: {anomaly.words}" for anomaly in worst_first(anomalies)]
+    lines += [f"{_name(name)}: {words}" for name, why in reasons.items() for words in why]
+    return tuple(lines)
+
+
+def _titled(anomaly: Anomaly | FoundAnomaly) -> str:
+    return f"{anomaly.kind} {anomaly.key}".rstrip()
+
+
+def _name(argument: str) -> str:
+    return argument.replace("_", " ")
+
+
+def _and_more(all_: int) -> str:
+    return f" (and {all_ - 1} more)" if all_ > 1 else ""
+
+
+def worst_first(anomalies: Iterable[_A]) -> tuple[_A, ...]:
+    """Sort anomalies by severity; those of one kind keep their order."""
+    return tuple(sorted(anomalies, key=lambda a: severity(a.kind)))
 
 
 def _kinds(anomalies: Sequence[_A]) -> dict[str, list[_A]]:
     kinds: dict[str, list[_A]] = {}
-    for anomaly in sorted(anomalies, key=lambda a: severity(a.kind)):
+    for anomaly in worst_first(anomalies):
         kinds.setdefault(anomaly.kind, []).append(anomaly)
     return kinds
 
@@ -177,6 +209,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
     """Make the summary of a judged run; the paths of stored files are added later."""
     manifest = history.manifest
     cause = cause_of(history, verdict)
+    told = None if cause is None else cause.anomaly
     calls = history.operations_frame.filter(pl.col("slot") == 0)
     done = calls.filter(pl.col("type") == OpType.OK.value)
     return Summary(
@@ -189,7 +222,7 @@ def summarize(plan: Plan, history: History, verdict: Verdict, *, repeat: str, wa
         cause="" if cause is None else cause.sentence,
         anomalies=tuple(
             FoundAnomaly(kind=a.kind, checker=a.checker, key=a.key, words=a.words)
-            for a in sorted(verdict.anomalies, key=lambda a: severity(a.kind))
+            for a in sorted(verdict.anomalies, key=lambda a: (severity(a.kind), a != told))
         ),
         unchecked=verdict.unchecked,
         not_live=verdict.not_live,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from checkers.signature import Signature
+from checkers.causes.signature import Signature
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.history import History

@@ -1,6 +1,6 @@
 """A trial: whether a smaller plan still fails in the same way (docs/shrink.md).
 
-A plan fits if its run has the signature of the first run (checkers/signature.py) and the run on the protocol that it is compared
+A plan fits if its run has the signature of the first run and the run on the protocol that it is compared
 with, normally `safe`, is VALID and live. A search tries many plans that do not fit, so the cheap questions come first:
 
     1. the run without its quiet time, judged by the one checker of the signature, then by all checkers
@@ -18,10 +18,11 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from checkers.causes.signature import Signature, signature
+from checkers.engine.anomalies import NOT_LIVE
 from checkers.engine.verdict import Validity, Verdict
+from checkers.judge import judge as judge_with
 from checkers.registry import ALL
-from checkers.signature import NOT_LIVE, Signature, signature
-from checkers.single import judge as judge_with
 from highwater.errors import CrashError, HarnessError
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench import giant as bench
-from checkers import single
 from checkers.engine.verdict import Validity
+from checkers.judge import judge
 from history import store
 from pipeline import giant
 from pipeline.errors import PipelineError
@@ -27,7 +27,7 @@ def test_giant_history_without_errors_is_valid(small: None, tmp_path: Path) -> N
     """It is live as well, so the checkers of liveness had rows to judge."""
     bench.write(tmp_path, 60_000)
 
-    verdict = single.judge(store.load_run(tmp_path))
+    verdict = judge(store.load_run(tmp_path))
 
     assert (verdict.validity, verdict.live, verdict.unchecked) == (Validity.VALID, True, ())
 
@@ -37,7 +37,7 @@ def test_giant_history_without_errors_is_valid(small: None, tmp_path: Path) -> N
 def test_planted_errors_are_found_and_nothing_else(seed: int, small: None, tmp_path: Path) -> None:
     errors = bench.write(tmp_path, 60_000, planted=seed)
 
-    verdict = single.judge(store.load_run(tmp_path))
+    verdict = judge(store.load_run(tmp_path))
 
     assert (len(errors), bench.unexpected(verdict, errors)) == (12, [])
 
@@ -50,7 +50,7 @@ def test_pieces_of_a_history_give_the_verdict_of_the_whole(small: None, tmp_path
 
     perform(items, Job(function=giant.judge_piece, ledger=str(tmp_path / "ledger")))
 
-    assert giant.verdict_of(history, items, Ledger(storage_at(tmp_path / "ledger"))) == single.judge(history)
+    assert giant.verdict_of(history, items, Ledger(storage_at(tmp_path / "ledger"))) == judge(history)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from checkers.durability import ledger as ledger_module
 from checkers.durability.ledger import Ledger
 from checkers.engine.rows import EventRow
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.timeline.isr_history import IsrHistory
 from checkers.timeline.wounds import Sessions
 from history.event import EventKind

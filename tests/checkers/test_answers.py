@@ -9,7 +9,7 @@ ACKNOWLEDGED = "ok produce value=a offset=0 acks=-1 delivery=once"
 
 @pytest.mark.parametrize("error", ["UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER"])
 def test_acknowledged_producer_is_not_refused_for_its_sequence(error: str) -> None:
-    """The log remembers its last batch: there is no retention (checkers.answers)."""
+    """The log remembers its last batch: there is no retention (checkers.clients.answers)."""
     refused = f"fail produce value=b acks=-1 delivery=once error={error}"
 
     assert sketch("answers", ACKNOWLEDGED, refused) == ["wrong-error"]

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from checkers.availability import _pending
-from checkers.engine.checker import facts_of
+from checkers.engine.facts import facts_of
 from checkers.engine.verdict import Verdict
-from checkers.single import judge
+from checkers.judge import judge
+from checkers.liveness.availability import _pending
 from checkers.sketches import sketch
 from history.event import EventKind
 from history.history import History

@@ -4,7 +4,7 @@ import pytest
 
 from checkers.causes.cause import cause_of
 from checkers.engine.verdict import Anomaly, Findings, merge
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of
 from tests.checkers.corpus import RUNS, history
 

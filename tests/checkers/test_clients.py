@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of, sketch
 from history.history import History
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers import committed_offsets
-from checkers.single import judge
+from checkers.clients import committed_offsets
+from checkers.judge import judge
 from history.history import History
 from history.op import OpType
 from history.seed import Rng

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import sketch
 from history.event import EventKind
 from history.op import OpType

@@ -2,8 +2,8 @@
 
 import pytest
 
+from checkers.judge import judge
 from checkers.registry import ALL
-from checkers.single import judge
 from tests.checkers.corpus import ROOT, RUNS, history
 
 

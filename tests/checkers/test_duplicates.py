@@ -1,7 +1,9 @@
 """How often a value may stand in the log, and in which order (docs/promise.md ORD-3, ORD-4, CUT-1)."""
 
-from checkers.duplicates import CHECKER
-from checkers.engine.checker import Group, apply, facts_of
+from checkers.clients.duplicates import CHECKER
+from checkers.engine.checker import apply
+from checkers.engine.facts import facts_of
+from checkers.engine.groups import Group
 from checkers.engine.verdict import Cut, Findings
 from history.op import OpType
 from tests.checkers.story import Story

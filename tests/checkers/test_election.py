@@ -1,7 +1,7 @@
 """Elections beyond those of the corpus (docs/promise.md DUR-6, DUR-7)."""
 
 from checkers.engine.verdict import Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import EventKind
 from proof.manifests import promise
 from tests.checkers.story import begin, committed, power_out

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import EventKind
 from proof.manifests import promise
 from tests.checkers.story import Story, begin, committed

@@ -4,11 +4,13 @@ import msgspec
 import polars as pl
 import pytest
 
-from checkers.engine.checker import ANOMALIES_MAX, PARTITION, apply, facts_of, groups
+from checkers.engine.checker import ANOMALIES_MAX, apply
+from checkers.engine.facts import facts_of
+from checkers.engine.groups import PARTITION, groups
 from checkers.engine.rows import calls, event_rows, operation_rows
 from checkers.engine.verdict import Validity
+from checkers.judge import judge
 from checkers.registry import ALL
-from checkers.single import judge
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from tests.checkers.corpus import history as stored

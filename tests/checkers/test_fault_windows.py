@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.fault_windows import kinds_in_effect, windows
+from checkers.causes.fault_windows import kinds_in_effect, windows
 from checkers.sketches import history_of
 from history.event import ClusterEvent, EventKind
 from history.history import History

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from checkers import committed_offsets
+from checkers.clients import committed_offsets
+from checkers.clients.group_delivery import CHECKER
 from checkers.engine.verdict import Validity
-from checkers.group_delivery import CHECKER
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of
 from history import store
 from history.history import History

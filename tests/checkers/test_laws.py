@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from checkers.elle.judge import judge as judge_transactions
 from checkers.engine.verdict import Verdict
 from checkers.jepsen.judge import judge as judge_reads
+from checkers.judge import judge
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_calls
 from checkers.linearizability.registry import model_named
 from checkers.registry import ALL
-from checkers.single import judge
 from history.foreign.pairing import Paired
 from history.foreign.read import calls
 from history.foreign.step import UNKNOWN, Call

@@ -11,7 +11,7 @@ import pytest
 
 import checkers
 from checkers.elle.consistency import FORBIDS
-from checkers.judges import JUDGES
+from checkers.foreign import JUDGES
 from checkers.registry import ALL
 from checkers.sketches import sketch
 from tests.checkers.corpus import QUEUES

@@ -2,9 +2,9 @@
 
 import pytest
 
-from checkers import metadata
 from checkers.engine.calms import CALM_MS
-from checkers.metadata import OF_CLUSTER
+from checkers.liveness import metadata
+from checkers.liveness.metadata import OF_CLUSTER
 from checkers.sketches import sketch
 
 LIVES = (

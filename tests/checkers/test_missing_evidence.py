@@ -1,7 +1,7 @@
 """What is judged when the history lacks the evidence (docs/promise.md VAC-1)."""
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from tests.checkers.corpus import history
 
 

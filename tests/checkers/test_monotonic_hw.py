@@ -3,7 +3,7 @@
 import pytest
 
 from checkers.engine.verdict import Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.corpus import history as stored

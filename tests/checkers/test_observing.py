@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.client_log import CHECKER
-from checkers.convergence import CHECKER as CONVERGENCE
+from checkers.clients.client_log import CHECKER
 from checkers.durability.stored_records import CHECKER as STORED
+from checkers.engine.facts import source_of
 from checkers.engine.verdict import Validity
-from checkers.observing import source_of
+from checkers.judge import judge
+from checkers.liveness.convergence import CHECKER as CONVERGENCE
 from checkers.registry import ALL
-from checkers.single import judge
 from checkers.sketches import history_of
 from history.event import EventKind
 from history.history import History

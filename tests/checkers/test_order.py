@@ -1,7 +1,9 @@
 """Order and origin across cuts and attempts (docs/promise.md ORD-1, ORD-2, ORD-4, CUT-1)."""
 
+from checkers.durability.offset_agreement import CHECKER
 from checkers.engine.verdict import Verdict
-from checkers.single import judge
+from checkers.judge import judge
+from checkers.sketches import history_of
 from history.op import OpType
 from proof.manifests import promise
 from tests.checkers.story import Story, begin, committed, power_out
@@ -46,6 +48,21 @@ def test_acked_offsets_must_grow_after_an_excused_loss_too() -> None:
     story.produces(1, "w", 1, epoch=2)
 
     assert kinds(judge(story.history())) == ["inconsistent-offsets", "lost-write", "offset-order"]
+
+
+def test_broker_seen_twice_is_named_with_epochs_and_rows() -> None:
+    """A broker that truncated holds two records at one offset, one after the other: the words say when."""
+    rows = (
+        "append node=b1 offset=0 leader_epoch=0 value=x",
+        "hw node=b1 hw=1 leo=1 leader_epoch=0",
+        "truncate node=b1 offset=0",
+        "append node=b1 offset=0 leader_epoch=2 value=y",
+        "hw node=b1 hw=1 leo=1 leader_epoch=2",
+    )
+
+    found = judge(history_of(*rows), (CHECKER,)).anomalies
+
+    assert [one.words for one in found] == ["offset 0 holds x for b1 (epoch 0, row 1) and y for b1 (epoch 2, row 4)"]
 
 
 def test_value_that_failed_and_was_sent_again_may_be_read() -> None:

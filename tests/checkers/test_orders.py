@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import EventKind as K
 from history.op import OpType
 from tests.checkers.story import MS, Story

@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from checkers import assumptions, incarnations, vacuity
-from checkers.engine.checker import WHOLE_RUN, Checker, Split, facts_of, narrow
-from checkers.engine.parts import JudgedRange, judge_part, judge_range, merged
+from checkers.control import incarnations
+from checkers.engine.checker import Checker, Split, narrow
+from checkers.engine.facts import facts_of
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.parts import judge_part
+from checkers.engine.ranges import JudgedRange, judge_range
 from checkers.engine.verdict import Verdict
+from checkers.judge import judge, verdict_of_pieces
 from checkers.registry import ALL
-from checkers.single import judge
+from checkers.validity import assumptions, vacuity
 from history import parquet, store
 from history.errors import HistoryError
 from history.event import ClusterEvent, EventKind
@@ -38,17 +42,18 @@ def in_parts(folder: Path, history: History, *, part_rows: int, bounds: Sequence
     store.save(folder, history, split_rows=-1, part_rows=part_rows)
     found = store.load_run(folder)
     parts = [
-        judge_part(found.part(number), found.part(0), part, ALL, screened_min=screened_min)
+        judge_part(found.part(number), found.part(0), part, facts_of(found.manifest), ALL, screened_min=screened_min)
         for number, part in enumerate(found.manifest.parts)
         if number
     ]
-    return merged(parts, ranges_of(found, bounds), found, ALL)
+    return verdict_of_pieces(parts, ranges_of(found, bounds), found)
 
 
 def ranges_of(history: History, bounds: Sequence[int], checkers: Sequence[Checker] = ALL) -> list[JudgedRange]:
     starts = sorted({0, *bounds})
     lasts = [start - 1 for start in starts[1:]] + [INDEX_MAX]
-    return [judge_range(history, first, last, checkers) for first, last in zip(starts, lasts, strict=True)]
+    facts = facts_of(history.manifest)
+    return [judge_range(history, first, last, facts, checkers) for first, last in zip(starts, lasts, strict=True)]
 
 
 def crossed(history: History, rng: Rng) -> History:
@@ -124,7 +129,7 @@ def test_ranges_keep_the_findings_of_any_calls(
     store.save(folder, history, split_rows=-1, part_rows=1)
     found = store.load_run(folder)
 
-    assert merged((), ranges_of(found, bounds, OF_THE_RUN), found, OF_THE_RUN) == judge(history, OF_THE_RUN)
+    assert verdict_of_pieces((), ranges_of(found, bounds, OF_THE_RUN), found, OF_THE_RUN) == judge(history, OF_THE_RUN)
 
 
 @st.composite
@@ -150,7 +155,7 @@ def test_ranges_keep_the_findings_of_any_lives(
     found = store.load_run(folder)
     checkers = (incarnations.CHECKER,)
 
-    assert merged((), ranges_of(found, bounds, checkers), found, checkers) == judge(history, checkers)
+    assert verdict_of_pieces((), ranges_of(found, bounds, checkers), found, checkers) == judge(history, checkers)
 
 
 def test_states_of_a_range_do_not_grow_with_its_rows() -> None:
@@ -205,8 +210,8 @@ def test_merge_without_carried_state_is_caught(checker: Checker, tmp_path: Path)
     forgetful = replace(checker, split=_forgetful(checker.split))
     whole, bounds = judge(history, (checker,)), range(13)
 
-    assert merged((), ranges_of(found, bounds, (checker,)), found, (checker,)) == whole
-    assert merged((), ranges_of(found, bounds, (forgetful,)), found, (forgetful,)) != whole
+    assert verdict_of_pieces((), ranges_of(found, bounds, (checker,)), found, (checker,)) == whole
+    assert verdict_of_pieces((), ranges_of(found, bounds, (forgetful,)), found, (forgetful,)) != whole
 
 
 def test_checker_of_the_run_declares_how_it_splits() -> None:
@@ -291,4 +296,4 @@ def test_footer_with_false_bounds_is_refused(tmp_path: Path) -> None:
     found = store.load_run(tmp_path)
 
     with pytest.raises(HistoryError, match="the footers of the parts do not fit their rows"):
-        merged((), [judge_range(found, 0, 5, OF_THE_RUN)], found, OF_THE_RUN)
+        verdict_of_pieces((), [judge_range(found, 0, 5, facts_of(found.manifest), OF_THE_RUN)], found, OF_THE_RUN)

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from checkers import debts
-from checkers.debts import DUE_MS, RETRY_MS, TERM_MS, TURN_MS
 from checkers.engine.calms import CALM_MS
-from checkers.promptness import CHECKER
-from checkers.single import judge
+from checkers.judge import judge
+from checkers.liveness import debts
+from checkers.liveness.debts import DUE_MS, RETRY_MS, TERM_MS, TURN_MS
+from checkers.liveness.promptness import CHECKER
 from checkers.sketches import history_of, sketch
 from history.history import History
 

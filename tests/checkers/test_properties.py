@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation

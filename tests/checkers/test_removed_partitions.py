@@ -3,7 +3,7 @@
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import EventKind
 from tests.checkers.story import begin, committed
 

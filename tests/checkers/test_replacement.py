@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers.single import judge
+from checkers.judge import judge
 from history.event import EventKind
 from tests.checkers.story import Story, begin, committed
 

@@ -9,11 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench.histories import log_tables
-from checkers.engine.checker import PARTITION, Checker, facts_of
+from checkers.engine.checker import Checker
 from checkers.engine.columns import NAMES, columns_of
+from checkers.engine.facts import facts_of
+from checkers.engine.groups import PARTITION
 from checkers.engine.verdict import Verdict
+from checkers.judge import judge
 from checkers.registry import ALL
-from checkers.single import judge
 from history import store
 from history.event import ClusterEvent, EventKind
 from history.history import History

@@ -5,11 +5,12 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from checkers.causes.cause import cause_of
+from checkers.causes.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
+from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Findings, merge
+from checkers.judge import judge
 from checkers.registry import ALL
-from checkers.severity import ANSWERS
-from checkers.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
-from checkers.single import judge
+from checkers.severity import SEVERITY, harm
 from checkers.sketches import history_of
 from history.history import History
 from tests.checkers import corpus
@@ -59,7 +60,7 @@ _CUT = _found("truncated-committed", "log-matching", 2)
 _QUIET = ("hw node=b1 hw=0", "hw node=b1 hw=1", "truncate node=b2 offset=0 detail=hw", "became-leader node=b2")
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("kind", [kind for kind in SEVERITY if harm(kind) is Harm.WRONG_ANSWER])
 def test_wrong_answer_does_not_hide_what_was_lost(kind: str) -> None:
     """A client that sends wrong requests meets wrong answers first, in almost every run of a protocol without idempotence."""
     answer = _found(kind, "answers", 0)

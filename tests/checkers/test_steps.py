@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given
 
+from checkers.causes.steps import WRITES, leader_changes, steps
 from checkers.sketches import history_of
-from checkers.steps import WRITES, leader_changes, steps
 from history.history import History
 from tests.strategies import histories
 from tests.tidy.sources import ROOT

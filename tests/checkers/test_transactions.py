@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from checkers import transactions
+from checkers.clients import transactions
+from checkers.clients.transactions import CHECKER
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of
-from checkers.transactions import CHECKER
 from history import store
 from history.history import History
 from history.op import Operation, OpType

@@ -21,7 +21,7 @@ from reference.messages import AnyMessage, LeaderAndIsrReply, Metadata
 from reference.types import Address, BrokerId, TopicPartition
 from server.disk.log_dirs import Disk
 from server.runtime.node import Host
-from tests.highwater.backends.sim.simulations import Cast, Script, Scripted, simulation
+from tests.highwater.backends.sim.simulations import Cast, Script, Scripted, plan, simulation
 from tests.server.runtime.batches import batch, held
 
 BAD, GOOD = TopicPartition("t-0"), TopicPartition("t-1")
@@ -45,7 +45,7 @@ def simulated(script: Script, _: Path) -> Played:
     server = ZkServer(scene, ZkEvidence(scene.recorder))
     cast, silent = Cast(script), Cast(lambda _: ())
     hosts = [
-        NodeHost(scene, server, replace(broker_config(scene.plan, BrokerId(i)), log_dirs=2), boot)
+        NodeHost(scene, server, replace(broker_config(plan(), BrokerId(i)), log_dirs=2), boot, plan())
         for i, boot in ((1, cast), (2, silent))
     ]
     for host in hosts:

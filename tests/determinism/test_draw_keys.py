@@ -88,7 +88,7 @@ def test_message_class_names_do_not_change() -> None:
 
 def test_node_address_text_does_not_change() -> None:
     """A link is named by its ends, and a clock by its process."""
-    laboratory = Observer(Simulation(derive(1)))
+    laboratory = Observer(Simulation(1, derive(1).network))
 
     assert (broker_address(BrokerId(3)), ZOOKEEPER, zk.ADMINISTRATOR) == ("b3", "zk", "administrator")
     assert laboratory.address == "c-laboratory"

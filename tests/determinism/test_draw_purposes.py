@@ -3,6 +3,7 @@
 import pytest
 
 from highwater.backends.sim.world import World
+from highwater.rig.scene import scene_of
 from history.seed import Draws
 from nemesis.faults import AnyFault, Crash, DirFailure, Partition, Pause, PowerLoss, Restart
 from nemesis.schedule import Window
@@ -47,7 +48,7 @@ def test_names_of_the_random_draws_for_faults_do_not_change(monkeypatch: pytest.
         for number, (fault, target) in enumerate(FAULTS, 1)
     ]
 
-    World(plan(*schedule)).play_until(3000)
+    World(scene_of(plan(*schedule))).play_until(3000)
 
     wanted = ("target ", "cut ", "restart ", "silent ", "power ", "torn ", "drop ", "undelete ", "ambush ")
     assert tuple(sorted(key for key in drawn if key.startswith(wanted))) == PURPOSES

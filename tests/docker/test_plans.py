@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.real.containers.backend import DockerBackend
 from highwater.backends.real.containers.engine import Engine
 from highwater.backends.sim.backend import SimBackend

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from checkers.causes.cause import Cause, cause_of, told_first
 from checkers.engine.verdict import Anomaly, Findings, Verdict, merge, more_of_kind
 from checkers.sketches import history_of
+from highwater.cli.main import run_command_line
 from highwater.cli.run import show
 from highwater.explore.backend import ExploreBackend
 from highwater.plans.plan import checked
 from highwater.plans.text import load_plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import backend_named, judge, perform
-from highwater.runs.summary import by_kind, summarize
+from highwater.runs.summary import by_kind, in_short, summarize
 from history import store
 from history.event import ClusterEvent
 from history.event import EventKind as K
@@ -274,15 +275,49 @@ def test_cause_tells_of_a_replica_that_joined_unseen() -> None:
     assert {6, 8, 9} <= {*cause.rows}
 
 
-def test_terminal_tells_the_cause_after_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who reads a red build sees first why it is red."""
+def test_first_screen_tells_cause_worst_finding_and_next(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who reads a red build sees first why it is red, and not a list of consequences."""
     history = store.load_run(KAFKA)
     verdict = judge(history)
-    show(summarize(load_plan(PLANS / "kip101-scenario-1.yaml"), history, verdict, repeat="again", wall_seconds=1))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("INVALID, live: ")
-    assert lines[1] == f"cause   {found(history, verdict).sentence}"
-    assert lines[2].startswith("  lost-write t-0: p0-40 was acknowledged at offset 40")
+    summary = summarize(load_plan(PLANS / "kip101-scenario-1.yaml"), history, verdict, repeat="again", wall_seconds=1)
+    show(replace(summary, store="store/a/b"))
+    first, cause, worst, others, unchecked, *_, repeat, every = capsys.readouterr().out.splitlines()
+
+    assert first.startswith("INVALID, live: ")
+    assert cause == f"cause   {found(history, verdict).sentence}"
+    assert worst.startswith("  lost-write t-0: p0-40 was acknowledged at offset 40")
+    assert others == "  and 20 of 2 other kinds: inconsistent-offsets 10, offset-order 10"
+    assert unchecked.startswith("  unchecked: kafka 0.10.2.2 gives no ")
+    assert unchecked.endswith(" did not judge (and 2 more)")
+    assert (repeat, every) == ("repeat  again", "all     highwater check store/a/b --all")
+
+
+def test_check_prints_every_finding_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first screen leaves findings out; the terminal must still be able to show them."""
+    verdict = judge(store.load_run(KAFKA))
+
+    run_command_line(["check", str(KAFKA)])
+    short = capsys.readouterr().out.splitlines()
+    run_command_line(["check", str(KAFKA), "--all"])
+    whole = capsys.readouterr().out.splitlines()
+
+    assert short[-1] == f"all     highwater check {KAFKA} --all"
+    anomalies = [f"  {one.kind} {one.key}: {one.words}" for one in verdict.anomalies]
+    assert sorted(line for line in whole if line.startswith("  ")) == sorted(
+        [*anomalies, *(f"  unchecked: {words}" for words in verdict.unchecked)]
+    )
+    assert len([line for line in short if line.startswith("  ")]) == 3
+
+
+def test_shown_finding_is_the_one_that_the_cause_tells() -> None:
+    """A run may lose records of two partitions: the finding beside the cause must be of the same one."""
+    history, _ = small_loss()
+    lost = [Anomaly(kind="lost-write", checker="c", key=key, witness=(at,), words="w") for key, at in (("t-0", 5), ("t-1", 3))]
+    plan = load_plan(PLANS / "kip101-scenario-1.yaml")
+
+    summary = summarize(plan, history, merge([Findings(anomalies=tuple(lost))]), repeat="", wall_seconds=1)
+
+    assert in_short(summary.anomalies)[0] == "lost-write t-1: w (and 1 more)"
 
 
 def test_summary_counts_anomalies_that_the_verdict_left_out() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.admin.describe import of_reply, text_of
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.world import World
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Provenance
+from highwater.rig.scene import scene_of
 from history.event import ClusterEvent, EventKind
 from history.history import History
 
@@ -29,7 +30,7 @@ def performed(name: str) -> History:
 
 def described(name: str, at_ms: int, topic: str = "t") -> str:
     """The line of `kafka-topics --describe` for the partition of this topic at that moment, without its leader epoch."""
-    world = World(load_plan(PLANS / f"{name}.yaml"))
+    world = World(scene_of(load_plan(PLANS / f"{name}.yaml")))
     world.play_until(at_ms)
     reply = world.metadata()
     assert reply is not None

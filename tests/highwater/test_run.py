@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity, Verdict
-from checkers.single import judge as judge_history
+from checkers.judge import judge as judge_history
 from highwater.backends.sim.backend import SimBackend
 from highwater.campaigns.campaign import Limits, Request, run_campaign
 from highwater.errors import HarnessError, UsageError

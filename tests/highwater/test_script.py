@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.plan import Plan, PlanError
 from highwater.plans.text import plan_from_yaml, plan_to_yaml

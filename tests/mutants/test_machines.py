@@ -4,8 +4,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from checkers import assertions, availability, convergence
-from checkers.single import judge
+from checkers.judge import judge
+from checkers.liveness import availability, convergence
+from checkers.validity import assertions
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Provenance

@@ -7,11 +7,22 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Verdict
-from checkers.registry import ALL
-from checkers.single import judge
+from checkers.judge import judge
+from checkers.registry import ALL, OF_BLACK_BOXES
 from highwater.backends.sim.backend import SimBackend
 from highwater.catalogue.invariants import INVARIANTS, table
-from highwater.catalogue.mutants import Caught, Masked, document, is_caught, is_clean, load_mutants, plans_of
+from highwater.catalogue.mutants import (
+    Catch,
+    Caught,
+    Masked,
+    catches,
+    declared,
+    document,
+    is_caught,
+    is_clean,
+    load_mutants,
+    plans_of,
+)
 from highwater.catalogue.trace import bugs
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan
@@ -21,29 +32,7 @@ from reference.config import VARIANTS
 ROOT = Path(__file__).parents[2]
 MUTANTS = load_mutants(ROOT / "corpus" / "mutants.yaml")
 
-# Checkers that no protocol switch sets off, because they judge machines, clients or histories. test_machines, test_usurpers,
-# tests/checkers and the corpus of histories show that they work.
-ELSEWHERE = (
-    "advance",
-    "assertions",
-    "assumptions",
-    "availability-cluster",
-    "brokers",
-    "clients",
-    "demotions",
-    "committed-offsets",
-    "convergence",
-    "electorate",
-    "fencing",
-    "flushes",
-    "incarnations",
-    "metadata",
-    "laggards",
-    "polls",
-    "progress",
-    "promptness",
-    "succession",
-)
+CATCHES = tuple(catches(MUTANTS))
 
 
 def verdict_of(plan: Plan) -> Verdict:
@@ -60,18 +49,19 @@ def safe_verdict_of(row_plan: str | None, seed: int | None, faults: tuple[str, .
 
 def _seeded(seed: int | None, faults: tuple[str, ...]) -> Caught:
     assert seed is not None
-    return Caught(protocol="safe", out="", checker="", kind="", seeds=(seed, seed), first=seed, faults=faults)
+    return Caught(protocol="safe", out="", seeds=(seed, seed), first=seed, faults=faults)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", MUTANTS.caught, ids=lambda row: f"{row.protocol}-{row.kind}")
-def test_known_bad_protocol_is_caught_and_safe_is_not(row: Caught) -> None:
+@pytest.mark.parametrize("catch", CATCHES, ids=lambda catch: f"{catch.protocol}-{catch.kind}")
+def test_known_bad_protocol_is_caught_and_safe_is_not(catch: Catch) -> None:
     """A checker that misses it has gone blind; one that accuses `safe` gives false alarms."""
-    plan = next((plan for plan in plans_of(row, ROOT / "corpus") if is_caught(row, verdict_of(plan))), None)
+    row = catch.row
+    plan = next((plan for plan in plans_of(row, ROOT / "corpus") if is_caught(catch, verdict_of(plan))), None)
 
-    assert plan is not None, f"{row.protocol}: no {row.kind} by {row.checker}"
+    assert plan is not None, f"{row.protocol}: no {catch.kind} by {catch.checker}"
     assert is_clean(safe_verdict_of(row.plan, plan.seed, row.faults))
-    assert [name for name in row.spares if is_caught(row, verdict_of(replace(plan, protocol=name)))] == []
+    assert [name for name in row.spares if is_caught(catch, verdict_of(replace(plan, protocol=name)))] == []
 
 
 @pytest.mark.slow
@@ -91,34 +81,46 @@ def test_every_bad_protocol_variant_is_listed_with_its_checker() -> None:
 
 def test_caught_mistake_breaks_one_of_its_listed_invariants() -> None:
     """A variant that is caught for another reason does not show its own mistake."""
-    rows = [(row.protocol, row.checker, row.kind) for row in MUTANTS.caught]
+    rows = [(catch.protocol, catch.checker, catch.kind) for catch in CATCHES]
 
     assert [(variant, bug) for variant, bug, _, by in table(rows) if not by] == []
 
 
-def test_every_anomaly_kind_belongs_to_an_invariant() -> None:
-    """Except a failed assertion, which is no invariant of the catalogue."""
-    kinds = {kind for checker in ALL for kind in checker.kinds}
-    spoken = {kind for invariant in INVARIANTS.values() for kind in invariant.kinds}
+def test_every_anomaly_kind_breaks_a_known_invariant() -> None:
+    """Except a failed assertion, which breaks no invariant of the catalogue."""
+    kinds = {kind.name: kind.breaks for checker in ALL for kind in checker.reports if kind.is_anomaly}
 
-    assert kinds - spoken == {"assertion"}
-    assert spoken - kinds == set()
+    assert [name for name, breaks in kinds.items() if not breaks] == ["assertion"]
+    assert {name for checker in ALL for kind in checker.reports for name in kind.breaks} == set(INVARIANTS)
 
 
 def test_catalogue_names_existing_invariants() -> None:
     assert [id_ for id_, bug in bugs().items() if not bug.raises or not set(bug.raises) <= set(INVARIANTS)] == []
 
 
-def test_every_checker_catches_a_known_bad_protocol() -> None:
+def test_each_finding_is_shown_by_a_variant_or_says_why_not() -> None:
     """A checker that has caught no planted mistake is not known to work."""
-    assert sorted({row.checker for row in MUTANTS.caught} | set(ELSEWHERE)) == sorted(checker.name for checker in ALL)
+    kinds = [(checker.name, kind) for checker in (*ALL, *OF_BLACK_BOXES) for kind in checker.reports]
+
+    assert [(checker, kind.name) for checker, kind in kinds if bool(kind.shown_by) == bool(kind.unshown)] == []
+    assert [checker.name for checker in ALL if not checker.reports] == []
 
 
-def test_known_bad_protocol_row_names_kinds_of_its_checker() -> None:
-    """A row with a kind that its checker never reports could never pass."""
-    kinds = {checker.name: (*checker.kinds, "not-live", "unknown") for checker in ALL}
+def test_declared_variant_has_a_run_for_each_of_its_findings() -> None:
+    """A declaration without a run would be a claim that nobody checks."""
+    named = {name for checker in ALL for kind in checker.reports for name in kind.shown_by}
+    shown = {(catch.protocol, catch.checker, catch.kind) for catch in CATCHES}
 
-    assert [row.kind for row in MUTANTS.caught if row.kind not in kinds[row.checker]] == []
+    assert sorted(named) == sorted({row.protocol for row in MUTANTS.caught})
+    assert [(name, *said) for name in sorted(named) for said in declared(name) if (name, *said) not in shown] == []
+
+
+def test_row_that_shows_an_undeclared_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mutants.yaml"
+    path.write_text("caught:\n- {protocol: v3, out: x, shows: [offset-order], plan: x.yaml}\n", encoding="utf-8")
+
+    with pytest.raises(UsageError, match=r"mutants\.yaml:2: v3: no checker declares that it shows offset-order"):
+        load_mutants(path)
 
 
 def test_mutants_document_is_up_to_date() -> None:
@@ -128,7 +130,7 @@ def test_mutants_document_is_up_to_date() -> None:
 
 def test_known_bad_protocol_row_has_either_plan_or_seeds(tmp_path: Path) -> None:
     path = tmp_path / "mutants.yaml"
-    path.write_text("caught:\n- {protocol: v3, out: x, checker: order, kind: offset-order}\n", encoding="utf-8")
+    path.write_text("caught:\n- {protocol: v3, out: x}\n", encoding="utf-8")
 
     with pytest.raises(UsageError, match=r"mutants\.yaml:2: v3: exactly one of plan and seeds must be given"):
         load_mutants(path)

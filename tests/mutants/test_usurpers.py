@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from checkers import progress
 from checkers.durability import acked_loss
+from checkers.judge import judge
+from checkers.liveness import progress
 from checkers.registry import ALL
-from checkers.single import judge
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.plan import Plan
 from highwater.plans.text import load_plan

@@ -51,7 +51,15 @@ def test_real_backends_refuse_duplicated_and_selected_packets(backend: Backend, 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_backend_can_hold_messages_of_some_kinds(backend: Backend) -> None:
     """KIP-101's first scenario delays the answers to fetches and nothing else."""
-    assert isinstance(ability(backend, Clog(kinds=("fetch",))), Can)
+    assert isinstance(ability(backend, Clog(links=("peers",), kinds=("fetch",))), Can)
+
+
+@pytest.mark.parametrize("backend", ["process", "docker"])
+def test_real_backends_tell_messages_apart_between_brokers_only(backend: Backend) -> None:
+    why = "a proxy tells messages apart between brokers only (links: peers)"
+
+    assert ability(backend, Clog(links=("clients",), kinds=("fetch",))) == Cannot(why)
+    assert ability(backend, Clog(kinds=("fetch",))) == Cannot(why)
 
 
 def test_refused_fault_error_names_window_and_reason() -> None:

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from checkers import single
 from checkers.engine.verdict import Validity
+from checkers.judge import judge
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.foreign.files import LOG, Asked, judge_file
@@ -105,7 +105,7 @@ def test_history_in_parts_is_judged_piece_by_piece(tmp_path: Path) -> None:
 
     cases = _judged(tmp_path / "runs", tmp_path / "ledger", count)
 
-    expected = {name: honest(single.judge(history), history.manifest) for name, history in histories.items()}
+    expected = {name: honest(judge(history), history.manifest) for name, history in histories.items()}
     assert {name: case.ruling.verdict for name, case in cases.items()} == expected
     assert len(done) >= 2 * len(cases)
     assert len(Ledger(storage_at(tmp_path / "ledger")).keys()) == len(cases)
@@ -169,7 +169,7 @@ def test_spark_judges_corpus_and_random_runs_as_one_process(spark: SparkSession,
     here = _judged(runs[0].parent, tmp_path / "here", _here)
     there = _judged(runs[0].parent, tmp_path / "there", _on(spark))
 
-    expected = [honest(single.judge(history), history.manifest) for history in histories]
+    expected = [honest(judge(history), history.manifest) for history in histories]
     assert [case.ruling.verdict for case in here.values()] == expected
     assert judging.digest_of_table(list(there.values())) == judging.digest_of_table(list(here.values()))
     # The random runs must include every validity; otherwise equality proves little.
@@ -223,7 +223,7 @@ def test_runs_in_an_object_store_are_judged_into_its_ledger(s3: str, tmp_path: P
         good: ("VALID", "", True), lost: ("refused", "events.parquet: no such file", True),
     }  # fmt: skip
     assert {name: case.new for name, case in second.items()} == {good: False, lost: True}
-    assert first[good].ruling.verdict == single.judge(_history(VALID))
+    assert first[good].ruling.verdict == judge(_history(VALID))
     assert not judging.keep_verdict(first[good])
     assert judging.command(first[good].source, OURS).startswith("highwater judge --again ")
     with pytest.raises(HistoryError, match="no run is stored here"):

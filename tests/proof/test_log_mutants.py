@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from checkers import answers, availability, committed_offsets, convergence, election, incarnations, progress
+from checkers.clients import answers, committed_offsets
+from checkers.control import election, incarnations
 from checkers.durability import flushes, ledger
 from checkers.durability.ledger import Ledger
 from checkers.durability.offset_agreement import _Offsets
@@ -20,6 +21,7 @@ from checkers.kafka import cycles as queue_cycles
 from checkers.kafka.logs import Log as QueueLog
 from checkers.kafka.logs import Logs
 from checkers.kafka.transactions import Op
+from checkers.liveness import availability, convergence, progress
 from checkers.registry import ALL
 from checkers.timeline.isr_history import IsrHistory
 from checkers.timeline.replay import Log

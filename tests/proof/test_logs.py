@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from checkers.judges import JUDGES
+from checkers.foreign import JUDGES
 from checkers.registry import ALL
 from proof import queues
 from proof.log_definitions import DEFINITIONS

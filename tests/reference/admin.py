@@ -3,7 +3,6 @@
 from reference.config import SAFE, Variant
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, Data, Exists, GetChildren, GetData
-from reference.replica.partition import Leader
 from reference.types import BrokerId, TopicPartition
 from tests.reference.interrupted import Interrupted
 from tests.reference.lab import T0, Lab
@@ -41,11 +40,6 @@ def listed(lab: Lab) -> dict[TopicPartition, tuple[BrokerId, ...]]:
 def holders(lab: Lab, tp: TopicPartition) -> list[int]:
     """The brokers that have the partition on disk."""
     return [i for i in lab.ids if tp in lab.disks[i].logs]
-
-
-def leader_of(lab: Lab, tp: TopicPartition) -> list[int]:
-    found = {i: lab.nodes[i].state.broker.partitions.get(tp) for i in lab.ids if i in lab.nodes}
-    return [i for i, partition in found.items() if partition is not None and isinstance(partition.role, Leader)]
 
 
 def requests(lab: Lab) -> list[str]:

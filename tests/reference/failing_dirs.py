@@ -22,6 +22,7 @@ from reference.types import (
     topic_partition,
 )
 from tests.reference.lab import T0, Lab
+from tests.reference.v3 import die
 
 U0 = TopicPartition("u-0")
 EIO = ErrorCode.KAFKA_STORAGE_ERROR
@@ -56,9 +57,7 @@ def create_topic(lab: Lab, name: str, *replicas: int) -> TopicPartition:
 
 
 def restart(lab: Lab, i: int) -> None:
-    lab.crash(i)
-    lab.expire(i)
-    lab.settle()
+    die(lab, i)
     lab.start(i)
     lab.settle()
 

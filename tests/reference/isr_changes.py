@@ -11,9 +11,9 @@ from reference.events import Received
 from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrMember, IsrProposal
 from reference.replica import isr
-from reference.replica.partition import Leader
 from reference.types import Address, BrokerId, LeaderEpoch, Millis, ZkVersion
 from tests.reference.lab import T0, Lab, Letter
+from tests.reference.recorded import leader_of
 
 ELSEWHERE = Address("c9")
 
@@ -36,12 +36,6 @@ def full(variant: str = "safe", *, min_isr: int = 1, legacy: tuple[int, ...] = (
 
 def controller_of(lab: Lab, i: int = 1) -> Controller:
     return lab.nodes[i].state.controller
-
-
-def leader_of(lab: Lab, i: int = 2) -> Leader:
-    role = lab.partition(i).role
-    assert isinstance(role, Leader)
-    return role
 
 
 def is_change(letter: Letter) -> bool:

@@ -355,17 +355,27 @@ class Lab:
         """The record values in the log of broker `i`."""
         return [v for b in self.partition(i).log.batches for v in in_the_clear(b.values)]
 
-    def leaders(self) -> list[int]:
-        """The brokers that believe that they lead t-0."""
-        up = [self.nodes[i].state.broker.partitions.get(T0) if i in self.nodes else None for i in self.ids]
-        return [i for i, replica in zip(self.ids, up, strict=True) if replica is not None and isinstance(replica.role, Leader)]
+    def leaders(self, tp: TopicPartition = T0) -> list[int]:
+        """The brokers that believe that they lead."""
+        found = {i: self.nodes[i].state.broker.partitions.get(tp) for i in self.ids if i in self.nodes}
+        return [i for i, replica in found.items() if replica is not None and isinstance(replica.role, Leader)]
 
-    def state(self) -> PartitionState:
-        """The partition state of t-0 in ZooKeeper."""
-        (answer,), _ = self.zk.submit(self.admin, (GetData(paths.state_path(T0)),))
+    def leader(self, tp: TopicPartition = T0) -> int:
+        """The leader in ZooKeeper, which must be the only broker that believes that it leads."""
+        (leader,) = self.leaders(tp)
+        assert leader == self.state(tp).leader
+        return leader
+
+    def followers(self, tp: TopicPartition = T0) -> list[int]:
+        """The other members of the ISR."""
+        return [i for i in self.isr(tp) if i != self.leader(tp)]
+
+    def state(self, tp: TopicPartition = T0) -> PartitionState:
+        """The partition state in ZooKeeper."""
+        (answer,), _ = self.zk.submit(self.admin, (GetData(paths.state_path(tp)),))
         assert isinstance(answer, Data)
-        return paths.decode_state(T0, (), answer)
+        return paths.decode_state(tp, (), answer)
 
-    def isr(self) -> list[int]:
-        """The ISR of t-0 in ZooKeeper."""
-        return [m.broker for m in self.state().isr]
+    def isr(self, tp: TopicPartition = T0) -> list[int]:
+        """The ISR in ZooKeeper."""
+        return [m.broker for m in self.state(tp).isr]

@@ -16,6 +16,7 @@ from reference.replica import isr
 from reference.replica.partition import Leader
 from reference.types import Millis
 from tests.reference.lab import T0, Lab
+from tests.reference.v3 import die
 
 STATE = paths.state_path(T0)
 M = TypeVar("M")
@@ -82,6 +83,15 @@ def settled(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: in
     assert (lab.isr(), lab.leaders(), lab.nodes[1].state.controller.step) == ([2, 3, 4], [2], "active")
     lab.look_from_here()
     return lab
+
+
+def restart_leader(lab: Lab) -> int:
+    """Restart b2; the next leader, which is returned, is not the first member of the ISR."""
+    die(lab, 2)
+    lab.start(2)
+    lab.wait(3000)
+    assert lab.isr() == [2, 3, 4]
+    return lab.leader()
 
 
 def leader_of(lab: Lab, i: int = 2) -> Leader:

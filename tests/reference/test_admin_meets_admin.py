@@ -14,6 +14,7 @@ from reference.replica.partition import Follower
 from reference.types import Address, BrokerId, ControllerEpoch, LeaderEpoch, topic_partition
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import Mortal, cluster, data, holders, ids, stuck, write
+from tests.reference.v3 import die
 
 T1 = topic_partition("t", 1)
 DELETE = Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("t",)))
@@ -71,9 +72,7 @@ def test_partition_added_during_topic_deletion_is_deleted_too() -> None:
     """R-063, R-149: the controller must not wait forever for a leader of a partition whose topic was deleted."""
     lab = cluster()
     for i in (1, 2, 3):
-        lab.crash(i)
-        lab.expire(i)
-    lab.settle()
+        die(lab, i)
     at_once(lab, *ADD, DELETE)
 
     assert (holders(lab, T1), data(lab, paths.topic_path("t"))) == ([], None)
@@ -99,9 +98,7 @@ def test_partition_added_again_during_deletion_stays_deleted() -> None:
 def test_broker_registering_during_topic_deletion_is_told_later() -> None:
     """V3 §E step 4, docs/promise.md LIVE-2: it read its assignment before, and would keep a replica of a deleted topic."""
     lab = cluster()
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     lab.before[f"gone: {paths.topic_path('t')}"] = lambda: _start_in_between(lab, 3)
     write(lab, DELETE)
     lab.wait(3000)
@@ -120,9 +117,7 @@ def _start_in_between(lab: Lab, i: int) -> None:
 def _topic_deleted_at_startup_of(i: int, protocol: str = "safe") -> Mortal:
     """Delete the topic right after broker `i` registered and read its assignment; the controller b1 dies with the deletion."""
     lab = cluster(VARIANTS[protocol])
-    lab.crash(i)
-    lab.expire(i)
-    lab.settle()
+    die(lab, i)
 
     def start_and_die() -> None:
         _start_in_between(lab, i)

@@ -31,6 +31,7 @@ from tests.reference.test_heartbeats import (
     silence,
     state_of,
 )
+from tests.reference.v3 import die
 
 # --- the broker --------------------------------------------------------------------------------------------------------------
 
@@ -141,9 +142,7 @@ def test_heartbeat_timeouts_are_those_of_the_configuration() -> None:
 def test_new_registration_is_inactive_until_its_heartbeat() -> None:
     """R-182: also in a cluster that has been at work for long."""
     lab = full()
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     silence(lab, 3)
     lab.start(3)
     lab.settle()

@@ -13,6 +13,7 @@ from reference.replica.partition import brokers_of
 from reference.types import BrokerId, BrokerState, Millis, TopicPartition
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import write
+from tests.reference.v3 import die
 
 
 def full(variant: str = "safe", *, min_isr: int = 1) -> Lab:
@@ -59,9 +60,7 @@ def test_last_isr_member_halts_after_its_shutdown_retries() -> None:
     Then it halts, still the leader.
     """
     lab = full()
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     lab.tell(2, ShutDown())
     lab.wait(14_000)
     assert (lab.leaders(), lab.isr()) == ([2], [2])
@@ -74,9 +73,7 @@ def test_last_isr_member_halts_after_its_shutdown_retries() -> None:
 def test_returning_replica_takes_over_from_a_stopping_leader() -> None:
     """R-158, R-184: the retries give another replica time to return."""
     lab = full()
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     lab.tell(2, ShutDown())
     lab.settle()
     lab.start(3)

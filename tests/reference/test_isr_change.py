@@ -22,7 +22,6 @@ from tests.reference.isr_changes import (
     full,
     is_answer,
     is_change,
-    leader_of,
     proposal,
     request,
     shrink,
@@ -30,6 +29,7 @@ from tests.reference.isr_changes import (
 )
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import write
+from tests.reference.recorded import leader_of
 
 
 def writers(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
@@ -115,12 +115,12 @@ def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
     """R-198: a proposal is judged by the state of its own partition."""
     lab = full()
     other = TopicPartition("u-0")
-    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2), BrokerId(3)),))))
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload(((BrokerId(2),),))))
     lab.crash(4)
     lab.expire(4)
     lab.wait(3000)
     known = controller_of(lab).states
-    assert (known[other].leader, known[other].zk_version < known[T0].zk_version) == (2, True)
+    assert known[other].zk_version < known[T0].zk_version
     second = replace(proposal(lab, 2), tp=other, leader_epoch=known[other].leader_epoch, zk_version=known[other].zk_version)
     reply = request(lab, proposal(lab, 2), second)
 

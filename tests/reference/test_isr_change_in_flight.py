@@ -26,13 +26,14 @@ from tests.reference.isr_changes import (
     full,
     is_answer,
     is_change,
-    leader_of,
     proposal,
     request,
     shrink,
     turn_of,
 )
 from tests.reference.lab import T0, Lab
+from tests.reference.recorded import leader_of
+from tests.reference.v3 import die
 
 
 def test_isr_change_with_a_lost_answer_succeeds_on_retry() -> None:
@@ -77,9 +78,7 @@ def test_late_copy_of_an_isr_change_re_adds_no_replica() -> None:
 def isr_after_a_swap(variant: str) -> list[int]:
     """The ISR when the leader asks for b4, and b4 dies and returns with an empty disk before the request is read (B-35)."""
     lab = full(variant)
-    lab.crash(4)
-    lab.expire(4)
-    lab.settle()
+    die(lab, 4)
     lab.start(4)
     lab.held = is_change
     lab.wait(3000)
@@ -209,9 +208,7 @@ def isr_believed_after_an_old_answer(variant: str) -> tuple[int, ...]:
     lab.deliver(is_change)
     (answer,) = [letter for letter in lab.letters if is_answer(letter)]
     lab.letters.remove(answer)
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     assert (lab.state().leader, brokers_of(leader_of(lab).isr)) == (2, (2,))
     lab.letters.append(answer)
     lab.settle()

@@ -13,7 +13,7 @@ from reference.messages import Fetch, LeaderAndIsr, PartitionState, ProduceReply
 from reference.replica.partition import brokers_of
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.moving import reassign, write
-from tests.reference.recorded import leader_of, settled, shrink
+from tests.reference.recorded import leader_of, restart_leader, settled, shrink
 from tests.reference.v3 import die
 
 BY_ITSELF = ["isr-via-zookeeper", "v3"]
@@ -59,13 +59,10 @@ def test_leader_writes_its_isr_on_the_version_it_knows(variant: str) -> None:
 def test_leader_stays_the_leader_in_its_own_write() -> None:
     """R-004, R-065: also where it is not the first member of its ISR."""
     lab = settled()
-    die(lab, 2)
-    lab.start(2)
-    lab.wait(3000)
-    assert (lab.leaders(), lab.isr()) == ([3], [2, 3, 4])
-    shrink(lab, 4, leader=3)
+    leader = restart_leader(lab)
+    shrink(lab, lab.followers()[-1], leader=leader)
 
-    assert (lab.state().leader, lab.isr()) == (3, [2, 3])
+    assert (lab.leader(), lab.isr()) == (leader, [2, leader])
 
 
 @pytest.mark.parametrize("variant", BY_ITSELF)
@@ -93,7 +90,7 @@ def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> N
 def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None:
     """R-071, R-076: the new leader would leave the ISR before it leads, and the old leader would commit alone.
 
-    b2 is cut off from the controller and b3 has been elected. A write of b2 still reaches ZooKeeper.
+    b2 is cut off from the controller and another broker has been elected. A write of b2 still reaches ZooKeeper.
     """
     lab = settled(variant)
     lab.held = commands_to(2)
@@ -101,7 +98,7 @@ def test_leader_cannot_shrink_the_isr_after_the_controller(variant: str) -> None
     lab.expire(2)
     lab.settle()
     after = lab.state()
-    assert (after.leader, brokers_of(after.isr)) == (3, (3, 4))
+    assert after.leader in brokers_of(after.isr) == (3, 4)
     lab.muted.discard(2)
     lab.sessions[2] = lab.zk.connect(timeout_ms=6000)
     lab.look_from_here()

@@ -5,8 +5,6 @@ from msgspec.structs import replace
 
 from reference.broker import log_dirs
 from reference.config import VARIANTS
-from reference.coordination import paths
-from reference.coordination.api import Data, GetData
 from reference.errors import ErrorCode
 from reference.events import DirFailed, Received
 from reference.messages import (
@@ -37,6 +35,7 @@ from reference.types import (
 )
 from tests.reference.failing_dirs import EIO, U0, bad_dirs, break_dir, command, create_topic, jbod, produced, restart
 from tests.reference.lab import T0
+from tests.reference.v3 import die
 
 # --- a directory fails --------------------------------------------------------------------------------------------------------
 
@@ -44,7 +43,7 @@ from tests.reference.lab import T0
 def test_broker_serves_good_dirs_while_another_is_bad() -> None:
     """R-290: otherwise one disk of many would take all replicas of its broker out of service."""
     lab = jbod()
-    create_topic(lab, "u", 1, 2, 3)
+    create_topic(lab, "u", 1)
     assert U0 in lab.disks[1].dirs[1].logs
     break_dir(lab, 1)
 
@@ -176,7 +175,7 @@ def test_fetcher_of_an_offline_replica_stops_alone() -> None:
     break_dir(lab, 2)
     lab.letters.clear()
     lab.wait(3000)
-    lab.tell(1, Received(Address("c1"), Produce(50, U0, -1, ("y",), Millis(1000))))
+    lab.tell(lab.leader(U0), Received(Address("c1"), Produce(50, U0, -1, ("y",), Millis(1000))))
     lab.settle()
 
     assert f"fetch:{T0}" not in lab.timers[2]
@@ -305,9 +304,7 @@ def test_missing_replica_is_created_if_all_dirs_are_good() -> None:
 def test_broker_with_a_bad_dir_creates_only_new_replicas() -> None:
     """R-301, B-63 h (KAFKA-16234): a missing replica may lie in the bad directory, with committed records."""
     lab = jbod()
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     lab.disks[3].dirs[0].bad = True
     lab.start(3)
     lab.settle()
@@ -375,6 +372,4 @@ def test_replica_that_cannot_be_created_is_offline() -> None:
     create_topic(lab, "u", 1, 2, 3)
     lab.wait(5000)
 
-    (answer,), _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(U0)),))
-    assert isinstance(answer, Data)
-    assert [m.broker for m in paths.decode_state(U0, (), answer).isr] == [1, 2]
+    assert lab.isr(U0) == [1, 2]

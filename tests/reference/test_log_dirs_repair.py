@@ -19,6 +19,7 @@ from reference.types import (
 from tests.reference.failing_dirs import U0, break_dir, create_topic, jbod, produced, restart
 from tests.reference.lab import T0, Disk, Lab
 from tests.reference.moving import reassign, write
+from tests.reference.v3 import die
 
 
 def test_election_from_logs_waits_for_an_unreadable_log_dir() -> None:
@@ -88,9 +89,7 @@ def test_replica_in_a_replaced_dir_is_refilled_and_not_elected() -> None:
     for alone in (False, True):
         lab = jbod(2)
         if alone:
-            lab.crash(2)
-            lab.expire(2)
-            lab.settle()
+            die(lab, 2)
         assert produced(lab, 1, "x", 1) is ErrorCode.NONE
         lab.crash(1)
         lab.disks[1].dirs[0] = type(lab.disks[1].dirs[0])()
@@ -149,9 +148,7 @@ def test_replica_recreated_in_an_older_dir_is_not_elected() -> None:
 def test_broker_keeps_the_younger_of_two_logs_of_a_replica() -> None:
     """R-293: a repaired directory returns an old log beside the replica created meanwhile."""
     lab = jbod()
-    lab.crash(3)
-    lab.expire(3)
-    lab.settle()
+    die(lab, 3)
     lab.disks[3].dirs[0].bad = True
     lab.start(3)
     lab.settle()
@@ -170,9 +167,7 @@ def test_follower_with_a_longer_log_than_its_leader_truncates() -> None:
     lab = jbod(2)
     lab.held = lambda letter: isinstance(letter[2], FetchReply)
     lab.produce(1, "x", acks=1)
-    lab.crash(1)
-    lab.expire(1)
-    lab.settle()
+    die(lab, 1)
     assert lab.leaders() == [2]
     lab.held = lambda _: False
     lab.start(1)

@@ -204,9 +204,7 @@ def logs_after_alternating_leaders(variant: Variant) -> tuple[list[str], list[st
         lab.settle()
 
     def stop(i: int) -> None:
-        lab.crash(i)
-        lab.expire(i)
-        lab.settle()
+        die(lab, i)
 
     def start(i: int) -> None:
         lab.start(i)

@@ -102,9 +102,9 @@ def test_leader_does_not_re_add_a_dropped_replica() -> None:
     assert (lab.isr(), lab.partition(1).replicas) == ([1, 2, 3], OAR)
 
 
-@pytest.mark.parametrize(("protocol", "elected"), [("safe", [4]), ("cancel-without-isr", [2])])
-def test_rollback_elects_only_from_the_isr(protocol: str, elected: list[int]) -> None:
-    """B-60, U-21: 2 and 3 are out of sync, 4 and 5 are in, 1 dies; "elect a new leader from OAR" would take 2."""
+@pytest.mark.parametrize(("protocol", "eligible"), [("safe", {4, 5}), ("cancel-without-isr", {2, 3})])
+def test_rollback_elects_only_from_the_isr(protocol: str, eligible: set[int]) -> None:
+    """B-60, U-21: 2 and 3 are out of sync, 4 and 5 are in, 1 dies; "elect a new leader from OAR" takes 2 or 3."""
     lab = cluster(VARIANTS[protocol], min_isr=1)
     lab.held = silent(2, 3, 6)
     lab.wait(9000)
@@ -116,7 +116,7 @@ def test_rollback_elects_only_from_the_isr(protocol: str, elected: list[int]) ->
     cancel(lab)
     lab.wait(500)
 
-    assert lab.leaders() == elected
+    assert lab.leader() in eligible
 
 
 def test_cancel_znode_blocks_reassignments_until_it_is_removed() -> None:

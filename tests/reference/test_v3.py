@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reference.config import SAFE, V3
 from reference.controller import leader_selection
@@ -10,7 +11,7 @@ from reference.coordination import paths
 from reference.coordination.api import Delete
 from reference.errors import ErrorCode
 from reference.messages import Fetch, LeaderAndIsr, ProduceReply, StopReplica
-from reference.replica.partition import Follower, Idle, Leader
+from reference.replica.partition import Follower, Idle
 from reference.types import NO_INCARNATION, BrokerId
 from tests.reference.lab import T0, Lab, Letter
 from tests.reference.v3 import OTHER, add_topic, command, controllers, die, fetch, full, live, member, state, told
@@ -61,6 +62,13 @@ def test_election_picks_leader_and_isr_from_live_isr_members(variant: object) ->
     assert leader_selection.select(variant, state(1, (1, 2, 3)), live(2, 3)) == Elect(member(2), (member(2), member(3)))  # type: ignore[arg-type]  # a Variant
 
 
+def test_election_prefers_the_first_live_member_assigned() -> None:
+    """R-021: not the member with the least id, nor the last one."""
+    found = replace(state(1, (1, 2, 3, 4)), replicas=(1, 3, 4, 2))
+
+    assert leader_selection.select(SAFE, found, live(2, 3, 4)) == Elect(member(3), (member(2), member(3), member(4)))
+
+
 def test_v3_elects_any_replica_without_a_live_isr_member() -> None:
     """R-022, V3 §A step 3.2, second case (potential data loss); `safe` stays offline and keeps the ISR (KAFKA-708)."""
     found = state(1, (1,))
@@ -91,9 +99,9 @@ def test_election_is_sent_to_all_replicas() -> None:
     lab = full()
     die(lab, 1)
 
-    assert lab.leaders() == [2]
-    assert isinstance(lab.partition(3).role, Follower)
-    assert lab.partition(3).leader_epoch == lab.state().leader_epoch
+    (follower,) = lab.followers()
+    assert isinstance(lab.partition(follower).role, Follower)
+    assert lab.partition(follower).leader_epoch == lab.state().leader_epoch
 
 
 # --- B: creating and deleting topics ----------------------------------------------------------------------------------------
@@ -112,8 +120,8 @@ def test_new_topic_gets_leaders() -> None:
     lab = full()
     add_topic(lab, "other", 2, 3)
 
-    assert isinstance(lab.nodes[2].state.broker.partitions[OTHER].role, Leader)
-    assert isinstance(lab.nodes[3].state.broker.partitions[OTHER].role, Follower)
+    (follower,) = lab.followers(OTHER)
+    assert isinstance(lab.nodes[follower].state.broker.partitions[OTHER].role, Follower)
 
 
 def test_deleted_topic_is_deleted_on_all_brokers() -> None:
@@ -139,9 +147,9 @@ def test_deleted_topic_is_deleted_on_all_brokers() -> None:
 
 def test_first_isr_is_all_live_replicas_with_the_first_leading() -> None:
     """R-029, V3 §B init_leaders step 1.1."""
-    first = leader_selection.first_leader((BrokerId(3), BrokerId(1), BrokerId(2)), live(1, 2))
+    first = leader_selection.first_leader((BrokerId(3), BrokerId(2), BrokerId(1)), live(1, 2))
 
-    assert first == Elect(member(1), (member(1), member(2)))
+    assert first == Elect(member(2), (member(1), member(2)))
     assert leader_selection.first_leader((BrokerId(3),), live(1, 2)) is None
 
 
@@ -178,7 +186,7 @@ def test_new_controller_reads_every_state() -> None:
     lab = full()
     die(lab, 1)
 
-    assert lab.nodes[2].state.controller.states[T0].leader == 2
+    assert lab.nodes[2].state.controller.states[T0].leader == lab.leader()
 
 
 def test_new_controller_sends_init_to_every_broker() -> None:
@@ -196,7 +204,7 @@ def test_new_controller_handles_brokers_that_died_before() -> None:
     lab = full()
     die(lab, 1)  # both leader and controller
 
-    assert (lab.leaders(), lab.isr()) == ([2], [2, 3])
+    assert lab.leader() in lab.isr() == [2, 3]
 
 
 def test_new_controller_elects_for_leaderless_partitions() -> None:

@@ -32,12 +32,6 @@ def destroy(lab: Lab, topic: str, *, partitions: int) -> None:
     write(lab, Delete(paths.state_parents(topic_partition(topic, 0))[0]), Delete(paths.topic_path(topic)))
 
 
-def leaders(lab: Lab, topic: str, *, partitions: int) -> list[int | None]:
-    """The leader in the state znode of each partition."""
-    found = [data(lab, paths.state_path(topic_partition(topic, index))) for index in range(partitions)]
-    return [None if raw is None else json.loads(raw)["leader"] for raw in found]
-
-
 # --- A: failover during broker failure -----------------------------------------------------------------------------------------
 
 
@@ -127,7 +121,7 @@ def test_each_partition_of_a_dead_broker_changes(variant: str) -> None:
     create(lab, "u", (3, 2), (2, 3), (4, 3))
     die(lab, 3)
 
-    assert leaders(lab, "u", partitions=3) == [2, 2, 4]
+    assert [lab.leader(topic_partition("u", i)) for i in range(3)] == [2, 2, 4]
     assert (lab.state().leader, lab.isr()) == (2, [2, 4])
 
 
@@ -249,10 +243,10 @@ def test_each_partition_of_a_new_topic_gets_a_leader(variant: str) -> None:
     die(lab, 4)
     lab.held = lambda letter: isinstance(letter[2], Fetch)  # nobody joins the ISR by itself
     create(lab, "u", (3, 2), (4, 2, 3), (2, 4))
-    isrs = [json.loads(data(lab, paths.state_path(topic_partition("u", i))) or b"")["isr"] for i in range(3)]
+    created = [topic_partition("u", i) for i in range(3)]
 
-    assert leaders(lab, "u", partitions=3) == [3, 2, 2]
-    assert isrs == [[2, 3], [2, 3], [2]]
+    assert [lab.leader(tp) in lab.isr(tp) for tp in created] == [True] * 3
+    assert [lab.isr(tp) for tp in created] == [[2, 3], [2, 3], [2]]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -261,7 +255,7 @@ def test_topics_created_at_once_all_get_leaders(variant: str) -> None:
     lab = settled(variant)
     write(lab, *(Create(paths.topic_path(topic), paths.topic_payload((ids(3, 2),))) for topic in ("u", "w", "x")))
 
-    assert [leaders(lab, topic, partitions=1) for topic in ("u", "w", "x")] == [[3], [3], [3]]
+    assert [len(lab.leaders(topic_partition(topic, 0))) for topic in ("u", "w", "x")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -275,7 +269,7 @@ def test_first_command_follows_the_first_state(variant: str) -> None:
     lab.settle()
 
     assert early == []
-    assert sorted(to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if s.leader == 3) == ["b2", "b3"]
+    assert sorted(to for _, to, m in lab.sent(LeaderAndIsr) for s in m.states if s.tp == topic_partition("u", 0)) == ["b2", "b3"]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])

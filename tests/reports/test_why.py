@@ -8,7 +8,7 @@ import pytest
 
 from checkers.causes.cause import cause_of
 from checkers.engine.verdict import Anomaly, Findings, Verdict, found_in, merge, more_of_kind, without_count
-from checkers.single import judge
+from checkers.judge import judge
 from checkers.sketches import history_of
 from history.event import ClusterEvent, EventKind
 from history.history import History

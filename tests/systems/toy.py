@@ -46,6 +46,8 @@ class Toy:
         self.version = system_of(plan).version
 
     def refuse(self) -> str | None:
+        if [topic.partitions for topic in self._plan.cluster.topics] != [1] or self._plan.cluster.brokers != 1:
+            return "the toy has one broker with one topic of one partition"
         return refusal(self._plan, "the toy", self.lacks)
 
     def lacks(self, fault: AnyFault) -> str | None:
@@ -75,6 +77,9 @@ class Cluster(Uncoordinated):
 
     async def gathered(self) -> bool:
         return "end" in await asyncio.to_thread(asked, self.where, "/0", 1.0)
+
+    async def create_topics(self, plan: Plan) -> None:
+        """The one log is there from the start."""
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         return tree_of(ONLY, (state_of(tp, ONLY) for tp in tps))

@@ -19,7 +19,7 @@ from tests.tidy.promise import rule_names, rules_now
 from tests.tidy.protocol import STEPS, citations
 from tests.tidy.sources import ROOT
 
-READ = {".py", ".md", ".yaml", ".yml", ".toml", ".j2", ".sh", ".Dockerfile", ".cfg"}
+READ = {".py", ".md", ".yaml", ".yml", ".toml", ".txt", ".j2", ".sh", ".Dockerfile", ".cfg"}
 READ_BY_NAME = {"Makefile"}
 DATA = ("corpus/histories/",)  # recorded evidence: its texts are values, not citations
 _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/.-]*\w")

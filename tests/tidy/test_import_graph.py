@@ -3,6 +3,7 @@
 import pytest
 
 from tests.tidy.import_graph import DOCUMENT, LEVELS, circles, document, entries
+from tests.tidy.sources import ROOT
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level or "repository")
@@ -29,3 +30,10 @@ def test_import_graph_knows_the_harness_imports_reference() -> None:
 def test_architecture_page_shows_todays_imports() -> None:
     """After a change: `python -m tests.tidy.import_graph --rewrite`."""
     assert DOCUMENT.read_text(encoding="utf-8") == document()
+
+
+def test_top_of_checkers_holds_only_who_is_judged_by_what() -> None:
+    """A checker belongs into a room; a flat folder of seventy modules hides which ones belong together."""
+    modules = [path.name for path in (ROOT / "checkers").glob("*.py")]
+
+    assert len(modules) <= 12

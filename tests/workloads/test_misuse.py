@@ -3,11 +3,11 @@
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.sim.world import World
 from highwater.plans.derive import derive
 from highwater.rig.backend import Provenance
-from highwater.rig.scene import manifest
+from highwater.rig.scene import manifest, scene_of
 from history.op import OpType
 from tests.workloads.test_admin_storm import run
 from workloads.generate import generate
@@ -42,10 +42,11 @@ def test_misuse_workload_sends_good_then_invalid_requests() -> None:
 def test_refused_produce_never_appears_in_a_log(seed: int) -> None:
     """ORD-4, B-65, B-66: a leader that accepts one has a duplicate, a gap or a record of an unknown producer in its log."""
     plan = derive(seed, workload="misuse", seconds=30, faults=("pause-short",))
-    world = World(plan)
+    scene = scene_of(plan)
+    world = World(scene)
     world.play()
     facts = manifest(
-        plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
+        scene, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
     )
     history = world.sim.recorder.history(facts)
     told = {row.error for row in history.operations if row.type is not OpType.INVOKE}

@@ -1,4 +1,4 @@
-"""The script of docs/reassign-session.md: a cluster of processes that obeys commands on stdin."""
+"""The script of docs/brokers.md: a cluster of processes that obeys commands on stdin."""
 
 import subprocess
 import sys

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.real.zookeeper.local import missing
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked

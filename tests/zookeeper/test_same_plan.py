@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.sim.backend import SimBackend
 from highwater.plans.plan import Plan, checked

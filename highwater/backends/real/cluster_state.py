@@ -26,7 +26,7 @@ class EndState(Struct, frozen=True):
     told: dict[Address, tuple[PartitionState, ...]]
 
     def record(self, recorder: Recorder) -> None:
-        """Record the final state of the cluster as history rows, which `checkers.convergence` compares."""
+        """Record the final state of the cluster as history rows, which `checkers.liveness.convergence` compares."""
         record_zookeeper(recorder, self.topics, self.states)
         for node, states in self.told.items():
             record_metadata(recorder, node, states)

@@ -17,6 +17,7 @@ from reference.types import Address, BrokerId
 
 LOOK_S = 0.02
 HELD = LinkCondition(held=True)
+REFUSED = "the backend must refuse a plan with this fault before the run"
 
 
 class LinkFaults:
@@ -49,6 +50,8 @@ class LinkFaults:
     async def do(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Apply a network fault to the links of these brokers or of this client place; returns the probe of it, and the links."""
         pairs = self._of[window.id] = self._touched(self._pairs(window, fault, hit))
+        if not pairs:
+            return _no_link, pairs
         if isinstance(fault, Reset):
             self._broken[window.id] = 0
             resetting = self._reset_again(window.id, pairs, fault.period_ms)
@@ -138,6 +141,10 @@ class LinkFaults:
         return tuple(dict.fromkeys(pair for pair in pairs if not ({*pair} & {*servers} and {*pair} & {*places})))
 
 
+async def _no_link() -> Proof:
+    return Proof(False, "this cluster has no link of these kinds")
+
+
 async def _not_told_apart() -> Proof:
     return Proof(None, "other windows do something to the same links")
 
@@ -153,8 +160,10 @@ def _condition(fault: Partition | Packets | Slow | Clog) -> LinkCondition:
             return LinkCondition(held_kinds=kinds)
         case Partition() | Clog():
             return LinkCondition(held=True)
-        case Packets(drop_per_mille=drop):
+        case Packets(drop_per_mille=drop, duplicate_per_mille=0, reorder_per_mille=0, kinds=()):
             return LinkCondition(loss_per_mille=drop)
+        case Packets():
+            raise AssertionError(REFUSED)
         case Slow(extra_ms=extra_ms):
             return LinkCondition(delay_ms=extra_ms)
         case _:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
+from highwater.backends.real.fault_links import REFUSED
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.backends.real.systems.port import Coordination
@@ -132,6 +133,8 @@ class NodeFaults:
                     await self._start(node)
                     await self._stand_still(broker)
                 self._acts(window, node, probe, "session" if fault.session_ends else "restart")
+            case CrashAt() | Shutdown(protocol="legacy" | "kip343"):
+                raise AssertionError(REFUSED)
             case Shutdown():
                 holds.down += 1
                 self._acts(window, node, await node.terminate(), "process")
@@ -140,8 +143,6 @@ class NodeFaults:
                 self._acts(window, node, await node.pause(), "process")
             case ExpireSession():
                 self._acts(window, node, await self._expire(broker), "session")
-            case CrashAt():
-                raise AssertionError("the backend must refuse a plan with this fault before the run")
             case ClockJump() | ClockDrift() | ClockStrobe():
                 await self._set_wrong(window, fault, broker)
             case DirUnreadable() | DirFile() | DirFailure() | DiskFull() | DiskSlow():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import assert_never
 
-from highwater.backends.real.fault_links import HELD, LinkFaults
+from highwater.backends.real.fault_links import HELD, REFUSED, LinkFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site
 from highwater.backends.real.systems.port import Coordination
@@ -53,6 +53,7 @@ class ServerFaults:
 
     async def do(self, window: Window, fault: ZooKeeperFault) -> None:
         """Apply the fault to `fault.servers` randomly drawn ZooKeeper servers that have no other fault."""
+        assert self._site.servers, REFUSED
         held = [server for _, hit in self._held.values() for server in hit]
         left = [server for server in self._site.servers if server not in held]
         hit: list[Life] = []

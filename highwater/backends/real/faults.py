@@ -8,7 +8,7 @@ directories the worst. Each family of faults has its part: `fault_links`, `fault
 
 import asyncio
 
-from highwater.backends.real.fault_links import LinkFaults, subjects
+from highwater.backends.real.fault_links import REFUSED, LinkFaults, subjects
 from highwater.backends.real.fault_nodes import NodeFaults
 from highwater.backends.real.fault_servers import ServerFaults
 from highwater.backends.real.proving import Proving
@@ -87,7 +87,7 @@ class Faults:
         elif isinstance(fault, ZooKeeperFault):
             await self._servers.do(window, fault)
         elif isinstance(fault, StepFault):
-            raise AssertionError("the backend must refuse a plan with this fault before the run")
+            raise AssertionError(REFUSED)
         else:
             for node in hit:
                 await self._nodes.do(window, fault, self._brokers[node])

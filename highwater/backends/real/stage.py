@@ -33,7 +33,7 @@ from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
 from highwater.rig.end_state import record_logs
-from highwater.rig.scene import assign, manifest, place_of, workload_processes
+from highwater.rig.scene import manifest, scene_of
 from highwater.run_folder import tmpdir_too_long
 from history.digest import digest
 from history.event import EventKind
@@ -94,6 +94,7 @@ class Stage:
 
     def __init__(self, plan: Plan, site: Site, system: System) -> None:
         self._plan = plan
+        self._scene = scene_of(plan)
         self._site = site
         self._system = system
         self._start_ns = monotonic_ns()
@@ -198,7 +199,7 @@ class Stage:
         """Wait until every partition has a leader, and at most FULL_S_MAX until its ISR holds all replicas."""
         replicas = {
             topic_partition(topic, index): of
-            for topic, partitions in assign(self._plan).items()
+            for topic, partitions in self._scene.assignment.items()
             for index, of in enumerate(partitions)
         }
         began_ns = self._now_ns()
@@ -227,11 +228,11 @@ class Stage:
                     raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it printed nothing'}")
 
     def _workers(self, clients: list[Client], administrators: list[Administrator]) -> list[Worker]:
-        processes = workload_processes(self._plan)
+        processes = self._scene.processes
         timeout_ms = self._plan.cluster.session_timeout_ms
         for number, _ in enumerate(processes):
             name = Address(f"c{number}")
-            place = self._site.clients[CLIENTS if len(self._site.clients) == 1 else place_of(self._plan, number)]
+            place = self._site.clients[CLIENTS if len(self._site.clients) == 1 else self._scene.client_places[number]]
             clients.append(self._system.client(name, place))
             administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=timeout_ms))
         return [
@@ -277,7 +278,7 @@ class Stage:
         operations, events = merged(sources, until_ns=end_ns)
         events = stamped(events)
         found = manifest(
-            self._plan,
+            self._scene,
             provenance,
             backend=backend,
             outcome=outcome,

@@ -9,7 +9,7 @@ from highwater.backends.sim.node import Boot
 from highwater.backends.sim.world import TooManyEvents, World
 from highwater.plans.plan import Plan, beyond_reference, is_foreign, system_of, words_of
 from highwater.rig.backend import Provenance, Run
-from highwater.rig.scene import manifest
+from highwater.rig.scene import manifest, scene_of
 from history.digest import digest
 from history.manifest import Outcome
 from nemesis.capability import refusals
@@ -37,7 +37,8 @@ class SimBackend:
         A KeyboardInterrupt or the plan's bound ends it early; recorded rows are kept.
         """
         start = perf_counter()
-        world = World(plan, self._boot)
+        scene = scene_of(plan)
+        world = World(scene, self._boot)
         self._watch(world)
         outcome: Outcome = "completed"
         failure = None
@@ -48,7 +49,7 @@ class SimBackend:
         except TooManyEvents as error:
             outcome, failure = "harness-fault", str(error)
         recorder, now_ns = world.sim.recorder, world.sim.scheduler.now
-        found = manifest(plan, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
+        found = manifest(scene, provenance, backend=self.name, outcome=outcome, faults=world.faults.counts())
         found = replace(
             found,
             healed_at_ns=world.healed_at_ns,

@@ -11,7 +11,7 @@ from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, heard
-from highwater.rig.scene import place_of
+from highwater.rig.scene import Scene
 from highwater.rig.sessions import SessionCall
 from reference.client.admin import TIMER as ADMIN_TIMER
 from reference.client.admin import Admin
@@ -20,8 +20,8 @@ from reference.client.client import Client
 from reference.client.commands import Command
 from reference.effects import CancelTimer, Send, SetTimer, ZkConnect, ZkRequest
 from reference.events import AnyEvent, TimerFired, ZkReplied, ZkState, ZkWatch
-from reference.types import Address, BrokerId, Millis
-from workloads.client import Done, Invocation, Phase, Process, Sleep
+from reference.types import Address, Millis
+from workloads.client import Done, Invocation, Phase, Sleep
 
 _ADMIN_TIMER_FIRED = TimerFired(ADMIN_TIMER)
 _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
@@ -30,24 +30,22 @@ _FROM_ZOOKEEPER = (ZkState, ZkReplied, ZkWatch)
 class ClientHost:
     """A simulated client process, which no fault stops. `idle`: its workload has finished the phase."""
 
-    def __init__(
-        self, sim: Simulation, server: ZooKeeper, process: Process, number: int, *, processes: int, brokers: tuple[BrokerId, ...]
-    ) -> None:
+    def __init__(self, sim: Simulation, server: ZooKeeper, scene: Scene, number: int) -> None:
         self.address = Address(f"c{number}")
-        self.place = place_of(sim.plan, number)
+        self.place = scene.client_places[number]
         self.life = 1
         self.up = True
         self.idle = True
         self.phase: Phase = "faults"
         self._sim = sim
         self._zero_ns = 0
-        self._attempts = Attempts(sim.recorder, process, number, processes=processes)
-        first = number % len(brokers)
-        timeout_ms = Millis(sim.plan.workload.request_timeout_ms)
+        self._attempts = Attempts(sim.recorder, scene.processes[number], number, processes=len(scene.processes))
+        brokers, first = scene.brokers, number % len(scene.brokers)
+        timeout_ms = Millis(scene.plan.workload.request_timeout_ms)
         self._client = Client.boot(self.address, brokers[first:] + brokers[:first], request_timeout_ms=timeout_ms)
         # A lost ZooKeeper session hides the outcome of a command no longer than the session timeout.
         self._admin = Admin(timeout_ms=Millis(ADMIN_TIMEOUT_MS))
-        self._zk = ZkClient(self, server, sim, timeout_ms=sim.plan.cluster.session_timeout_ms)
+        self._zk = ZkClient(self, server, sim, timeout_ms=scene.plan.cluster.session_timeout_ms)
         self._clock = Clock(sim.scheduler, monotonic_ns=0)
         self._timers = Timers(sim.scheduler, sim.draws, self._clock, owner=self.address, fire=self._ring)
 

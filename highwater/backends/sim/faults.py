@@ -18,6 +18,7 @@ from highwater.backends.sim.open_window import OpenWindow
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZooKeeper
+from highwater.plans.plan import Plan
 from highwater.rig.cuts import Geography
 from highwater.rig.evidence import ZkEvidence
 from highwater.rig.nemesis import Holds, Nemesis
@@ -38,13 +39,15 @@ class Faults:
         nodes: dict[BrokerId, NodeHost],
         geography: Geography,
         *,
+        plan: Plan,
         ensemble: Ensemble | None = None,
     ) -> None:
         self._sim = sim
+        self._schedule = plan.schedule
         self._server = server
         self._nodes = nodes
         self._hosts = {node.address: node for node in nodes.values()}
-        self._nemesis = Nemesis(sim.plan, sim.recorder, sim.draws, logs=self._logs, incarnation=evidence.incarnations.get)
+        self._nemesis = Nemesis(plan, sim.recorder, sim.draws, logs=self._logs, incarnation=evidence.incarnations.get)
         self._links = LinkFaults(sim, nodes, geography)
         self._clocks = ClockFaults(sim.scheduler, tuple(node.address for node in nodes.values()))
         self._processes = ProcessFaults(sim, server, self._nemesis)
@@ -55,7 +58,7 @@ class Faults:
 
     def plan(self, zero_ns: int) -> None:
         """Schedule the begin and the end of every fault, counted from the start of the workload."""
-        for window in self._sim.plan.schedule:
+        for window in self._schedule:
             self._sim.scheduler.at(zero_ns + window.at_ms * MS, self.open, window)
             self._sim.scheduler.at(zero_ns + window.until_ms * MS, self.close, window.id)
 

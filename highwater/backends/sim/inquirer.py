@@ -1,16 +1,17 @@
 """Asks every broker again and again what it tells clients, without a message: looking changes nothing in the run.
 
-An answer is made by the broker's own code, from its state at that moment. Only answers that `checkers.metadata` refuses are
+An answer is made by the broker's own code, from its state at that moment. Only answers that the checker `metadata` refuses are
 recorded, the first few of each run: all of them would be more rows than all others together.
 """
 
 from collections.abc import Iterable
 
-from checkers.metadata import ABSENT, NONE, OF_CLUSTER, Row, Standing, is_read
+from checkers.liveness.metadata import ABSENT, NONE, OF_CLUSTER, Row, Standing, is_read
 from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.simulation import Simulation
 from highwater.rig.evidence import names
 from history.event import ClusterEvent, EventKind
+from history.promise import Promise
 from reference.broker import heartbeats
 from reference.broker.metadata import on_metadata
 from reference.effects import Send
@@ -26,10 +27,10 @@ RECORDED_MAX = 6
 class Inquirer:
     """Compares what brokers would tell clients with what the rows of the run say."""
 
-    def __init__(self, sim: Simulation, nodes: Iterable[NodeHost]) -> None:
+    def __init__(self, sim: Simulation, nodes: Iterable[NodeHost], promise: Promise) -> None:
         self._sim = sim
         self._nodes = tuple(nodes)
-        self._standing = Standing(sim.plan.promise)
+        self._standing = Standing(promise)
         self._read = 0  # rows of the recorder
         self._slices = 0
         self._recorded = 0

@@ -18,6 +18,7 @@ from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.traps import Trap
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
+from highwater.plans.plan import Plan
 from highwater.rig.evidence import Notebook
 from highwater.rig.topics import written
 from history.event import EventKind
@@ -66,7 +67,7 @@ Boot = Callable[[BrokerConfig, tuple[DirImage, ...], int], Handler]
 class NodeHost:
     """A simulated broker process, with the clock, disk and address that it keeps over restarts."""
 
-    def __init__(self, sim: Simulation, server: ZooKeeper, config: BrokerConfig, boot: Boot) -> None:
+    def __init__(self, sim: Simulation, server: ZooKeeper, config: BrokerConfig, boot: Boot, plan: Plan) -> None:
         self.address: Address = broker_address(config.broker)
         self.config = config
         self.life = 0
@@ -81,7 +82,7 @@ class NodeHost:
         self._waiting: dict[str, deque[partial[None]]] = {}  # by source, while paused
         self._ambush: partial[None] | None = None
         self.traps: list[Trap] = []
-        shape = sim.plan.network
+        shape = plan.network
         self.disk = Disk(self.address, config.log_dirs, sim.draws, (shape.flush_us_min * US, shape.flush_us_max * US))
         self.clock = Clock(
             sim.scheduler,
@@ -91,7 +92,7 @@ class NodeHost:
         self.zk = ZkClient(self, server, sim, timeout_ms=config.session_timeout_ms)
         self.timers = Timers(sim.scheduler, sim.draws, self.clock, owner=self.address, fire=self._ring)
         self.notes = Notebook(sim.recorder, self.address)
-        self._durable = frozenset(topic.topic for topic in sim.plan.promise.topics if topic.flush == "before_ack")
+        self._durable = frozenset(topic.topic for topic in plan.promise.topics if topic.flush == "before_ack")
 
     # --- life and death -------------------------------------------------------------------------------------------------------
 

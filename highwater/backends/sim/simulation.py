@@ -1,11 +1,11 @@
-"""What every part of a simulated run shares: plan, virtual time, random numbers, the network and the recorder."""
+"""What every part of a simulated run shares: virtual time, random numbers, the network and the recorder."""
 
 from typing import Final
 
 from highwater.backends.sim.network import Network
 from highwater.backends.sim.scheduler import Scheduler
 from highwater.backends.sim.transport import Transport
-from highwater.plans.plan import Plan
+from highwater.plans.plan import NetworkShape
 from history.recorder import Recorder
 from history.seed import Draws
 
@@ -13,13 +13,12 @@ from history.seed import Draws
 class Simulation:
     """The shared parts of one simulated run; `handled` counts the events that brokers, clients and ZooKeeper handled."""
 
-    __slots__ = ("draws", "handled", "network", "plan", "recorder", "scheduler", "transport")
+    __slots__ = ("draws", "handled", "network", "recorder", "scheduler", "transport")
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan: Final = plan
+    def __init__(self, draws: int, network: NetworkShape) -> None:
         self.scheduler: Final = Scheduler()
-        self.draws: Final = Draws(plan.draws)
-        self.network: Final = Network(self.scheduler, self.draws, plan.network)
+        self.draws: Final = Draws(draws)
+        self.network: Final = Network(self.scheduler, self.draws, network)
         self.transport: Final = Transport(self.scheduler, self.network, self.draws)
         self.recorder: Final = Recorder(self._now_ns)
         self.handled = 0

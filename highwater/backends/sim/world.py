@@ -15,11 +15,10 @@ from highwater.backends.sim.observer import Observer
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer, ZooKeeper
-from highwater.plans.plan import Plan
 from highwater.rig.cuts import Geography
 from highwater.rig.end_state import record_logs, record_metadata, record_zookeeper
 from highwater.rig.evidence import ZkEvidence
-from highwater.rig.scene import assign, broker_config, brokers_of, places_of, workload_processes
+from highwater.rig.scene import Scene
 from highwater.rig.targets import state_of
 from history.event import EventKind
 from reference.broker import heartbeats
@@ -44,34 +43,31 @@ class TooManyEvents(Exception):  # noqa: N818 - says what happened
 class World:
     """One whole simulated run. `healed_at_ns` and `final_reads_at_ns` are None until those phases begin."""
 
-    def __init__(self, plan: Plan, boot: Boot = Node.boot) -> None:
-        self.sim = Simulation(plan)
+    def __init__(self, scene: Scene, boot: Boot = Node.boot) -> None:
+        plan = self.plan = scene.plan
+        self._assignment = scene.assignment
+        self.sim = Simulation(plan.draws, plan.network)
         self.evidence = ZkEvidence(self.sim.recorder)
         ensemble = Ensemble(self.sim, self.evidence, plan.cluster.zookeeper) if plan.cluster.zookeeper > 1 else None
         self.server: ZooKeeper = ensemble or ZkServer(self.sim, self.evidence)
-        brokers = brokers_of(plan)
         self.nodes: dict[BrokerId, NodeHost] = {
-            broker: NodeHost(self.sim, self.server, broker_config(plan, broker), boot) for broker in brokers
+            config.broker: NodeHost(self.sim, self.server, config, boot, plan) for config in scene.configs
         }
-        processes = workload_processes(plan)
-        self.clients = tuple(
-            ClientHost(self.sim, self.server, process, number, processes=len(processes), brokers=brokers)
-            for number, process in enumerate(processes)
-        )
+        self.clients = tuple(ClientHost(self.sim, self.server, scene, number) for number, _ in enumerate(scene.processes))
         for node in self.nodes.values():
             self.sim.transport.join(node)
         for client in self.clients:
             self.sim.transport.join(client)
-        self._inquirer = Inquirer(self.sim, self.nodes.values())
+        self._inquirer = Inquirer(self.sim, self.nodes.values(), plan.promise)
         self.observer = Observer(self.sim)
         self.sim.transport.join(self.observer)
         geography = Geography(
-            brokers,
+            scene.brokers,
             tuple(client.address for client in self.clients),
             servers=tuple(server.address for server in self.server.servers),
-            places={place: tuple(c.address for c in self.clients if c.place == place) for place in places_of(plan)},
+            places={place: tuple(c.address for c in self.clients if c.place == place) for place in scene.places},
         )
-        self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography, ensemble=ensemble)
+        self.faults = Faults(self.sim, self.server, self.evidence, self.nodes, geography, plan=plan, ensemble=ensemble)
         self.healed_at_ns: int | None = None
         self.final_reads_at_ns: int | None = None
         self._zero_ns = 0
@@ -83,7 +79,7 @@ class World:
 
     def play(self) -> None:
         """Simulate all phases of the run. Raises TooManyEvents; rows recorded until then stay."""
-        plan = self.sim.plan
+        plan = self.plan
         self.play_until(plan.faults_ms)
         self.faults.heal()
         self.healed_at_ns = self.sim.scheduler.now
@@ -160,15 +156,13 @@ class World:
     def create_topics(self) -> None:
         """Create the topics in ZooKeeper, with their persistent parent znodes, like an administrator's tool."""
         ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
-        ops += [
-            Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in assign(self.sim.plan).items()
-        ]
+        ops += [Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in self._assignment.items()]
         self.server.administer(tuple(ops))
 
     def _led(self) -> bool:
         states = [
             state_of(self.server.tree, topic.name, index)
-            for topic in self.sim.plan.cluster.topics
+            for topic in self.plan.cluster.topics
             for index in range(topic.partitions)
         ]
         return all(state is not None and state.leader is not None for state in states)
@@ -181,7 +175,7 @@ class World:
         scheduler = self.sim.scheduler
         end_ns = scheduler.now + duration_ms * MS
         while scheduler.now < end_ns:
-            if self.sim.handled > self.sim.plan.limit_events:
-                raise TooManyEvents(f"more than {self.sim.plan.limit_events} events by {scheduler.now // MS} ms")
+            if self.sim.handled > self.plan.limit_events:
+                raise TooManyEvents(f"more than {self.plan.limit_events} events by {scheduler.now // MS} ms")
             scheduler.run_until(min(end_ns, scheduler.now + SLICE_MS * MS))
             self._inquirer.look()

@@ -1,7 +1,7 @@
 """Judges the ZooKeeper in memory by ZooKeeper's rules: it is part of the protocol under test, and all others believe it.
 
 After each request the answers are compared with the tree before and after it, for the znodes that the request names. A broken
-rule is recorded as a failed assertion of ZooKeeper (`checkers.assertions`), once for each rule.
+rule is recorded as a failed assertion of ZooKeeper (`checkers.validity.assertions`), once for each rule.
 
 * Each operation has one answer. A multi is performed as a whole, or not at all: then one operation has its error, all others
   `RolledBack`, and nothing has changed.

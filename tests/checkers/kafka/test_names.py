@@ -2,7 +2,7 @@
 
 import re
 
-from checkers.judges import JUDGES
+from checkers.foreign import JUDGES
 from checkers.kafka.names import BESIDE, TWENTY
 from checkers.registry import ALL
 from tests.checkers.corpus import QUEUES

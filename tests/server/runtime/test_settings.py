@@ -90,7 +90,7 @@ def test_missing_settings_file_is_refused_with_one_line(tmp_path: Path, capsys: 
 
 
 def test_settings_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "brokers.md").read_text(encoding="utf-8")
     (tmp_path / "node.json").write_text(text.split("```json")[1].split("```")[0])
 
     settings = load(tmp_path / "node.json")

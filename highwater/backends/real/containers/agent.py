@@ -44,6 +44,7 @@ _ANSWER_BYTES = 1 << 16
 PROBE_PORT = 7007
 _PROBE_GAP_S = 0.002
 _HEARD_MAX = 100  # probe tokens that are remembered; then the oldest is dropped
+_RULE = {"direction", "peer", "held", "loss_per_mille", "delay_ms"}
 _NOBODY = "192.0.2.1"  # reserved for documentation (RFC 5737), so no peer has it
 
 
@@ -214,6 +215,9 @@ class Agent:
     async def _set(self, links: list[dict[str, Any]]) -> None:
         await self._count()
         done: list[Queue] = []
+        for wanted in links:
+            if wanted.keys() != _RULE:
+                raise Refused(f"a link is set by {', '.join(sorted(_RULE))}, not by {', '.join(sorted(wanted))}")
         for wanted in links:
             link = self._links.setdefault((wanted["direction"], wanted["peer"]), Link())
             link.held = bool(wanted["held"])

@@ -11,6 +11,7 @@ from highwater.backends.real.containers.engine import Engine, missing
 from highwater.backends.real.containers.links import AgentClient
 from highwater.backends.real.containers.place import make_grounds, make_place
 from highwater.backends.real.containers.site import ContainerSite
+from highwater.backends.real.means import means
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
 from highwater.backends.real.stage import perform, unplayable
 from highwater.backends.real.systems.port import System
@@ -19,11 +20,10 @@ from highwater.plans.plan import Plan, system_of, words_of
 from highwater.rig.backend import Provenance, Run
 from highwater.run_folder import RunFolder
 from nemesis.capability import refusals
-from nemesis.faults import AnyFault, Clog, DiskFull, Packets, Partition, Reset, Slow, ZooKeeperLinks
 from reference.types import Address
 
 _PLACE = Address("b1")
-_FEATURES = (((Partition, Clog), "held"), ((Packets,), "loss_per_mille"), ((Slow,), "delay_ms"), ((Reset,), "reset"))
+_OF_AGENT = ("held", "loss_per_mille", "delay_ms", "reset")
 
 
 class DockerBackend:
@@ -64,22 +64,15 @@ def with_time_for_containers(plan: Plan) -> Plan:
 
 def missing_for(engine: Engine, plan: Plan) -> str | None:
     """What the kernel or the user of this machine lacks for a fault of this plan, in a sentence; None if nothing."""
-    wanted = [(window, _of_agent(window.fault)) for window in plan.schedule]
+    wanted = [(window, means(window.fault)) for window in plan.schedule]
     # The kernel is tested in a container, which takes two seconds: only if a fault depends on the answer.
-    cannot = _asked(engine) if any(feature for _, feature in wanted) else {}
-    for window, feature in wanted:
-        if feature in cannot:
-            return f"window {window.id} ({window.kind}): this machine's kernel cannot apply the fault: {cannot[feature]}"
-        if isinstance(window.fault, DiskFull) and os.geteuid():
+    cannot = _asked(engine) if any(needed in _OF_AGENT for _, needed in wanted) else {}
+    for window, needed in wanted:
+        if needed in cannot:
+            return f"window {window.id} ({window.kind}): this machine's kernel cannot apply the fault: {cannot[needed]}"
+        if needed == "small-dirs" and os.geteuid():
             return f"window {window.id} ({window.kind}): {MOUNT_NEEDS_ROOT}"
     return None
-
-
-def _of_agent(fault: AnyFault) -> str | None:
-    """The feature of the network agent that a fault needs; None if it needs none."""
-    if isinstance(fault, ZooKeeperLinks):
-        return "held" if fault.how == "cut" else "delay_ms"
-    return next((feature for kinds, feature in _FEATURES if isinstance(fault, kinds)), None)
 
 
 def _asked(engine: Engine) -> dict[str, str]:

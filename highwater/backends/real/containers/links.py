@@ -170,12 +170,14 @@ class ContainerLinks:
         """Apply these network faults to their links; other links keep theirs."""
         by_agent: dict[Address, list[dict[str, Any]]] = {}
         for pair, condition in conditions.items():
+            if condition.held_kinds and pair not in self._proxied:
+                raise HarnessError(f"no proxy tells messages from {pair[0]} to {pair[1]} apart")
             if pair in self._proxied:
                 self._proxied[pair].set(LinkCondition(held_kinds=condition.held_kinds))
         conditions = {pair: replace(condition, held_kinds=()) for pair, condition in conditions.items()}
         for (source, target), condition in conditions.items():
             ruler, direction, peer = (source, "out", target) if target == CLIENTS else (target, "in", source)
-            rule = {"direction": direction, "peer": self._addresses[peer], **msgspec.structs.asdict(condition)}
+            rule = {"direction": direction, "peer": self._addresses[peer], **_rule(condition)}
             by_agent.setdefault(ruler, []).append(rule)
         await asyncio.gather(*(self._agents[ruler].ask(do="set", links=links) for ruler, links in by_agent.items()))
         # Counters are not queried while no fault holds. Query them now, or past hits would later count as hits of this fault.
@@ -255,6 +257,11 @@ class ContainerLinks:
             return self._clients.heard(token)
         heard: dict[str, Any] = await self._agents[target].ask(do="heard", token=token)
         return heard
+
+
+def _rule(condition: LinkCondition) -> dict[str, Any]:
+    """A condition as an agent takes it, which refuses fields that it does not know: all but the kinds, which a proxy holds."""
+    return {name: value for name, value in msgspec.structs.asdict(condition).items() if name != "held_kinds"}
 
 
 def _judged(link: str, condition: LinkCondition, sent: int, heard: int, ms_max: float) -> Proof:

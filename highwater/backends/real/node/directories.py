@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from highwater.backends.real.means import Means
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
 from reference.types import Offset
@@ -23,6 +24,7 @@ from server.lab.power import Wound
 
 SMALL_BYTES = 64 * 1024 * 1024
 MOUNT_NEEDS_ROOT = "a full disk is a small mounted file system, and only root can mount one: run highwater as root"
+NO_SETPRIV = "root ignores file permissions unless setpriv prevents it: install setpriv (util-linux), or run as another user"
 _ASIDE = "aside"
 _BALLAST = "ballast"
 _TRIED_BYTES = 64 * 1024
@@ -44,20 +46,24 @@ def unprivileged_prefix(user: int | None = None) -> list[str] | None:
 
 
 class LogDirs:
-    """The log directories of one broker. `user` owns them if the broker runs under another uid than the harness."""
+    """The log directories of one broker. `user` owns them if the broker runs under another uid than the harness.
 
-    def __init__(self, paths: Sequence[Path], user: int | None = None) -> None:
+    `needs` is what they are prepared for: permissions that the broker obeys, file systems that can be filled.
+    """
+
+    def __init__(self, paths: Sequence[Path], user: int | None = None, needs: frozenset[Means] = frozenset()) -> None:
         self._user = user
+        self._needs = needs
         self.paths = tuple(paths)
         self._conditions = [SOUND] * len(self.paths)
         self._mounted = False
 
-    def make(self, *, small: bool) -> None:
-        """Create the log directories empty; with `small`, each on a tmpfs of SMALL_BYTES that can be filled."""
+    def make(self) -> None:
+        """Create the log directories empty; for a fault that fills one, each on a tmpfs of SMALL_BYTES."""
         for path in self.paths:
             path.parent.mkdir(parents=True)
             self._give(path.parent)
-            if small:
+            if "small-dirs" in self._needs:
                 _run("mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES},mode=755", "highwater", str(path.parent))
                 self._mounted = True
                 self._give(path.parent)
@@ -65,7 +71,11 @@ class LogDirs:
             self._give(path)
 
     def set(self, dir_: int, condition: DirCondition) -> Probe:
-        """Apply or end a fault of a log directory; the probe writes a file in it as the broker's user."""
+        """Apply or end a fault of a log directory; the probe writes a file in it as the broker's user.
+
+        HarnessError for what cannot be done from outside of the broker, or was not prepared.
+        """
+        self._check(condition)
         path, before = self.paths[dir_], self._conditions[dir_]
         self._conditions[dir_] = condition
         if condition.is_file != before.is_file:
@@ -82,6 +92,14 @@ class LogDirs:
             return await asyncio.to_thread(self._try, path, wanted)
 
         return probe
+
+    def _check(self, condition: DirCondition) -> None:
+        if condition.broken or condition.flush_ms:
+            raise HarnessError("a log directory fails or becomes slow only within a broker of the reference")
+        if condition.full and not self._mounted:
+            raise HarnessError("no window of the plan's schedule fills a log directory, so it is not on a file system of its own")
+        if condition.unreadable and not ("permissions" in self._needs or self._user is not None or os.geteuid()):
+            raise HarnessError("no window of the plan's schedule needs permissions, so the broker runs as root and ignores them")
 
     @contextmanager
     def sound(self, dirs: Iterable[int]) -> Iterator[None]:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.backends.real.batches import opened_dirs
+from highwater.backends.real.means import Means
 from highwater.backends.real.node.clocks import FakeClock
 from highwater.backends.real.node.directories import LogDirs
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan
 from history.event import EventKind
-from nemesis.faults import ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
 from reference.config import BrokerConfig
 from reference.events import DirImage
 from reference.types import TopicPartition, broker_address
@@ -35,32 +35,17 @@ _BROKEN = str(OSError(errno.EIO, os.strerror(errno.EIO)))  # the detail of a bro
 ANSWER_S_MAX = 1.0  # a paused process does not answer at all
 
 
-class Needs(Struct, frozen=True, kw_only=True):
-    """What a broker must be started with so that the plan's faults can be injected (such as libfaketime)."""
-
-    fake_clock: bool = False  # libfaketime, which makes reading the time slow
-    permissions: bool = False  # file permissions must hold for it, even under root
-    small_dirs: bool = False  # log directories on small file systems, which can be filled
-
-
-def needs_of(plan: Plan) -> Needs:
-    """What the brokers must be started with for all faults of the plan."""
-    faults = [window.fault for window in plan.schedule]
-    return Needs(
-        fake_clock=any(isinstance(fault, ClockJump | ClockDrift | ClockStrobe) for fault in faults),
-        permissions=any(isinstance(fault, DirUnreadable) for fault in faults),
-        small_dirs=any(isinstance(fault, DiskFull) for fault in faults),
-    )
-
-
 class Start(Struct, frozen=True, kw_only=True):
-    """How one broker is started. `zookeeper` is "host:port,…"; `peers` and `clients` (one for each place) are its listeners."""
+    """How one broker is started. `zookeeper` is "host:port,…"; `peers` and `clients` (one for each place) are its listeners.
+
+    `needs` is what the faults of the plan need. Nothing else is prepared: libfaketime makes reading the time slow.
+    """
 
     config: BrokerConfig
     zookeeper: str
     peers: Listener
     clients: tuple[Listener, ...]
-    needs: Needs
+    needs: frozenset[Means] = frozenset()
     user: int | None = None  # the uid to run as, if not the harness's
 
 
@@ -82,10 +67,10 @@ class NodeFolder:
             os.chown(self._folder, start.user, start.user)
         # Each log directory lies in a folder of its own, so that it can be moved away and put back.
         self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(config.log_dirs))
-        self._dirs = LogDirs(self.log_dirs, start.user)
-        self._dirs.make(small=start.needs.small_dirs)
+        self._dirs = LogDirs(self.log_dirs, start.user, start.needs)
+        self._dirs.make()
         self._dir_faults = [SOUND] * config.log_dirs
-        self._clock = FakeClock(self._folder / "wall-clock") if start.needs.fake_clock else None
+        self._clock = FakeClock(self._folder / "wall-clock") if "fake-clock" in start.needs else None
         self._notes = NotesReader(self._folder / "notes.jsonl")
         self._settings = NodeSettings(
             broker=config,
@@ -105,7 +90,7 @@ class NodeFolder:
         self.life += 1
         path = self._folder / "settings.json"
         faults = tuple(self._dir_faults)
-        settings = msgspec.structs.replace(self._settings, life=self.life, end_with_stdin=end_with_stdin, dir_faults=faults)
+        settings = replace(self._settings, life=self.life, end_with_stdin=end_with_stdin, dir_faults=faults)
         path.write_bytes(msgspec.json.encode(settings))
         return path
 
@@ -127,7 +112,7 @@ class NodeFolder:
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
         """Apply or end a log directory's fault: I/O errors and slow flushes within the broker, the rest in the file system."""
-        outside = self._dirs.set(dir_, condition)
+        outside = self._dirs.set(dir_, replace(condition, broken=False, flush_ms=0))
         fault = DirFault(broken=condition.broken, flush_ms=condition.flush_ms)
         if fault == self._dir_faults[dir_]:
             return outside

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from highwater.backends.real.means import Means
 from highwater.backends.real.node.directories import LogDirs
 from highwater.backends.real.node.runner import BrokerProcess, Launch, Runner
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe
@@ -24,10 +25,10 @@ class Prepared(Struct, frozen=True, kw_only=True):
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """How many log directories a broker has; with `small`, each on a small file system, which can be filled."""
+    """How many log directories a broker has, and what the faults of the plan need of them."""
 
     dirs: int = 1
-    small: bool = False
+    needs: frozenset[Means] = frozenset()
 
 
 ONE_DIR = Shape()
@@ -52,8 +53,8 @@ class PlainNode(BrokerProcess):
             os.chown(self._folder, runner.user, runner.user)
         # Each log directory lies in a folder of its own, so that it can be moved away and put back.
         self.log_dirs = tuple(self._folder / f"data-{index}" / "logs" for index in range(shape.dirs))
-        self._dirs = LogDirs(self.log_dirs, runner.user)
-        self._dirs.make(small=shape.small)
+        self._dirs = LogDirs(self.log_dirs, runner.user, shape.needs)
+        self._dirs.make()
         super().__init__(runner, self._folder)
 
     def _launch(self) -> Launch:
@@ -74,7 +75,7 @@ class PlainNode(BrokerProcess):
         raise HarnessError(f"the clock of {self.address} cannot be set")
 
     async def set_dir(self, dir_: int, condition: DirCondition) -> Probe:
-        """Apply or end a fault of a log directory, from outside of the process."""
+        """Apply or end a fault of a log directory from outside of the process. HarnessError for failing and slow ones."""
         return self._dirs.set(dir_, condition)
 
     async def swap_dir(self, dir_: int) -> tuple[Wound, ...]:

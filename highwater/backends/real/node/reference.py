@@ -28,7 +28,7 @@ class ReferenceNode(NodeFolder, BrokerProcess):
         launch = replace(
             python,
             command=(*python.command, "-m", "server.runtime", "--config", str(settings)),
-            permissions=self._needs.permissions,
+            permissions="permissions" in self._needs,
         )
         if self._clock is None:
             return launch

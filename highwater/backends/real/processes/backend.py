@@ -32,8 +32,8 @@ class ProcessBackend:
         return (
             unplayable(plan)
             or next(iter(refusals("process", plan.schedule)), None)
-            or missing_for(plan)
             or system.refuse()
+            or missing_for(plan)
             or (missing() if system.zookeeper else None)
         )
 

@@ -11,7 +11,7 @@ from server.runtime.transport import FRAME_BYTES_MAX
 from server.wire.codec import APIS
 from server.wire.framing import FrameBuffer, WireError, encode_frame, read_correlation, read_request_header
 
-_KINDS = {int(api): kebab(message.__name__) for message, api in APIS.items()}
+KINDS = {int(api): kebab(message.__name__) for message, api in APIS.items()}
 OPEN_MAX = 10_000  # unanswered requests that are remembered; then the oldest is dropped
 
 
@@ -49,7 +49,7 @@ class _Reader:
             header = read_request_header(frame)[0]
         except WireError:
             return ""
-        kind = _KINDS.get(header.api_key, "")
+        kind = KINDS.get(header.api_key, "")
         self._asked[header.correlation] = kind
         if len(self._asked) > OPEN_MAX:
             del self._asked[next(iter(self._asked))]

@@ -31,6 +31,7 @@ class ProxyLinks:
         self._links: dict[Pair, Link] = {}
         self._proxies: dict[Pair, list[Proxy]] = {}  # by wire
         self._beats: dict[Pair, _Beat] = {}
+        self._divided: set[Pair] = set()  # links whose messages can be told apart
         self._recorder: asyncio.Server | None = None
 
     async def wire(
@@ -46,7 +47,9 @@ class ProxyLinks:
 
         It listens `at` this address, or at a free port of the run's own. HarnessError if the port is taken.
         """
-        proxy = Proxy(self._link((opener, listener)), self._link((listener, opener)), target, conversation=conversation)
+        there, back = (opener, listener), (listener, opener)
+        proxy = Proxy(self._link(there), self._link(back), target, conversation=conversation)
+        self._divided.update((there, back) if conversation is not None else ())
         host, wanted = at or (self._host, 0)
         try:
             port = await proxy.listen(host, wanted)
@@ -60,7 +63,11 @@ class ProxyLinks:
         return host, port
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Apply these network faults to their links; other links keep theirs."""
+        """Apply these network faults to their links; other links keep theirs. HarnessError for a link without a proxy."""
+        self._check(conditions)
+        for pair, condition in conditions.items():
+            if condition.held_kinds and pair not in self._divided:
+                raise HarnessError(f"no proxy tells messages from {pair[0]} to {pair[1]} apart")
         for pair, condition in conditions.items():
             self._link(pair).set(condition)
 
@@ -72,9 +79,9 @@ class ProxyLinks:
         return probe
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """Reset the TCP connections over these links; returns their number."""
+        """Reset the TCP connections over these links; returns their number. HarnessError for a link without a proxy."""
         total = 0
-        wires = {wire: None for source, target in pairs for wire in ((source, target), (target, source))}
+        wires = {wire: None for source, target in self._check(pairs) for wire in ((source, target), (target, source))}
         for wire in wires:
             total += sum(proxy.reset() for proxy in self._proxies.get(wire, ()))
         return total
@@ -92,6 +99,14 @@ class ProxyLinks:
             self._recorder.close()
         for beat in self._beats.values():
             await beat.close()
+
+    def _check(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """These links. HarnessError if no proxy carries one of them: a fault would do nothing to it."""
+        found = list(pairs)
+        for pair in found:
+            if pair not in self._links:
+                raise HarnessError(f"no proxy carries the link from {pair[0]} to {pair[1]}")
+        return found
 
     def _link(self, pair: Pair) -> Link:
         if pair not in self._links:

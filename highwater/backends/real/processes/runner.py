@@ -10,7 +10,7 @@ from pathlib import Path
 
 import reference
 from highwater.backends.real.node.clocks import library, record_faked_pid, remove_faketime_memory
-from highwater.backends.real.node.directories import unprivileged_prefix
+from highwater.backends.real.node.directories import NO_SETPRIV, unprivileged_prefix
 from highwater.backends.real.node.runner import OUTPUT, Launch
 from highwater.backends.real.os_process import RUNNING, STOPPED, gone, in_state
 from highwater.backends.real.site import Probe
@@ -58,7 +58,9 @@ class ProcessRunner:
     async def start(self, launch: Launch, folder: Path) -> Probe:
         """Start a process. HarnessError if its command cannot be performed."""
         self._close()
-        obedient = (unprivileged_prefix() if launch.permissions else None) or []
+        obedient = unprivileged_prefix() if launch.permissions else []
+        if obedient is None:
+            raise HarnessError(f"starting {self._address}: {NO_SETPRIV}")
         command = (*(() if launch.watches_stdin else dying_with_us()), *obedient, *launch.command)
         with (folder / OUTPUT).open("ab") as output:
             try:

@@ -9,8 +9,9 @@ import os
 import random
 from collections.abc import Iterable
 
+from highwater.backends.real.means import means
 from highwater.backends.real.node.clocks import library, remove_all_faketime_memory
-from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, unprivileged_prefix
+from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT, NO_SETPRIV, unprivileged_prefix
 from highwater.backends.real.processes.conversation import between_brokers
 from highwater.backends.real.processes.links import ProxyLinks
 from highwater.backends.real.processes.runner import ProcessRunner
@@ -22,7 +23,7 @@ from highwater.plans.plan import Plan
 from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import brokers_of, places_of
 from highwater.run_folder import RunFolder
-from nemesis.faults import AnyFault, ClockDrift, ClockJump, ClockStrobe, DirUnreadable, DiskFull
+from nemesis.faults import AnyFault
 from reference.types import Address, BrokerId, broker_address
 
 _PROXIES = 254  # last number of the address at which the proxies of clients and ZooKeeper listen; a broker's own is its id
@@ -39,13 +40,14 @@ def missing_for(plan: Plan) -> str | None:
 
 
 def _lacking(fault: AnyFault) -> str | None:
-    if isinstance(fault, ClockJump | ClockDrift | ClockStrobe) and library() is None:
+    needed = means(fault)
+    if needed == "fake-clock" and library() is None:
         return "wrong clocks need libfaketime, which is not installed (Debian, Ubuntu: apt install libfaketime)"
-    if isinstance(fault, DiskFull) and os.geteuid():
+    if needed == "small-dirs" and os.geteuid():
         return MOUNT_NEEDS_ROOT
-    if isinstance(fault, DirUnreadable) and unprivileged_prefix() is None:
-        return "root ignores file permissions unless setpriv prevents it: install setpriv (util-linux), or run as another user"
-    return None
+    if needed == "permissions" and unprivileged_prefix() is None:
+        return NO_SETPRIV
+    return None  # proxies do the rest
 
 
 class ProcessSite:

@@ -1,11 +1,13 @@
-"""What no system but the reference can do yet: the parts of plans that need requests through the reference's znodes."""
+"""What systems cannot do: the parts of plans that need requests through the reference's znodes, faults that would do nothing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import assert_never
 
+from msgspec import UNSET
+
 from highwater.backends.real.systems.metadata import INTERNAL
-from highwater.plans.plan import Plan
-from nemesis.faults import AnyFault, PowerLoss
+from highwater.plans.plan import Plan, system_of
+from nemesis.faults import AnyFault, Clog, LinkFault, Packets, PowerLoss
 from nemesis.schedule import Window
 from nemesis.targets import (
     AnyTarget,
@@ -21,6 +23,7 @@ from nemesis.targets import (
 )
 
 WORKLOAD = "produce-consume"
+NO_ZOOKEEPER = "a cluster with KRaft has no ZooKeeper"
 
 
 def refusal(
@@ -35,15 +38,48 @@ def refusal(
         return f"{system} cannot perform {asks}: its administrators' requests go through the reference's znodes"
     if plan.cluster.legacy_brokers:
         return f"{system} has no legacy brokers; the plan has {len(plan.cluster.legacy_brokers)}"
+    for name in ("fetch_max_bytes", "producer_id_block_size"):
+        if getattr(plan.cluster, name) is not UNSET:
+            return f"{system} is given no {name}; it has settings of its own (system.settings)"
     for topic in plan.cluster.topics:
         if topic.name.startswith(INTERNAL):
             return f"topic {topic.name}: names that begin with {INTERNAL} belong to the system itself"
+    why = insufferable(plan, system, lacks)
+    if why is not None:
+        return why
+    why = too_many_wounds(plan, plan.schedule)
+    return None if why is None else f"{system}: {why}"
+
+
+def insufferable(plan: Plan, system: str, lacks: Callable[[AnyFault], str | None]) -> str | None:
+    """The first fault of the plan that this system cannot suffer, with the reason; None if it can suffer all."""
     for window in plan.schedule:
         why = lacks(window.fault)
         if why is not None:
             return f"window {window.id} ({window.kind}): {system} cannot suffer it: {why}"
-    why = too_many_wounds(plan, plan.schedule)
-    return None if why is None else f"{system}: {why}"
+    return None
+
+
+def unused(plan: Plan, *used: str) -> str | None:
+    """The settings of the plan's system beside those that it uses, in a sentence; None if there are none."""
+    system = system_of(plan)
+    extra = [name for name in system.settings if name not in used]
+    return f"system {system.name} does not use these settings: {', '.join(extra)}" if extra else None
+
+
+def no_link(fault: LinkFault, requests: Collection[str], *, zookeeper: bool) -> str | None:
+    """Why a network fault would touch nothing; None if it touches something.
+
+    `requests` are the kinds of messages that brokers of the system send each other, without replies.
+    """
+    if isinstance(fault, Packets):
+        return None
+    if fault.links == ("zookeeper",) and not zookeeper:
+        return NO_ZOOKEEPER
+    kinds = fault.kinds if isinstance(fault, Clog) else ()
+    if kinds and not {kind.removesuffix("-reply") for kind in kinds} & {*requests}:
+        return f"its brokers do not send each other {' or '.join(kinds)}"
+    return None
 
 
 def too_many_wounds(plan: Plan, windows: Iterable[Window]) -> str | None:

@@ -167,7 +167,10 @@ class System(Protocol):
         """What the system lacks on this machine and for this plan, in a sentence; None if nothing."""
 
     def lacks(self, fault: AnyFault) -> str | None:
-        """Why a broker of this system cannot suffer the fault; None if it can."""
+        """Why a broker of this system cannot suffer the fault; None if it can.
+
+        A match that names every fault, so that mypy asks for an answer where there is a new one; or one that refuses the rest.
+        """
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> SystemNode:
         """Prepare a broker in a folder of its own below `folder`; it is not started. The runner will run its processes."""

@@ -2,17 +2,23 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import assert_never
 
 from highwater.backends.real.clients.kafka import KafkaClient
-from highwater.backends.real.node.folder import Start, needs_of
+from highwater.backends.real.means import means_of
+from highwater.backends.real.node.folder import Start
 from highwater.backends.real.node.reference import ReferenceNode
 from highwater.backends.real.node.runner import Runner
+from highwater.backends.real.processes.conversation import KINDS
 from highwater.backends.real.site import HostPort
+from highwater.backends.real.systems.limits import insufferable, no_link, unused
 from highwater.backends.real.systems.port import Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.plans.plan import REFERENCE, Plan
 from highwater.rig.scene import broker_config
 from history.manifest import Source
+from nemesis import faults
+from nemesis.capability import ONE_PROTOCOL, OUTSIDE
 from nemesis.faults import AnyFault
 from reference.types import Address
 from server.runtime.settings import Listener
@@ -33,12 +39,30 @@ class Reference:
         self._plan = plan
 
     def refuse(self) -> str | None:
-        """Nothing: the reference runs wherever the harness does."""
-        return None
+        """What of the plan would do nothing; None if all does something, for the reference runs wherever the harness does."""
+        return unused(self._plan) or insufferable(self._plan, "the reference", self.lacks)
 
     def lacks(self, fault: AnyFault) -> str | None:
-        """Nothing: it is built to suffer every fault."""
-        return None
+        """Why a process of the reference cannot suffer the fault; None if it can, as it can all others."""
+        match fault:
+            case faults.CrashAt() | faults.AnswerLost() | faults.AnswerLate() | faults.DeposedAt():
+                return OUTSIDE
+            case faults.Shutdown(protocol="legacy" | "kip343"):
+                return ONE_PROTOCOL
+            case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
+                return no_link(fault, KINDS.values(), zookeeper=True)
+            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.PowerLoss():
+                return None
+            case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
+                return None
+            case faults.ClockJump() | faults.ClockDrift() | faults.ClockStrobe():
+                return None
+            case faults.DirUnreadable() | faults.DirFile() | faults.DirFailure():
+                return None
+            case faults.DiskFull() | faults.DiskSlow() | faults.DiskSwap():
+                return None
+            case _:
+                assert_never(fault)
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> ReferenceNode:
         """Prepare a broker in a folder of its own below `folder`."""
@@ -47,7 +71,7 @@ class Reference:
             zookeeper=",".join(map(_text, wiring.zookeeper)),
             peers=_listener(wiring.peers, wiring.ways),
             clients=tuple(_listener(bind, wiring.advertised[place]) for place, bind in wiring.doors.items()),
-            needs=needs_of(self._plan),
+            needs=means_of(self._plan),
             user=runner.user,
         )
         return ReferenceNode(folder, start, runner)

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.zookeeper.admin import ANSWER_TIMEOUT_S
-from highwater.plans.plan import Plan
 from reference.coordination import paths
 from reference.coordination.memory import MemoryZooKeeper, Znode
 from reference.messages import IsrMember, PartitionState
@@ -12,12 +11,9 @@ from reference.types import NO_INCARNATION, BrokerId, ControllerEpoch, LeaderEpo
 
 
 class Uncoordinated:
-    """A cluster without ZooKeeper; a system overrides what it can answer. `patience_s` is not used."""
+    """A cluster without ZooKeeper; a system adds and overrides what it can answer. `patience_s` is not used."""
 
     patience_s = ANSWER_TIMEOUT_S
-
-    async def create_topics(self, plan: Plan) -> None:
-        """Nothing: the topics are there from the start."""
 
     async def look(self) -> EndState:
         """Nothing is known of the final state."""

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -41,9 +42,10 @@ class ServerProcess:
         return probe
 
     async def kill(self) -> Probe:
-        """Send the ZooKeeper server SIGKILL and wait for the end."""
+        """Send the ZooKeeper server SIGKILL and wait for the end. The probe fails if no process ran."""
+        process = None if self._server.pid is None else self._server.process
         self._server.kill()
-        return lambda: gone(self._server.process)
+        return partial(gone, process)
 
     async def pause(self) -> Probe:
         """Send the ZooKeeper server SIGSTOP."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.backends.real.node.folder import Needs, NodeFolder, Start
+from highwater.backends.real.means import Means
+from highwater.backends.real.node.folder import NodeFolder, Start
 from highwater.backends.real.site import DirCondition, Proof
 from highwater.errors import HarnessError
 from reference.config import SAFE, BrokerConfig
@@ -37,10 +38,10 @@ BROKEN = "[Errno 5] Input/output error"
 def node() -> Iterator[NodeFolder]:
     """A node without a process. Unix socket paths have at most 107 bytes, so tmp_path is too long."""
     with tempfile.TemporaryDirectory(prefix="hw-") as folder:
-        yield made(Path(folder), Needs())
+        yield made(Path(folder), frozenset())
 
 
-def made(folder: Path, needs: Needs) -> NodeFolder:
+def made(folder: Path, needs: frozenset[Means]) -> NodeFolder:
     where = Listener(bind="127.0.0.1:1", advertised={B1: "127.0.0.1:1"})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
     return NodeFolder(folder, Start(config=config, zookeeper="127.0.0.1:1", peers=where, clients=(where,), needs=needs))
@@ -111,6 +112,22 @@ def test_dir_failure_report_of_halted_broker_proves_the_fault(
     assert after.holds is holds
 
 
+@pytest.mark.parametrize("fault", [DirCondition(flush_ms=100), DirCondition(broken=True)])
+def test_failing_or_slow_log_dir_can_be_swapped(node: NodeFolder, fault: DirCondition) -> None:
+    """Windows of different kinds may overlap on one directory."""
+    with closing(Disk(node.log_dirs)) as disk:
+        disk.recover()
+        disk.create(0, TP, Incarnation(1), TopicId(9))
+
+    async def scene() -> list[str]:
+        await node.set_dir(0, fault)
+        return [wound.tp for wound in await node.swap_dir(0)]
+
+    assert asyncio.run(scene()) == [TP]
+    assert node._dir_faults[0] == DirFault(broken=fault.broken, flush_ms=fault.flush_ms)
+    assert list(node.log_dirs[0].iterdir()) == []
+
+
 async def runs() -> bool:
     return True
 
@@ -161,7 +178,7 @@ def test_power_loss_works_on_a_full_directory(tmp_path: Path) -> None:
     """Undoing an unflushed truncation needs room; on a real disk those bytes would still be there."""
     if os.geteuid():
         pytest.skip("only root can mount a small file system")
-    node = made(tmp_path, Needs(small_dirs=True))
+    node = made(tmp_path, frozenset({"small-dirs"}))
     try:
         kept = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
         with closing(FlushLedger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from highwater.backends.real.node.folder import Needs, Start
+from highwater.backends.real.node.folder import Start
 from highwater.backends.real.node.reference import ReferenceNode
 from highwater.backends.real.processes.runner import ProcessRunner
 from highwater.backends.real.site import Proof
@@ -20,7 +20,7 @@ NOBODY = "127.0.0.1:1"  # a port that nothing listens on
 def node(folder: Path, runner: ProcessRunner) -> ReferenceNode:
     where = Listener(bind="127.0.0.1:0", advertised={B1: NOBODY})
     config = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
-    start = Start(config=config, zookeeper=NOBODY, peers=where, clients=(where,), needs=Needs())
+    start = Start(config=config, zookeeper=NOBODY, peers=where, clients=(where,))
     return ReferenceNode(folder, start, runner)
 
 

@@ -35,7 +35,7 @@ def plan(*schedule: Window, draws: int = 1, faults_ms: int = 3000, network: Netw
 
 def simulation(draws: int = 1, *, delay_us: tuple[int, int] = (1000, 1000)) -> Simulation:
     """A simulation whose links all take 1 ms unless `delay_us` (min, max) says otherwise."""
-    return Simulation(plan(draws=draws, network=NetworkShape(delay_us_min=delay_us[0], delay_us_max=delay_us[1])))
+    return Simulation(draws, NetworkShape(delay_us_min=delay_us[0], delay_us_max=delay_us[1]))
 
 
 Script = Callable[[AnyEvent], Sequence[AnyEffect]]

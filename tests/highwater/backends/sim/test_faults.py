@@ -10,6 +10,7 @@ from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
 from highwater.plans.plan import Plan
+from highwater.rig.scene import scene_of
 from history.event import EventKind
 from nemesis.faults import (
     AnyFault,
@@ -98,7 +99,7 @@ def windows(drawn: list[Drawn]) -> list[Window]:
     st.integers(0, 100),
 )
 def test_no_fault_has_an_effect_after_healing(drawn: list[Drawn], draws: int) -> None:
-    world = World(spread(plan(*windows(drawn), draws=draws), servers=3), Cast())
+    world = World(scene_of(spread(plan(*windows(drawn), draws=draws), servers=3)), Cast())
     scheduler = world.sim.scheduler
     for node in world.nodes.values():
         node.start()
@@ -138,7 +139,7 @@ def test_fault_of_one_client_place_leaves_the_other_alone(fault: AnyFault, serve
     at_p1 = Window(id="f1", kind="it", at_ms=500, until_ms=END_MS, fault=fault, target=ClientPlace(place=1))
     plan_ = spread(plan(at_p1))
     topic = replace(plan_.cluster.topics[0], partitions=3)
-    world = World(replace(plan_, cluster=replace(plan_.cluster, topics=(topic,))))
+    world = World(scene_of(replace(plan_, cluster=replace(plan_.cluster, topics=(topic,)))))
     world.play_until(END_MS)
     began = next(e.time_ns for e in world.sim.recorder.events if e.kind is EventKind.FAULT_BEGUN)
     done = [op.process % 3 for op in world.sim.recorder.operations if op.f == "produce" and op.type == "ok"]
@@ -155,7 +156,7 @@ def test_fault_of_one_client_place_leaves_the_other_alone(fault: AnyFault, serve
 @pytest.mark.parametrize("fault", [ZooKeeperDown(how=how) for how in ("kill", "pause", "cut")] + [ZooKeeperLinks()])
 def test_brokers_go_on_while_one_of_three_servers_is_lost(fault: AnyFault) -> None:
     down = Window(id="f1", kind="it", at_ms=100, until_ms=9000, fault=fault)
-    world = World(spread(plan(down, faults_ms=10_000), servers=3))
+    world = World(scene_of(spread(plan(down, faults_ms=10_000), servers=3)))
     world.play_until(9000)
     began = next(e.time_ns for e in world.sim.recorder.events if e.kind is EventKind.FAULT_BEGUN)
     acked = [
@@ -171,7 +172,7 @@ def test_brokers_go_on_while_one_of_three_servers_is_lost(fault: AnyFault) -> No
 @given(st.lists(spans, min_size=1, max_size=6))
 def test_process_is_down_exactly_while_a_crash_fault_holds(crashes: list[tuple[int, int]]) -> None:
     schedule = windows([(Crash(), Named(brokers=(2,)), span) for span in crashes])
-    world = World(plan(*schedule), Cast())
+    world = World(scene_of(plan(*schedule)), Cast())
     for node in world.nodes.values():
         node.start()
     world.faults.plan(0)
@@ -197,7 +198,7 @@ def test_process_is_down_exactly_while_a_crash_fault_holds(crashes: list[tuple[i
 )
 def test_clock_fault_counts_only_when_it_moves_the_clock(fault: AnyFault, off: tuple[int, int], acted: int) -> None:
     """Counting a fault without effect would overstate a campaign's coverage."""
-    world = World(plan(*windows([(fault, Named(brokers=(1,)), (100, 900))])), Cast())
+    world = World(scene_of(plan(*windows([(fault, Named(brokers=(1,)), (100, 900))]))), Cast())
     first, second, *_ = world.nodes.values()
     for node in world.nodes.values():
         node.start()

@@ -15,7 +15,7 @@ from reference.effects import AnyEffect, Append, CreateReplica, Flush, Halt, Not
 from reference.events import AnyEvent, Booted, ConnectionLost, DirFailed, Flushed, TimerFired
 from reference.messages import Batch
 from reference.types import NO_TOPIC_ID, Address, BrokerId, LeaderEpoch, Millis, Offset, TopicPartition
-from tests.highwater.backends.sim.simulations import Cast, simulation
+from tests.highwater.backends.sim.simulations import Cast, plan, simulation
 
 T0 = TopicPartition("t-0")
 CREATE = CreateReplica(0, T0)
@@ -39,7 +39,7 @@ class Den:
         self.cast = cast
         self.sim = simulation(draws)
         self.node = NodeHost(
-            self.sim, ZkServer(self.sim, ZkEvidence(self.sim.recorder)), broker_config(self.sim.plan, BrokerId(1)), cast
+            self.sim, ZkServer(self.sim, ZkEvidence(self.sim.recorder)), broker_config(plan(), BrokerId(1)), cast, plan()
         )
         self.sim.transport.join(self.node)
         self.node.start()

@@ -5,12 +5,12 @@ DUR-8).
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.single import judge
+from checkers.judge import judge
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
 from highwater.plans.derive import derive
 from highwater.rig.backend import Provenance
-from highwater.rig.scene import assign, manifest
+from highwater.rig.scene import assign, manifest, scene_of
 from history.event import EventKind
 from reference.coordination import paths
 from reference.coordination.api import Create
@@ -23,7 +23,7 @@ class Storm(World):
     def _phase(self, phase: Phase) -> None:
         super()._phase(phase)
         if phase == "faults":
-            self.topic = self.sim.plan.cluster.topics[0].name
+            self.topic = self.plan.cluster.topics[0].name
             self.sim.scheduler.after(2000 * MS, self._delete)
 
     def _delete(self) -> None:
@@ -36,7 +36,7 @@ class Storm(World):
         if paths.topic_path(self.topic) in self.server.tree.nodes:
             self.sim.scheduler.after(50 * MS, self._make)
         else:
-            payload = paths.topic_payload(assign(self.sim.plan)[self.topic])
+            payload = paths.topic_payload(assign(self.plan)[self.topic])
             self.server.administer((Create(paths.topic_path(self.topic), payload),))
             self.sim.scheduler.after(1000 * MS, self._delete)
 
@@ -46,10 +46,11 @@ class Storm(World):
 def test_recreated_topic_has_no_records_of_the_old_one(protocol: str, validity: Validity) -> None:
     """B-61, B-62: without topic ids a log of the old topic stays below the records of the new one."""
     plan = derive(4, protocol=protocol, seconds=12)
-    world = Storm(plan)
+    scene = scene_of(plan)
+    world = Storm(scene)
     world.play()
     facts = manifest(
-        plan, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
+        scene, Provenance(run_id="r", plan_digest=""), backend="sim", outcome="completed", faults=world.faults.counts()
     )
     history = world.sim.recorder.history(facts)
 

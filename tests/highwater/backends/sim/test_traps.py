@@ -9,6 +9,7 @@ from highwater.backends.sim.node import NodeHost
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.traps import steps_of
 from highwater.backends.sim.world import World
+from highwater.rig.scene import scene_of
 from history.event import EventKind
 from nemesis.faults import AnswerLate, AnswerLost, AnyFault, CrashAt, DeposedAt, ZkStep
 from nemesis.schedule import Window
@@ -46,7 +47,7 @@ def script(event: AnyEvent) -> tuple[AnyEffect, ...]:
 def played(fault: CrashAt) -> World:
     """Start b2 within the window, and look at it before the window ends."""
     window = Window(id="f1", kind="it", at_ms=100, until_ms=900, fault=fault, target=Named(brokers=(2,)))
-    world = World(plan(window), Cast(script))
+    world = World(scene_of(plan(window)), Cast(script))
     world.faults.plan(0)
     world.sim.scheduler.run_until(200 * MS)
     node(world).start()
@@ -147,7 +148,7 @@ def asking(fault: AnyFault, until_ms: int) -> tuple[World, list[AnyEvent]]:
 
     asked: list[AnyEvent] = []
     cast = Cast(script)
-    world = World(plan(window), cast)
+    world = World(scene_of(plan(window)), cast)
     world.server.administer(tuple(Create(path, b"") for path in ("/brokers", paths.BROKER_IDS, paths.CONTROLLER)))
     world.faults.plan(0)
     world.sim.scheduler.run_until(200 * MS)

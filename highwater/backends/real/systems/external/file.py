@@ -57,7 +57,9 @@ class Hooks:
         return hook in self._description.hooks
 
     def run(self, hook: Hook, node: Address, peer: Address | None = None) -> None:
-        """Run a command and wait for its end. HarnessError if it fails or takes too long."""
+        """Run a command and wait for its end. HarnessError if the file names none, or it fails or takes too long."""
+        if not self.has(hook):
+            raise HarnessError(f"there is no hook {hook} for {node}")
         named = {"{node}": node.removeprefix("b"), "{peer}": "" if peer is None else peer.removeprefix("b")}
         command = [_filled(word, named) for word in self._description.hooks[hook]]
         what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s

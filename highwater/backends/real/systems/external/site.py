@@ -6,10 +6,11 @@ Nothing is started or removed by the harness. What a fault did to a node is undo
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from highwater.backends.real.site import (
     CLIENTS,
+    JOINED,
     ClockCondition,
     DirCondition,
     HostPort,
@@ -54,16 +55,18 @@ class ExternalNode:
         return self._until(self._serves, "serves clients", SERVES_S_MAX)
 
     async def kill(self) -> Probe:
-        """Kill the node by its hook; a node that is down already is left alone."""
+        """Kill the node by its hook; a node that is down already is left alone, and the probe fails."""
         return await self._end("kill")
 
     async def terminate(self) -> Probe:
-        """End the node orderly by its hook."""
+        """End the node orderly by its hook; a node that is down already is left alone, and the probe fails."""
         return await self._end("terminate")
 
     async def pause(self) -> Probe:
-        """Freeze the node by its hook."""
-        if not self._down and not self._paused:
+        """Freeze the node by its hook; of a node that is down the probe fails."""
+        if self._down:
+            return _is_down
+        if not self._paused:
             self._paused = True
             await self._run("pause")
         return self._until(lambda: not self._serves(), "does not answer", SERVES_S_MAX)
@@ -89,9 +92,10 @@ class ExternalNode:
             self._down = False
 
     async def _end(self, hook: Hook) -> Probe:
-        if not self._down:
-            self._down, self._paused = True, False
-            await self._run(hook)
+        if self._down:
+            return _is_down
+        self._down, self._paused = True, False
+        await self._run(hook)
         return self._until(lambda: not self._listens(), "does not listen", SERVES_S_MAX)
 
     async def _run(self, hook: Hook) -> None:
@@ -157,15 +161,23 @@ class ExternalNode:
         return ""
 
 
+async def _is_down() -> Proof:
+    return Proof(False, "the node was down already")
+
+
 class ExternalLinks:
     """The network between the nodes of a user's cluster: the hooks `cut` and `heal` for each direction of a link."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, nodes: Collection[Address], hooks: Hooks) -> None:
+        self._nodes = nodes
         self._hooks = hooks
         self._cut: dict[Pair, None] = {}
 
     async def set(self, conditions: Mapping[Pair, LinkCondition]) -> Probe:
-        """Cut and heal links by hooks; whether nothing passes cannot be measured from outside."""
+        """Cut and heal links by hooks; whether nothing passes cannot be measured from outside. HarnessError for another fault."""
+        for pair, condition in conditions.items():
+            if condition not in (JOINED, LinkCondition(held=True)) or not {*pair} <= {*self._nodes}:
+                raise HarnessError(f"no hook does this to the link from {pair[0]} to {pair[1]}: {condition}")
         for pair, condition in conditions.items():
             if condition.held and pair not in self._cut:
                 self._cut[pair] = None
@@ -180,8 +192,8 @@ class ExternalLinks:
         return probe
 
     async def reset(self, pairs: Iterable[Pair]) -> int:
-        """No connection is reset: refused before the run."""
-        return 0
+        """Raises HarnessError: refused before the run."""
+        raise HarnessError("no hook resets connections")
 
     def counts(self) -> Mapping[Pair, int]:
         """Nothing is counted."""
@@ -203,7 +215,7 @@ class ExternalSite:
     def __init__(self, addresses: Mapping[Address, HostPort], hooks: Hooks) -> None:
         self.harness = dict(addresses)
         self.clients = {CLIENTS: dict(addresses)}
-        self.links = ExternalLinks(hooks)
+        self.links = ExternalLinks(addresses, hooks)
         self.nodes = {
             BrokerId(int(address.removeprefix("b"))): ExternalNode(address, where, hooks) for address, where in addresses.items()
         }

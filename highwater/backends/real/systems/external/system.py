@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import assert_never
 
 from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.node.runner import Runner
@@ -15,13 +16,14 @@ from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.file import Hook, Hooks, addresses_of, load
 from highwater.backends.real.systems.external.site import ExternalSite
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
-from highwater.backends.real.systems.limits import refusal
+from highwater.backends.real.systems.limits import refusal, unused
 from highwater.backends.real.systems.metadata import Told
 from highwater.backends.real.systems.port import SystemNode, Wiring
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, system_of
 from history.manifest import Source
-from nemesis.faults import AnyFault, Clog, Crash, Partition, Pause, Restart, Shutdown
+from nemesis import faults
+from nemesis.faults import AnyFault
 from reference.types import Address, BrokerId
 from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
@@ -62,14 +64,15 @@ class External:
             return f"{self._path} has {len(self._addresses)} nodes, the plan {brokers} brokers"
         if places > 1:
             return f"the clients of an external system are at one place, not {places}"
-        return refusal(self._plan, "the external system", self.lacks)
+        return unused(self._plan, WITH) or refusal(self._plan, "the external system", self.lacks)
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a fault cannot be injected: it needs a hook that the file does not name, or none can do it."""
-        for hook in _needed(fault):
+        needed = _needed(fault)
+        for hook in needed:
             if not self._hooks.has(hook):
                 return f"{self._path} names no hook {hook}"
-        return None if _needed(fault) else "no hook can inject it"
+        return None if needed else "no hook can inject it"
 
     def site(self) -> ExternalSite:
         """The site of the user's cluster."""
@@ -90,15 +93,31 @@ class External:
 
 def _needed(fault: AnyFault) -> tuple[Hook, ...]:
     """The hooks that inject and undo a fault; empty if none can."""
-    if isinstance(fault, Crash) or (isinstance(fault, Restart) and not fault.session_ends):
-        return ("kill", "start")
-    if isinstance(fault, Shutdown):
-        return ("terminate", "kill", "start")
-    if isinstance(fault, Pause):
-        return ("pause", "resume")
-    between_nodes = isinstance(fault, Partition | Clog) and fault.links == ("peers",)
-    whole = not (isinstance(fault, Clog) and fault.kinds)
-    return ("cut", "heal") if between_nodes and whole else ()
+    match fault:
+        case faults.Crash() | faults.Restart(session_ends=False):
+            return ("kill", "start")
+        case faults.Shutdown(protocol="legacy" | "kip343"):
+            return ()
+        case faults.Shutdown():
+            return ("terminate", "kill", "start")
+        case faults.Pause():
+            return ("pause", "resume")
+        case faults.Partition(links=("peers",)) | faults.Clog(links=("peers",), kinds=()):
+            return ("cut", "heal")
+        case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
+            return ()
+        case faults.ClockJump() | faults.ClockDrift() | faults.ClockStrobe():
+            return ()
+        case faults.Restart() | faults.PowerLoss() | faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
+            return ()
+        case faults.CrashAt() | faults.AnswerLost() | faults.AnswerLate() | faults.DeposedAt():
+            return ()
+        case faults.DirUnreadable() | faults.DirFile() | faults.DirFailure():
+            return ()
+        case faults.DiskFull() | faults.DiskSlow() | faults.DiskSwap():
+            return ()
+        case _:
+            assert_never(fault)
 
 
 class ExternalCluster(QuorumCluster):

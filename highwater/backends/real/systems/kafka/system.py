@@ -6,11 +6,12 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import assert_never
 
 from msgspec import Struct
 
 from highwater.backends.real.clients.kafka import KafkaClient
-from highwater.backends.real.node.folder import needs_of
+from highwater.backends.real.means import means_of
 from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import HostPort, Node, Probe
@@ -18,28 +19,16 @@ from highwater.backends.real.systems.kafka import jars, metadata_log, power, seg
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import RELEASES, Release, release_named
-from highwater.backends.real.systems.limits import WORKLOAD, refusal
+from highwater.backends.real.systems.limits import NO_ZOOKEEPER, WORKLOAD, no_link, refusal
 from highwater.backends.real.systems.port import Cluster, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
 from highwater.errors import HarnessError, UsageError
 from highwater.plans.plan import Plan, system_of
 from highwater.rig.commits import AnyCommit
 from history.manifest import Source
-from nemesis.faults import (
-    AnyFault,
-    ClockDrift,
-    ClockJump,
-    ClockStrobe,
-    DirFailure,
-    DirFile,
-    DiskSlow,
-    DiskSwap,
-    ExpireSession,
-    PowerLoss,
-    Restart,
-    ZooKeeperDown,
-    ZooKeeperLinks,
-)
+from nemesis import faults
+from nemesis.capability import ONE_PROTOCOL, OUTSIDE
+from nemesis.faults import AnyFault
 from reference.events import DirImage
 from reference.types import Address, TopicPartition
 from server.lab.notes import NoteLine
@@ -47,13 +36,8 @@ from server.lab.power import Loss, Wound
 from workloads.registry import OF_SESSIONS
 
 NAME = "kafka"
-_NO_NOTES = "without its notes nobody can tell which losses an emptied directory excuses"
-_LACKS: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((ClockJump, ClockDrift, ClockStrobe), "under libfaketime the timed waits of a JVM end at the wrong moment"),
-    ((DirFailure, DiskSlow), "failing and slow disks are instruments inside of the reference's nodes"),
-    ((DiskSwap, DirFile), _NO_NOTES),  # a file in place of a directory that comes back is no problem
-)
-_OF_ZOOKEEPER = (ExpireSession, ZooKeeperDown, ZooKeeperLinks)
+_REQUESTS = ("fetch", "epoch-end")  # between brokers of all releases; with ZooKeeper, controllers send commands too
+_COMMANDS = ("leader-and-isr", "stop-replica", "update-metadata")
 # 2.0 and later log no level FATAL.
 _FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
 BESIDE_HEAP_MB = 512  # of the memory of a container
@@ -88,13 +72,30 @@ class Kafka:
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a broker of this release cannot suffer the fault; None if it can."""
-        if not self.zookeeper and (isinstance(fault, _OF_ZOOKEEPER) or (isinstance(fault, Restart) and fault.session_ends)):
-            return "a cluster with KRaft has no ZooKeeper"
-        if isinstance(fault, DirFile) and not fault.removed:
-            return None
-        if isinstance(fault, PowerLoss):
-            return power.missing()
-        return next((why for kinds, why in _LACKS if isinstance(fault, kinds)), None)
+        match fault:
+            case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks() | faults.Restart(session_ends=True):
+                return None if self.zookeeper else NO_ZOOKEEPER
+            case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
+                requests = (*_REQUESTS, *(_COMMANDS if self.zookeeper else ()))
+                return no_link(fault, requests, zookeeper=self.zookeeper)
+            case faults.PowerLoss():
+                return power.missing()
+            case faults.DirFile(removed=True) | faults.DiskSwap():
+                return "without its notes nobody can tell which losses an emptied directory excuses"
+            case faults.DirFailure() | faults.DiskSlow():
+                return "failing and slow disks are instruments inside of the reference's nodes"
+            case faults.ClockJump() | faults.ClockDrift() | faults.ClockStrobe():
+                return "under libfaketime the timed waits of a JVM end at the wrong moment"
+            case faults.CrashAt() | faults.AnswerLost() | faults.AnswerLate() | faults.DeposedAt():
+                return OUTSIDE
+            case faults.Shutdown(protocol="legacy" | "kip343"):
+                return ONE_PROTOCOL
+            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown():
+                return None
+            case faults.DirUnreadable() | faults.DirFile() | faults.DiskFull():
+                return None
+            case _:
+                assert_never(fault)
 
     @property
     def packing(self) -> Packing:
@@ -136,9 +137,9 @@ class KafkaNode(PlainNode):
         plan, self._wiring = broker.plan, broker.wiring
         self._plan = plan
         self._release = broker.release
-        self._needs = needs_of(plan)
+        self._needs = means_of(plan)
         self._ended = (0, 0.0)  # the life that the harness ended last, and when
-        shape = Shape(dirs=plan.cluster.log_dirs, small=self._needs.small_dirs)
+        shape = Shape(dirs=plan.cluster.log_dirs, needs=self._needs)
         super().__init__(folder, broker.wiring.broker, runner, self._java, shape=shape)
         self._jars = runner.reads(jars.folder_of(broker.release))
         self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
@@ -211,7 +212,7 @@ class KafkaNode(PlainNode):
             tool = (*virtual, "kafka.tools.StorageTool", "format", *options)
             command = ("sh", "-c", _once(tool, prepared.folder / "formatted", then=command))
         recorded = {} if self._flushes is None else self._flushes.environment()
-        return Launch(command=command, environment=recorded, permissions=self._needs.permissions)
+        return Launch(command=command, environment=recorded, permissions="permissions" in self._needs)
 
     def _properties(self, prepared: Prepared) -> str:
         found = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
@@ -221,7 +222,7 @@ class KafkaNode(PlainNode):
 
 
 def _loses_power(plan: Plan) -> bool:
-    return any(isinstance(window.fault, PowerLoss) for window in plan.schedule)
+    return any(isinstance(window.fault, faults.PowerLoss) for window in plan.schedule)
 
 
 def _once(first: Sequence[str], done: Path, *, then: Sequence[str]) -> str:

@@ -1,0 +1,276 @@
+"""Checker of what each single call is owed (docs/promise.md LIVE-8, LIVE-9): it ends in time, and is not given up early.
+
+R-130, KIP-91 and Kafka's producer: after a retriable error a produce is sent again while it has retries and time left. A client
+that gives up sooner tells its application of a failure that a second attempt would have spared it. The error of the last attempt
+stands in the row, and so does the number of attempts.
+
+A client without a retry left, without time for its pause, or whose topic was deleted meanwhile (UNKNOWN_TOPIC_ID: sent again, the
+records might be in two topics, DUR-8) may give up. A produce that breaks a rule on purpose is left out.
+
+A read needs the leader alone, and so does a produce with acks=1 (R-140). Neither hangs at a leader that no fault hits, which
+answered the client's last call over the same connection (fetches have one of their own), and whose partition has its state,
+whatever happens to other brokers.
+
+From the bound B after the last fault of a broker ended, no call hangs: none takes longer than PROMPT_MS, times out, or loses its
+connection. A fault of the clients at one place excuses them alone, until B after it: a leader that drops the parked requests of
+others when one client disconnects fails this. A call is excused too while its partition has no leader or its state changes.
+
+A batch that an idempotent producer sends again and that is committed already is acknowledged at once, not with the next record
+(B-66, KIP-98). It is committed if a consumer was given one of its records. One attempt takes at most half of the timeout, so the
+call ends soon after that, counted from when for 5 s no fault has hit the client or a broker and the state has not changed.
+
+Nobody answers a produce with acks=0; a broker that cannot append it closes the connection, so the client looks for the leader
+(KAFKA-955). A producer may lose what it sends until then. It does not lose more than LOOKUP_MS later while nothing else happens.
+
+Only simulated runs are judged: there no machine is late, and the client counts its attempts.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("clients", "fail produce value=a error=NOT_LEADER_OR_FOLLOWER attempts=1 process=0")
+    ['process 0 gave up its produce to t-0 at row 1 after 1 attempt and 1 ms with NOT_LEADER_OR_FOLLOWER']
+    >>> sketch("clients", "fail produce value=a error=NOT_LEADER_OR_FOLLOWER attempts=4 process=0")
+    []
+"""
+
+import polars as pl
+
+from checkers.clients.duplicates import ONCE
+from checkers.engine import screens
+from checkers.engine.anomalies import not_live
+from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns, promised
+from checkers.engine.groups import PARTITION, partition_of
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "clients"
+_HANGS = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
+_READS = ("poll", "latest")
+_LOCAL = (*OF_ONE_BROKER, "session", "isolate-", "cut-")  # a read needs no link among other brokers
+_PAUSE_MS = 100  # retry.backoff.ms: a produce that has no more time left is not sent again
+_TICK_MS = 1  # clients read their clocks in whole milliseconds
+LOOKUP_MS = 1000  # to hear of a closed connection, ask for the leader and connect to it
+_RESTS_MS = 2000  # after its last fault a leader has caught up with what waited for it
+# Kafka's RetriableExceptions that a produce may get; UNKNOWN_TOPIC_ID is left out.
+_RETRIABLE = frozenset(
+    {
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_OR_FOLLOWER",
+        "REQUEST_TIMED_OUT",
+        "NETWORK_EXCEPTION",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "KAFKA_STORAGE_ERROR",
+    }
+)
+
+
+def _gave_up(call: Call, retries: int, timeout_ms: int, name: str) -> str | None:
+    """Say that a produce was not sent again, though it had a retry and time left."""
+    row, asked = call.rows[0], call.asked[0]
+    waited_ms = (row.time_ns - call.invoked_ns) // MS
+    has_time = row.time_ns - call.invoked_ns + (_PAUSE_MS + _TICK_MS) * MS < timeout_ms * MS
+    left = row.attempts is not None and 0 < row.attempts <= retries and has_time
+    if not left or call.type == "ok" or row.error not in _RETRIABLE or asked.error is not None:
+        return None
+    attempts = f"{row.attempts} attempt{'s' if row.attempts != 1 else ''}"
+    what = f"process {call.process} gave up its produce to {name} at row {call.ended}"
+    return f"{what} after {attempts} and {waited_ms} ms with {row.error}"
+
+
+def _hung(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+    """Describe the calls that hung although no fault was in force that could excuse it."""
+    periods, deadline = calms(events, facts), deadline_ns(facts)
+    periods += [] if deadline is None else [(deadline, facts.end_ns)]
+    suspects = [call for call in done if (_took_ns(call) > PROMPT_MS * MS and call.type == "ok") or call.rows[0].error in _HANGS]
+    suspects = [call for call in suspects if any(a <= call.invoked_ns and call.rows[0].time_ns < b for a, b in periods)]
+    if not suspects:
+        return []
+    hit = excuses(events, facts)
+    written = _leaders(events)
+    why = []
+    for call in suspects:
+        ended_ns, patience_ns = call.rows[0].time_ns, (facts.client_timeout_ms or 0) * MS
+        excused = any(a <= ended_ns and call.invoked_ns < b for a, b in hit.get(place_of(facts, call.process), ()))
+        moved = any(call.invoked_ns - patience_ns <= time_ns <= ended_ns for time_ns, _ in written)
+        leader = _leader_at(written, ended_ns)
+        if not excused and not moved and leader is not None:
+            what = f"{_took_ns(call) // MS} ms for its {call.f} of {name} at row {call.ended}"
+            said = "" if call.type == "ok" else f" and got {call.rows[0].error}"
+            why.append(f"process {call.process} waited {what}{said}, though no fault hit it or a broker")
+    return why
+
+
+def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+    """Describe the reads, and the produces with acks=1, that hung at a leader that no fault hit: they need no other broker."""
+    alone = [at for at, call in enumerate(done) if call.f in _READS or call.asked[0].acks == 1]
+    suspects = [at for at in alone if done[at].rows[0].error in _HANGS and done[at].rows[0].node]
+    if not suspects:
+        return []
+    faults = list(fault_times(events, facts))
+    written = _leaders(events)
+    why = []
+    for at in suspects:
+        call = done[at]
+        before = next((one for one in reversed(done[:at]) if _is_over_the_same(one, call)), None)
+        node, ended_ns = call.rows[0].node, call.rows[0].time_ns
+        if before is None or before.type != "ok" or before.rows[0].node != node:
+            continue  # the client may have lost its time in looking for the leader
+        # A client gives up all calls at a broker when any connection to it breaks, and may learn late that an idle one broke.
+        rests_ms = CALM_MS if call.rows[0].error == "NETWORK_EXCEPTION" else _RESTS_MS
+        since_ns = min(before.invoked_ns, call.invoked_ns - rests_ms * MS)
+        place = place_of(facts, call.process)
+        hit = any(
+            one.begun_ns <= ended_ns
+            and since_ns <= (facts.end_ns if one.ended_ns is None else one.ended_ns)
+            and (one.node in (node, place) or not (one.node in facts.client_places or one.kind.startswith(_LOCAL)))
+            for one in faults
+        )
+        led = _leader_at(written, ended_ns) == node  # a leader that was deposed answers once; then the client looks for the next
+        if not hit and led and not any(since_ns <= time_ns <= ended_ns for time_ns, _ in written):
+            what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
+            why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
+    return why
+
+
+def _is_over_the_same(other: Call, call: Call) -> bool:
+    """Whether an answer to the other call came over the connection of this one. Nobody answers a produce with acks=0."""
+    same = other.process == call.process and (other.f == "poll") == (call.f == "poll")
+    return same and other.asked[0].acks != 0
+
+
+def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
+    """Describe the idempotent produces that waited on and on for an answer, though a consumer had their records already."""
+    attempt_ns = ((facts.client_timeout_ms or 0) // 2 + _PAUSE_MS + PROMPT_MS) * MS
+    suspects = [call for call in done if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
+    suspects = [call for call in suspects if call.type == "ok" or call.rows[0].error in _HANGS]
+    promise = promised(facts, about[0])
+    if not suspects or promise is None:
+        return []
+    given: dict[str | None, int] = {}
+    for call in done:
+        if call.f == "poll" and call.type == "ok":
+            for row in call.rows:
+                given.setdefault(row.value, row.time_ns)
+    faults = list(fault_times(events, facts))
+    written = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    states = [(time_ns, len(isr)) for time_ns, isr in written.select("time_ns", "isr").iter_rows() if isr is not None]
+    why = []
+    for call in suspects:
+        ended_ns, mine = call.rows[0].time_ns, place_of(facts, call.process)
+        read_ns = min((given[row.value] for row in call.asked if row.value in given), default=ended_ns)
+        hits = [one for one in faults if one.begun_ns <= ended_ns and (one.node == mine or one.node not in facts.client_places)]
+        calm = [facts.end_ns if hit.ended_ns is None else hit.ended_ns + still_ms(hit.kind, facts.promise) * MS for hit in hits]
+        calm += [time_ns + CALM_MS * MS for time_ns, _ in states if time_ns <= ended_ns]
+        since_ns = max(read_ns, call.invoked_ns, *calm)
+        members = next((size for time_ns, size in reversed(states) if time_ns <= ended_ns), 0)
+        if ended_ns > since_ns + attempt_ns and members >= promise.min_insync_replicas:
+            what = f"{_took_ns(call) // MS} ms for its produce of {about[0]}-{about[1]} at row {call.ended}"
+            why.append(
+                f"process {call.process} waited {what}, though a consumer had the record {(ended_ns - read_ns) // MS} ms before"
+            )
+    return why
+
+
+def _unheard(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> list[str]:
+    """Describe the producers that lost records with acks=0 again and again, though nothing happened to them or a broker."""
+    sent = [call for call in done if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
+    if not sent:
+        return []
+    appended = set(events.filter((pl.col("kind") == str(K.APPEND)) & (pl.col("detail") == "leader"))["value"].to_list())
+    faults = list(fault_times(events, facts))
+    written = _leaders(events)
+    since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
+    why: dict[int, str] = {}
+    for call in sorted(sent, key=lambda call: call.invoked):
+        if any(row.value in appended for row in call.asked):
+            since.pop(call.process, None)
+            continue
+        first = since.setdefault(call.process, call)
+        if _is_disturbed(first.invoked_ns - LOOKUP_MS * MS, call, faults, written, facts):
+            since[call.process] = call
+        elif call.invoked_ns - first.invoked_ns > LOOKUP_MS * MS:
+            rows = f"rows {first.invoked} and {call.invoked}"
+            what = f"process {call.process} lost what it sent to {name} with acks=0 between {rows}"
+            why.setdefault(call.process, f"{what}, though nothing happened to it or a broker")
+    return list(why.values())
+
+
+def _is_disturbed(
+    since_ns: int, call: Call, faults: list[FaultTime], written: list[tuple[int, str | None]], facts: Facts
+) -> bool:
+    """Whether between a time and a call a fault may have hit its client or a broker, or the partition's state changed."""
+    ended_ns, place, bound_ns = call.rows[0].time_ns, place_of(facts, call.process), facts.promise.bound_ms * MS
+    hit = any(
+        one.begun_ns <= ended_ns
+        and (one.ended_ns is None or since_ns <= one.ended_ns + bound_ns)
+        and (one.node == place or one.node not in facts.client_places)
+        for one in faults
+    )
+    leader = _leader_at(written, ended_ns)
+    return hit or leader is None or any(since_ns <= time_ns <= ended_ns for time_ns, _ in written)
+
+
+def _leaders(events: pl.DataFrame) -> list[tuple[int, str | None]]:
+    """The leader in each state that was written, and when."""
+    states = events.filter(pl.col("kind") == str(K.STATE_WRITTEN))
+    return list(zip(states["time_ns"].to_list(), states["leader"].to_list(), strict=True))
+
+
+def _leader_at(written: list[tuple[int, str | None]], time_ns: int) -> str | None:
+    return next((leader for since_ns, leader in reversed(written) if since_ns <= time_ns), None)
+
+
+def _has_retries(call: Call, facts: Facts) -> bool:
+    """Whether an idempotent produce had a retry left: until then an attempt takes at most half of the timeout."""
+    asked, attempts = call.asked[0], call.rows[0].attempts
+    allowed = facts.client_retries[call.process % len(facts.client_retries)] if facts.client_retries else 0
+    return asked.delivery == ONCE and asked.error is None and attempts is not None and 1 < attempts <= allowed
+
+
+def _took_ns(call: Call) -> int:
+    return call.rows[0].time_ns - call.invoked_ns
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Find calls to one partition that ended after the client's timeout, and produces that were given up early."""
+    timeout_ms, retries = facts.client_timeout_ms, facts.client_retries
+    if timeout_ms is None or not facts.simulated:
+        return Findings()
+    topic, number = partition_of(operations, events)
+    name = f"{topic}-{number}"
+    done = [call for call in calls(operation_rows(operations)) if call.rows]
+    why = [
+        f"process {call.process} waited longer than {timeout_ms} ms, its timeout, for its {call.f} of {name} at row {call.ended}"
+        for call in done
+        if _took_ns(call) > (timeout_ms + 1) * MS
+    ]
+    why += _hung(done, events, facts, name)
+    why += _unread(done, events, facts, name)
+    why += _unacknowledged(done, events, facts, (topic, number))
+    why += _unheard(done, events, facts, name)
+    if retries:
+        produces = [call for call in done if call.f == "produce"]
+        given_up = (_gave_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)
+        why += [words for words in given_up if words is not None]
+    return Findings(not_live=tuple(why), live_judged=bool(why))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A client's call ends within its timeout, at once where no fault hits the client or a broker; a produce is sent again "
+    "after a retriable error while it has retries and time left, and acknowledged at once where it is committed already; one "
+    "without an answer (acks=0) reaches the next leader.",
+    assumes="The manifest tells timeout and retries of the clients; a completion tells the number of attempts.",
+    blind="Real clients, which do not tell their attempts; retries that come too soon; errors of attempts before the last; "
+    "other calls than reads and produces with acks=1 that hang under a fault of a broker, or within B of one.",
+    reports=(not_live("LIVE", shown_by=("acks0-silent",)),),
+    group_by=PARTITION,
+    operations=("produce", "poll", "latest"),
+    events=(K.FAULT_BEGUN, K.FAULT_ENDED, K.STATE_WRITTEN, K.APPEND),
+    of_the_living=True,
+    check=check,
+    screen=screens.clients,
+)

@@ -1,0 +1,181 @@
+"""Checker of consumer groups in a run of a black box: a group that commits what it was given skips no acknowledged record.
+
+Operations `group-poll` have a JSON value: `{"group":"g"}`, answered by
+`{"group":"g","assigned":["t-0"],"revoked":[],"records":{"t-0":[[7,"a"]]}}`; `commit` names the group and the position.
+
+* A commit of a position claims all records below it. An acknowledged one that no member had been given is `skipped-record`.
+* While a member keeps a partition, its commits do not go back (`commit-regressed`).
+* A member that is newly given a partition goes on at a position that the group committed, or at the beginning if there is none:
+  its first record must not be before all positions that may have been in force (`resumed-behind`).
+
+A commit of unknown outcome may have been in force, so it explains a position and refutes none. A client that went on under a new
+process number is the same member.
+
+    >>> from checkers.clients.group_delivery import CHECKER
+    >>> from checkers.sketches import history_of
+    >>> from checkers.judge import judge
+    >>> polled = 'ok group-poll value={"group":"g","records":{"t-0":[[1,"b"]]}}'
+    >>> history = history_of("ok produce value=a offset=0", polled, "invoke commit offset=2 value=g", "ok commit")
+    >>> [one.kind for one in judge(history, (CHECKER,)).anomalies]
+    ['skipped-record']
+"""
+
+import json
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from checkers.engine.anomalies import NO_GROUPS, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.rows import Call, calls, operation_rows
+from checkers.engine.splits import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
+
+NAME = "group-delivery"
+_NEVER = 1 << 62
+_ACKS_ALL = -1
+
+
+class _Commit(NamedTuple):
+    """A commit that did or may have taken effect, by the member and the rows of its call."""
+
+    position: int
+    member: int
+    asked: int
+    done: int  # _NEVER if the outcome is unknown
+
+
+class _Given(NamedTuple):
+    """What one poll of a member says of one partition; `fresh`: the partition was assigned during the poll."""
+
+    member: int
+    asked: int
+    at: int
+    fresh: bool
+    offsets: tuple[int, ...]
+
+
+_Key = tuple[str, str]  # group and partition
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge what the groups of a run were given and committed."""
+    if not operations["f"].is_in(["group-poll"]).any():
+        return Findings()  # no client of this run is a member of a group
+    done = calls(operation_rows(operations))
+    members = len(facts.client_places) or _NEVER
+    commits: dict[_Key, list[_Commit]] = {}
+    given: dict[_Key, list[_Given]] = {}
+    acknowledged: dict[str, list[tuple[int, str, int]]] = {}
+    keys = _keys(operations)
+    for call in done:
+        key = keys.get(call.invoked, "")
+        if call.f == "commit" and call.type != "fail" and call.asked[0].offset is not None:
+            ended = call.ended if call.type == "ok" else _NEVER
+            commit = _Commit(call.asked[0].offset, call.process % members, call.invoked, ended)
+            commits.setdefault((call.asked[0].value or "", key), []).append(commit)
+        elif call.f == "group-poll" and call.rows and call.rows[0].value is not None:
+            for of, poll in _polled(call, call.process % members):
+                given.setdefault(of, []).append(poll)
+        elif call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL:
+            rows = [(row.offset, row.value or "", call.ended) for row in call.rows if row.offset is not None]
+            acknowledged.setdefault(key, []).extend(rows)
+    anomalies: list[Anomaly] = []
+    unread = 0
+    for of in sorted(commits.keys() | given.keys()):
+        mine, polls = commits.get(of, []), sorted(given.get(of, []), key=lambda poll: poll.at)
+        anomalies += _skipped(of, mine, polls, acknowledged.get(of[1], []))
+        anomalies += _regressed(of, mine, polls)
+        anomalies += _resumed(of, mine, polls)
+        known = {offset for poll in polls for offset in poll.offsets}
+        unread += sum(1 for offset, _, _ in acknowledged.get(of[1], ()) if offset not in known)
+    unchecked = (f"{NAME}: {unread} acknowledged records were never given to a group",) if unread and not anomalies else ()
+    return Findings(anomalies=tuple(anomalies), unchecked=unchecked, counts={"given": sum(len(p) for p in given.values())})
+
+
+def _keys(operations: pl.DataFrame) -> dict[int, str]:
+    about = operations.filter(pl.col("partition").is_not_null()).select("index", "topic", "partition")
+    return {index: f"{topic}-{partition}" for index, topic, partition in about.iter_rows()}
+
+
+def _polled(call: Call, member: int) -> list[tuple[_Key, _Given]]:
+    try:
+        said: Any = json.loads(call.rows[0].value or "")
+        group, records, fresh = said["group"], said.get("records", {}), said.get("assigned", [])
+        return [
+            ((group, key), _Given(member, call.invoked, call.ended, key in fresh, tuple(o for o, _ in records.get(key, ()))))
+            for key in sorted({*records, *fresh})
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
+    first: dict[int, int] = {}  # offset -> the row at which a member was given it
+    for poll in polls:
+        for offset in poll.offsets:
+            first.setdefault(offset, poll.at)
+    found = []
+    for offset, value, at in sorted(acked):
+        claims = [c for c in commits if c.done != _NEVER and c.position > offset and first.get(offset, _NEVER) > c.asked]
+        if claims:
+            claim = min(claims)
+            words = f"group {of[0]} committed position {claim.position} and had not been given {value} at offset {offset}"
+            found.append(_anomaly("skipped-record", of, (at, claim.done), words))
+    return found
+
+
+def _regressed(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
+    found = []
+    before: dict[int, _Commit] = {}
+    for commit in sorted((c for c in commits if c.done != _NEVER), key=lambda c: c.asked):
+        last = before.get(commit.member)
+        if last is not None and commit.position < last.position:
+            renewed = any(p.fresh and p.member == commit.member and last.asked < p.at < commit.asked for p in polls)
+            if not renewed:
+                words = f"a member of group {of[0]} committed {commit.position} after {last.position} and kept the partition"
+                found.append(_anomaly("commit-regressed", of, (last.done, commit.done), words))
+        before[commit.member] = commit
+    return found
+
+
+def _resumed(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
+    found = []
+    begins: dict[int, _Given] = {}  # member -> the poll in which it was given the partition, until it is given a record
+    for poll in polls:
+        if poll.fresh:
+            begins[poll.member] = poll
+        if poll.offsets and poll.member in begins:
+            start = begins.pop(poll.member)
+            settled = [c for c in commits if c.done < start.asked]
+            last = max((c.asked for c in settled), default=-1)
+            # Replaced is what was done before the last settled commit was asked for.
+            in_force = [c.position for c in commits if c.done > last and c.asked < poll.at]
+            if settled and in_force and poll.offsets[0] < min(in_force):
+                words = f"group {of[0]} had committed {min(in_force)}, and its next reader began at {poll.offsets[0]}"
+                newest = max(settled, key=lambda c: c.asked)
+                found.append(_anomaly("resumed-behind", of, (newest.done, poll.at), words))
+    return found
+
+
+def _anomaly(kind: str, of: _Key, witness: tuple[int, ...], words: str) -> Anomaly:
+    return Anomaly(kind=kind, checker=NAME, key=of[1], witness=witness, words=words)
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="A consumer group is given each acknowledged record below its commits, and goes on where it committed.",
+    assumes="Members commit what they polled, after they were given it, and nothing else.",
+    blind="Records that a group is given twice, which at-least-once allows; groups whose members are not clients of the run.",
+    reports=(
+        Kind("skipped-record", Harm.LOSS, 40, unshown=NO_GROUPS),
+        Kind("commit-regressed", Harm.LOSS, 70, unshown=NO_GROUPS),
+        Kind("resumed-behind", Harm.LOSS, 60, unshown=NO_GROUPS),
+    ),
+    group_by=WHOLE_RUN,
+    operations=("group-poll", "commit", "produce"),
+    check=check,
+    split=gathered(check),
+)

@@ -1,0 +1,221 @@
+"""Checker of transactions of sends and polls in a run of a black box: Jepsen's rules for queues, and Elle's for list-append.
+
+Operations `txn` have the value of Jepsen's as JSON: `[["send","t-0","w0-1"],["poll"]]`, answered by
+`[["send","t-0",[7,"w0-1"]],["poll",{"t-0":[[6,"w1-4"]]},"end"]]`. "end" says that every partition was read to its end.
+`checkers.kafka` judges them as they are. For Elle a send is an append, and a poll a read of all that the process has read of the
+partition: it reads from the beginning, and after a commit of unknown outcome it is another process, which begins anew.
+
+Kafka promises less than read-committed, and what it allows is not reported (docs/systems.md): records of several transactions
+interleave (G0, G1c with ww), and a poll may end within a transaction's records (G1b). A record that was acknowledged and never
+polled (unseen) accuses only if a final reader came to the end of all partitions.
+
+    >>> from checkers.sketches import history_of
+    >>> from checkers.clients.transactions import CHECKER
+    >>> from checkers.judge import judge
+    >>> told = '[["poll",{"t-0":[[0,"b"]]},"end"]]'
+    >>> history = history_of('ok txn value=[["send","t-0",[0,"a"]]]', f"ok txn value={told}")
+    >>> sorted({one.kind for one in judge(history, (CHECKER,)).anomalies})
+    ['inconsistent-offsets', 'lost-write', 'phantom-read']
+"""
+
+import json
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import polars as pl
+from msgspec.structs import replace
+
+from checkers.clients.duplicates import DUPLICATE
+from checkers.clients.order import PHANTOM_READ
+from checkers.clients.polls import INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_SEND, INT_POLL_SKIP, POLL_SKIP
+from checkers.durability.acked_loss import LOST_WRITE
+from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
+from checkers.elle.judge import judge as judge_elle
+from checkers.engine.anomalies import NO_TRANSACTIONS, WITHOUT_NOTES, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, deadline_ns
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
+from checkers.kafka.judge import judge as judge_queue
+from checkers.linearizability.judge import Judgement
+from history.errors import HistoryError
+from history.foreign.jsonlines import frozen
+from history.foreign.pairing import pair
+from history.foreign.step import Step
+from history.op import OpType
+
+NAME = "transactions"
+LEVEL = "read-committed"  # of Elle's names the nearest to what Kafka promises
+ALLOWED = frozenset({"G0", "G1b", "G1c"})  # of those that it forbids: transactions interleave, and polls end anywhere
+_END = "end"
+_LINE = re.compile(r"\bline (\d+)")
+
+
+def steps(operations: pl.DataFrame) -> list[Step]:
+    """The transactions as steps; a process has a new number after an outcome that is unknown. HistoryError for a bad value."""
+    found = []
+    columns = ("index", "process", "type", "value", "time_ns")
+    for index, process, type_, value, time_ns in operations.select(columns).iter_rows():
+        try:
+            parsed = None if value is None else frozen(json.loads(value))
+        except (ValueError, RecursionError) as error:
+            raise HistoryError(f"row {index}: the value of a transaction is not JSON: {value[:40]!r}") from error
+        found.append(Step(index, process, OpType(type_), "txn", parsed, None, time_ns, index))
+    return found
+
+
+def appended(told: Sequence[Step]) -> Iterator[Step]:
+    """The same steps as transactions of list-append. Those without a send, and without a record polled, are left out."""
+    seen: dict[Hashable, dict[Hashable, tuple[Hashable, ...]]] = {}  # process -> key -> the values that it has read
+    asked: dict[Hashable, Step] = {}
+    for step in told:
+        if step.type is OpType.INVOKE:
+            asked[step.process] = step
+            continue
+        invocation = asked.pop(step.process)
+        micros = _micros(step if step.value is not None else invocation)
+        mine = dict(seen.get(step.process, {}))
+        wants: list[tuple[Hashable, ...]] = []
+        gets: list[tuple[Hashable, ...]] = []
+        for micro in micros:
+            if micro[0] == "send":
+                append = ("append", micro[1], _value(micro[2]))
+                wants.append(append)
+                gets.append(append)
+            elif step.type is OpType.OK:
+                for key, values in _polled(micro):
+                    mine[key] = (*mine.get(key, ()), *values)
+                    wants.append(("r", key, None))
+                    gets.append(("r", key, mine[key]))
+        if step.type is OpType.OK:
+            seen[step.process] = mine
+        if wants:
+            yield replace(invocation, value=tuple(wants))
+            yield replace(step, value=tuple(gets))
+    for invocation in asked.values():
+        sends = tuple(("append", micro[1], micro[2]) for micro in _micros(invocation) if micro[0] == "send")
+        if sends:
+            yield replace(invocation, value=sends)
+
+
+def _micros(step: Step) -> tuple[Any, ...]:
+    return step.value if isinstance(step.value, tuple) else ()
+
+
+def _value(sent: Hashable) -> Hashable:
+    return sent[1] if isinstance(sent, tuple) and len(sent) == 2 else sent
+
+
+def _polled(micro: tuple[Any, ...]) -> Iterator[tuple[Hashable, list[Hashable]]]:
+    for key, records in micro[1] if len(micro) > 1 else ():
+        yield key, [value for _, value in records]
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge the transactions of a run; counts those that certainly committed a send."""
+    if not operations.height:
+        return Findings()  # no client of this run makes transactions
+    try:
+        told = steps(operations.sort("index"))
+        queue = judge_queue(told)
+        # Where an operation was left out or put behind its call, the order of the others stays, and indices say where it was.
+        lists = judge_elle("list-append", pair(sorted(appended(told), key=lambda step: step.line)), (LEVEL,))
+    except HistoryError as error:
+        return Findings(unchecked=(f"{NAME}: {error}",))
+    ended = _read_to_the_end(told, facts)
+    anomalies = [*_of(queue), *(one for one in _of(lists) if one.kind not in ALLOWED)]
+    unseen = [one for one in anomalies if one.kind == "unseen"]
+    if unseen and not ended:
+        anomalies = [one for one in anomalies if one.kind != "unseen"]
+    unread = [f"{NAME}: {len(unseen)} acknowledged values were not polled, and no final reader came to the end"]
+    unchecked = [*(unread if unseen and not ended else ()), *(f"{NAME}: {why}" for why in (*queue.unchecked, *lists.unchecked))]
+    committed = [step for step in told if step.type is OpType.OK and any(micro[0] == "send" for micro in _micros(step))]
+    return Findings(
+        anomalies=tuple(_once(anomalies)),
+        unchecked=tuple(dict.fromkeys(unchecked)),
+        not_live=tuple(_not_live(told, facts, ended=ended)),
+        live_judged=deadline_ns(facts) is not None,
+        counts={"transactions": len(committed)},
+    )
+
+
+def _of(found: Judgement) -> list[Anomaly]:
+    # The judges read files and cite lines; a run has rows.
+    return [replace(one, checker=NAME, words=_LINE.sub(r"row \1", one.words)) for one in found.anomalies]
+
+
+def _once(anomalies: list[Anomaly]) -> Iterator[Anomaly]:
+    """Each anomaly once: both judges name records that an aborted transaction sent, or that nobody did."""
+    known: set[tuple[str, tuple[int, ...]]] = set()
+    for one in anomalies:
+        of = (one.kind, tuple(sorted(one.witness)))
+        if of not in known:
+            known.add(of)
+            yield one
+
+
+def _read_to_the_end(told: Sequence[Step], facts: Facts) -> bool:
+    """Whether a poll that came after the quiet time says that all partitions were read to their ends."""
+    began = facts.final_reads_at_ns
+    if began is None:
+        return False
+    return any(
+        step.type is OpType.OK and step.time is not None and step.time >= began and micro[-1] == _END
+        for step in told
+        for micro in _micros(step)
+    )
+
+
+def _not_live(told: Sequence[Step], facts: Facts, *, ended: bool) -> Iterator[str]:
+    deadline = deadline_ns(facts)
+    if deadline is None:
+        return
+    if not ended:
+        yield "no final reader of committed records came to the end of all partitions"
+    late: set[Hashable] = set()
+    tried = done = 0
+    for step in told:
+        if step.type is OpType.INVOKE:
+            wanted = step.time is not None and step.time >= deadline and any(micro[0] == "send" for micro in _micros(step))
+            (late.add if wanted else late.discard)(step.process)
+            tried += wanted
+        elif step.process in late:
+            done += step.type is OpType.OK
+    if tried and not done:
+        yield "no transaction with a send was committed from the bound B after healing on"
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="Transactions of sends and polls keep what Kafka promises of them: no aborted, lost, doubled or reordered records.",
+    assumes="Each process reads every partition from its beginning. Values are sent once.",
+    blind="What Kafka allows: interleaved transactions, and polls that end within one. The inside of the cluster.",
+    reports=(
+        INCONSISTENT_OFFSETS,
+        DUPLICATE,
+        Kind("G1a", Harm.FALSE_READ, 50, unshown=NO_TRANSACTIONS),
+        Kind("precommitted-read", Harm.FALSE_READ, 70, unshown=NO_TRANSACTIONS),
+        LOST_WRITE,
+        Kind("unseen", Harm.LOSS, 30, unshown=WITHOUT_NOTES),
+        POLL_SKIP,
+        Kind("nonmonotonic-poll", Harm.DISORDER, 70, unshown=NO_TRANSACTIONS),
+        INT_POLL_SKIP,
+        INT_NONMONOTONIC_POLL,
+        INT_NONMONOTONIC_SEND,
+        Kind("nonmonotonic-send", Harm.DISORDER, 80, unshown=WITHOUT_NOTES),
+        Kind("G1c", Harm.FALSE_READ, 90, unshown=NO_TRANSACTIONS),
+        Kind("G1c-realtime", Harm.FALSE_READ, 100, unshown=NO_TRANSACTIONS),
+        PHANTOM_READ,
+        Kind("duplicate-elements", Harm.DISORDER, 100, unshown=NO_TRANSACTIONS),
+        Kind("incompatible-order", Harm.DISORDER, 10, unshown=NO_TRANSACTIONS),
+        Kind("cyclic-versions", Harm.DISORDER, 20, unshown=NO_TRANSACTIONS),
+        Kind("dirty-update", Harm.FALSE_READ, 60, unshown=NO_TRANSACTIONS),
+        Kind("future-read", Harm.FALSE_READ, 80, unshown=NO_TRANSACTIONS),
+    ),
+    group_by=WHOLE_RUN,
+    operations=("txn",),
+    check=check,
+    split=gathered(check),
+)  # fmt: skip

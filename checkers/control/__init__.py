@@ -1,0 +1,1 @@
+"""Checkers of who may lead, control and write state: elections, epochs, fencing."""

@@ -1,0 +1,299 @@
+"""Checker: each state of a partition follows from the one before it (V3 §A step 3.2, step 3.3, R-021, R-144; KIP-966; U-18).
+
+* The leader epoch rises by one where the leader changes or nobody leads any more, and never by more. Outside of a move no write
+  raises it for nothing: with the same leader and the same ISR. A move does so to begin (R-051) and to lead from the target
+  (R-235), but not a third time while no fault is in force and nothing else happens to the partition or a broker. If an operator
+  removes its entry by hand, the move ends in a further epoch: the replicas that the topic znode names must follow again, and
+  brokers obey only a greater epoch (R-080).
+* An election takes nobody into the ISR: it keeps members under the registrations that they had, or its leader is alone in it. A
+  write that leaves nobody in the lead leaves the ISR as it was.
+* The new ISR is what is alive of the old one. So it has no member that the controller knew to be gone: if the controller left out
+  a broker whose registration had ended, it had read so, and all that ended earlier. The same holds for silence that it noted.
+* A leader that stays in the ISR stays the leader; the next one is the first of the ISR in the order of the assignment. Only an
+  operator's order of the preferred replica and a move change that.
+* The ELR is what left the ISR while it had fewer than min.insync.replicas members, and is not in it; else it is empty. Only an
+  ordered unclean election and a move make it smaller. A leader that was in neither may lack records that they hold: they count
+  no more, so the ELR is empty (docs/promise.md DUR-7).
+
+A controller that reads a heartbeat of a new registration knows of this one alone, so such a bounce says nothing about others.
+One that hears a heartbeat after the end of its registration believes it until it has read ZooKeeper again (R-190).
+A state in a new znode (version 0) is the first one: a partition that was removed and is added again keeps the id of its topic.
+On real brokers the notes of controllers and the rows of ZooKeeper come by different clocks: there a move or an order counts from
+the beginning of the run, and who was known to be gone is not judged.
+
+    >>> from checkers.sketches import sketch
+    >>> rows = "assigned replicas=b1,b2", "state-written leader=b1 isr=b1,b2"
+    >>> sketch("succession", *rows, "state-written leader=b2 leader_epoch=2 isr=b1,b2 node=b3")
+    ['wrong-leader']
+    >>> sketch("succession", *rows, "state-written leader=b2 leader_epoch=2 isr=b2 node=b3")
+    []
+"""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from checkers.engine.anomalies import HISTORIES, Harm, Kind
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts, promised
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.rows import ClusterRow, calls, operation_rows, rows_as
+from checkers.engine.splits import gathered
+from checkers.engine.verdict import Anomaly, Cut, Findings
+from checkers.timeline.moves import EDIT, given_up
+from history.event import EventKind as K
+
+NAME = "succession"
+_ORDERS = ("elect-preferred", EDIT)  # of an operator, after which the first replica may lead without another cause
+_OUT = ("inactive", "stopping")
+_IDLE_MAX = 2  # epochs in a row by which a move changes neither leader nor ISR
+_OF_BROKERS = (K.REGISTERED, K.SESSION_ENDED, K.NODE_STARTED, K.DIR_FAILED, K.BROKER_STATE, K.FAULT_BEGUN, K.FAULT_ENDED)
+_Member = tuple[str, int | None]  # a broker, and the registration under which it is counted
+
+
+class _Known:
+    """What the rows so far say of registrations, and what each controller noted of brokers."""
+
+    def __init__(self) -> None:
+        self.ended: dict[tuple[str, int], int] = {}  # registration -> the row in which it ended
+        self.latest: dict[str, int] = {}  # broker -> its last registration
+        self.noted: dict[tuple[str, str, int], tuple[str, int]] = {}  # (controller, broker, registration) -> state, since when
+        self.broken: set[str] = set()  # brokers with a failed directory
+        self.in_force: set[tuple[str, str]] = set()  # faults, and where
+        self.changed_at = -1  # the last row about a broker or a fault
+
+    def see(self, row: ClusterRow) -> None:
+        """Apply a row about a broker or a fault."""
+        self.changed_at = row.at
+        if row.kind == K.FAULT_BEGUN:
+            self.in_force.add((row.fault, row.node))
+        elif row.kind == K.FAULT_ENDED:
+            self.in_force.discard((row.fault, row.node))
+        elif row.kind == K.REGISTERED:
+            self.latest[row.node] = row.incarnation
+        elif row.kind == K.SESSION_ENDED:
+            self.ended[row.node, row.incarnation] = row.at
+        elif row.kind == K.NODE_STARTED:
+            self.broken.discard(row.node)
+            self.noted = {key: state for key, state in self.noted.items() if key[0] != row.node}
+        elif row.kind == K.DIR_FAILED:
+            self.broken.add(row.node)
+        else:
+            self.noted[row.node, row.broker, row.incarnation] = (row.detail, row.at)
+
+    def gone(self, writer: str, left_out: list[_Member], kept: list[_Member]) -> list[str]:
+        """The members of an ISR that its writer knew to be gone, because of whom it left out."""
+        ends = [end for member in left_out if (end := self._read(writer, member)) is not None]
+        silent = [since for member in left_out if (since := self._silent(writer, member)) is not None]
+        return [
+            node
+            for node, stamp in kept
+            if stamp is not None and not self._was_heard(writer, node, stamp)
+            if self.ended.get((node, stamp), max(ends, default=-1)) < max(ends, default=-1)
+            or (self._silent(writer, (node, stamp)) or max(silent, default=-1)) < max(silent, default=-1)
+        ]
+
+    def _was_heard(self, writer: str, node: str, stamp: int) -> bool:
+        # R-190: a heartbeat that comes after the end of its registration is believed until ZooKeeper is read again.
+        state, since = self.noted.get((writer, node, stamp), ("", -1))
+        return state == "active" and since > self.ended.get((node, stamp), since)
+
+    def _read(self, writer: str, member: _Member) -> int | None:
+        # The row in which a registration ended, if that alone can be why its broker was left out.
+        node, stamp = member
+        if stamp is None or node in self.broken or self.latest.get(node) != stamp:
+            return None
+        return None if self.noted.get((writer, node, stamp), ("", -1))[0] in _OUT else self.ended.get((node, stamp))
+
+    def _silent(self, writer: str, member: _Member) -> int | None:
+        # The row since which this controller holds a broker for inactive.
+        state, since = self.noted.get((writer, member[0], member[1] or -1), ("", -1))
+        return since if state == "inactive" else None
+
+
+class _States:
+    """The states of one partition, each judged against the one before."""
+
+    def __init__(self, name: str, least: int, given_up: list[tuple[int, float]]) -> None:
+        self.name, self._least = name, least
+        self._given_up = given_up  # when an operator may have removed the entry of a move
+        self.before: ClusterRow | None = None
+        self.assigned: tuple[str, ...] = ()
+        self.moves = False  # from the first move on only the epoch and the ISR are judged
+        self.ordered = False  # an unclean election was ordered
+        self.preferred = False  # a preferred one may have been
+        self._idle = 0  # epochs in a row that changed nothing, as long as nothing happened meanwhile
+        self._since = -1  # the row after which they are counted
+
+    def see(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
+        """Apply a row about the partition; say what is wrong with a state."""
+        if row.kind in (K.ASSIGNED, K.REASSIGNMENT_BEGUN):
+            self._idle, self._since = 0, row.at
+        if row.kind == K.ASSIGNED:
+            self.assigned = row.replicas or self.assigned
+        elif row.kind == K.REASSIGNMENT_BEGUN:
+            self.moves = True
+        elif row.kind == K.UNCLEAN_ELECTION_ORDERED:
+            self.ordered = True
+        elif row.isr is not None:
+            return self._written(row, known)
+        return []
+
+    def _written(self, row: ClusterRow, known: _Known | None) -> list[Anomaly]:
+        before, self.before = self.before, row
+        found: list[tuple[str, str]] = []
+        if before is None or before.topic_id != row.topic_id or row.zk_version == 0:  # a new state znode
+            found += self._leader(row, None)
+            return [self._anomaly(kind, words, row, row) for kind, words in found]
+        found += self._epoch(row, before, known)
+        if row.leader is None or row.leader_epoch != before.leader_epoch:
+            found += self._isr(row, before)
+            found += self._leader(row, before) + self._gone(row, before, known)
+        found += self._elr(row, before)
+        self.ordered &= known is None or row.leader is None or len(row.isr or ()) < self._least
+        return [self._anomaly(kind, words, before, row) for kind, words in found]
+
+    def _anomaly(self, kind: str, words: str, before: ClusterRow, row: ClusterRow) -> Anomaly:
+        witness = tuple(sorted({before.at, row.at}))
+        return Anomaly(kind=kind, checker=NAME, key=self.name, witness=witness, words=f"{self.name}: {words}")
+
+    def _epoch(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
+        step = row.leader_epoch - before.leader_epoch
+        if step < 0:
+            return []  # state-writes reports it
+        if step > 1 or (step == 0 and row.leader != before.leader):
+            change = f"{before.leader or 'nobody'} leads epoch {before.leader_epoch}, then {row.leader or 'nobody'} epoch"
+            return [("wrong-epoch", f"{change} {row.leader_epoch}")]
+        idle = step == 1 and row.leader == before.leader and _members(row, before) == _members(before, row)
+        if not idle or known is None or known.in_force:
+            self._idle, self._since = 0, row.at
+        elif known.changed_at > before.at:
+            self._idle, self._since = 1, known.changed_at
+        else:
+            self._idle += 1
+        if idle and (not self.moves or self._idle > _IDLE_MAX + self._may_be_given_up(row)):
+            return [("wrong-epoch", f"epoch {row.leader_epoch} has the leader and the ISR of epoch {before.leader_epoch}")]
+        return []
+
+    def _may_be_given_up(self, row: ClusterRow) -> bool:
+        # Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit that
+        # ended before them gives none: after it a move can do no more than lead from its target and end.
+        return any(invoked < row.at and ended > self._since for invoked, ended in self._given_up)
+
+    def _isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
+        added = [node for node, stamp in _members(row, before) if (node, stamp) not in _members(before, row)]
+        if row.leader is None and _members(row, before) != _members(before, row):
+            return [("wrong-isr", f"nobody leads epoch {row.leader_epoch}, and the ISR is not the one before")]
+        if added and row.isr != (row.leader,):
+            return [("wrong-isr", f"the election of epoch {row.leader_epoch} took {', '.join(added)} into the ISR")]
+        return []
+
+    def _gone(self, row: ClusterRow, before: ClusterRow, known: _Known | None) -> list[tuple[str, str]]:
+        left_out = [member for member in _members(before, row) if member not in _members(row, before)]
+        if known is None or row.leader is None or self.moves or row.node == before.leader:
+            return []
+        gone = known.gone(row.node, left_out, _members(row))
+        return [("wrong-isr", f"{node} is in the ISR of epoch {row.leader_epoch}, and {row.node} knew it gone") for node in gone]
+
+    def _leader(self, row: ClusterRow, before: ClusterRow | None) -> list[tuple[str, str]]:
+        isr = row.isr or ()
+        if row.leader is None or self.moves or row.leader not in self.assigned or (before and before.leader == row.leader):
+            return []
+        first = next((node for node in self.assigned if node in isr), None)
+        may_go = before is None or before.leader not in isr or (self.preferred and row.leader == self.assigned[0])
+        if before is not None and not may_go:
+            return [("wrong-leader", f"{row.leader} leads epoch {row.leader_epoch}, though {before.leader} is in its ISR")]
+        if row.leader != first:
+            return [("wrong-leader", f"{row.leader} leads epoch {row.leader_epoch}, though {first} is the first of its ISR")]
+        return []
+
+    def _elr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:
+        isr, elr = set(row.isr or ()), set(row.elr or ())
+        counted = {*(before.isr or ()), *(before.elr or ())}
+        if row.leader is not None and row.leader not in counted:
+            if not elr:
+                return []
+            return [("wrong-elr", f"the ELR is {_list(elr)}; it must be empty, for {row.leader} was in neither ISR nor ELR")]
+        left = (counted - isr) if len(isr) < self._least else set()
+        if elr == left or self.moves or self.ordered:
+            return []
+        return [("wrong-elr", f"the ELR is {_list(elr)}; it must be {_list(left)}, for the ISR is {_list(isr)}")]
+
+
+def _list(nodes: set[str]) -> str:
+    return ", ".join(sorted(nodes)) or "empty"
+
+
+def _members(row: ClusterRow, beside: ClusterRow | None = None) -> list[_Member]:
+    # With registrations only where the state beside it has them, too.
+    isr = row.isr or ()
+    stamped = row.stamps is not None and (beside is None or beside.stamps is not None)
+    return list(zip(isr, row.stamps if stamped and row.stamps else [None] * len(isr), strict=False))
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge each state of each partition against the one before. Ignores `cuts` (excused losses): they excuse no write."""
+    rows = rows_as(ClusterRow, events)
+    known = _Known()
+    done = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
+    states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least(rows, facts)}
+    keeps_elr = any(row.elr for row in rows)
+    preferred = _preferred(operations)
+    for row in () if facts.simulated else rows:
+        if row.partition is not None and row.kind in (K.REASSIGNMENT_BEGUN, K.UNCLEAN_ELECTION_ORDERED):
+            states[row.topic, row.partition].see(row, None)
+    found: list[Anomaly] = []
+    for row in rows:
+        if row.kind in _OF_BROKERS or row.partition is None:
+            known.see(row)
+            continue
+        state = states[row.topic, row.partition]
+        orders = [preferred[name] for name in (state.name, None) if name in preferred]
+        state.preferred = any(at < row.at or not facts.simulated for at in orders)
+        found += [one for one in state.see(row, known if facts.simulated else None) if keeps_elr or one.kind != "wrong-elr"]
+    return Findings(anomalies=tuple(found))
+
+
+def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, int], int]]:
+    """Each partition with its min.insync.replicas."""
+    for topic, partition in {(row.topic, row.partition) for row in rows if row.partition is not None}:
+        promise = promised(facts, topic)
+        yield (topic, partition), 1 if promise is None else promise.min_insync_replicas
+
+
+def _preferred(operations: pl.DataFrame) -> dict[str | None, int]:
+    """The first row by which an operator may have ordered the preferred leader: by partition; None: of any partition."""
+    found: dict[str | None, int] = {}
+    asked = operations.filter(pl.col("f").is_in(_ORDERS)).sort("index")
+    for at, f, value in asked.select("index", "f", "value").iter_rows():
+        found.setdefault(value if f == "elect-preferred" else None, at)
+    return found
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="Each state of a partition follows from the one before: epochs rise by one, elections keep what lives of the ISR, the "
+    "first of it leads, and the ELR is what left a short ISR.",
+    assumes="ZooKeeper's writes, registrations and assignments, moves and orders are recorded completely and in their order.",
+    blind="Leader and ELR of partitions that were moved; idle epochs of moves while a fault is in force, and one of a move whose "
+    "entry an operator may have removed by hand; brokers that a controller did not know to be gone.",
+    reports=(
+        Kind("wrong-epoch", Harm.USURPED, 70, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-isr", Harm.USURPED, 90, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-leader", Harm.USURPED, 100, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-elr", Harm.USURPED, 80, breaks=("ISR",), unshown=HISTORIES),
+    ),
+    group_by=WHOLE_RUN,
+    operations=_ORDERS,
+    events=(
+        K.STATE_WRITTEN,
+        K.ASSIGNED,
+        K.REASSIGNMENT_BEGUN,
+        K.UNCLEAN_ELECTION_ORDERED,
+        *_OF_BROKERS,
+    ),
+    needs=(K.STATE_WRITTEN,),
+    complexity="n in the rows",
+    check=check,
+    split=gathered(check),
+)

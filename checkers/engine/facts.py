@@ -1,0 +1,118 @@
+"""The facts of a run that checkers may know besides its rows: a part of the manifest, and which rows are complete."""
+
+import polars as pl
+from msgspec import Struct
+
+from history.event import EventKind as K
+from history.manifest import RECORDED, SOURCES, Assignment, FaultCount, Outcome, RunManifest, Source
+from history.promise import Promise, TopicPromise
+
+MS = 1_000_000  # ns
+PROMPT_MS = 1000  # LIVE-8: twice what the slowest request took in 150 seeds of every fault
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """The part of a run's manifest that a checker may use. Times are in ns; None if the run ended before that time."""
+
+    promise: Promise
+    brokers: tuple[str, ...]
+    assignments: tuple[Assignment, ...]
+    outcome: Outcome
+    healed_at_ns: int | None
+    final_reads_at_ns: int | None
+    end_ns: int
+    required_marks: tuple[str, ...]
+    faults: tuple[FaultCount, ...]
+    min_acked: int
+    simulated: bool  # the times are simulated: no machine was late
+    log_dirs: int | None = None  # of each broker; None: not known
+    client_timeout_ms: int | None = None  # None: not known
+    client_retries: tuple[int, ...] = ()  # by number of the client
+    client_places: tuple[str, ...] = ()  # by number of the client
+    recorded: bool = False  # by another program: nobody knows which faults there were
+    observes: tuple[Source, ...] = SOURCES  # which rows the system under test gives completely
+
+
+def facts_of(manifest: RunManifest) -> Facts:
+    """Return the part of a run's manifest that checkers may use."""
+    return Facts(
+        promise=manifest.promise,
+        brokers=manifest.brokers,
+        assignments=manifest.assignments,
+        outcome=manifest.outcome,
+        healed_at_ns=manifest.healed_at_ns,
+        final_reads_at_ns=manifest.final_reads_at_ns,
+        end_ns=manifest.end_ns,
+        required_marks=manifest.required_marks,
+        faults=manifest.faults,
+        min_acked=manifest.min_acked,
+        simulated=manifest.backend == "sim",
+        log_dirs=manifest.log_dirs,
+        client_timeout_ms=manifest.client_timeout_ms,
+        client_retries=manifest.client_retries,
+        client_places=manifest.client_places,
+        recorded=manifest.backend == RECORDED,
+        observes=SOURCES if manifest.system is None else manifest.system.observes,
+    )
+
+
+def deadline_ns(facts: Facts) -> int | None:
+    """Return the time by which the cluster must be whole again: the bound B after healing, in ns.
+
+    None if the run did not complete or ended before that time.
+    """
+    if facts.healed_at_ns is None or facts.outcome != "completed":
+        return None
+    deadline = facts.healed_at_ns + facts.promise.bound_ms * MS
+    return deadline if facts.end_ns >= deadline else None
+
+
+def promised(facts: Facts, topic: str) -> TopicPromise | None:
+    """Return what a run promises for a topic; None if its promise omits it, which `checkers.validity.assumptions` reports."""
+    return next((record for record in facts.promise.topics if record.topic == topic), None)
+
+
+_COORDINATION = (
+    K.REGISTERED,
+    K.SESSION_ENDED,
+    K.STATE_WRITTEN,
+    K.ASSIGNED,
+    K.TOPIC_DELETED,
+    K.UNCLEAN_ELECTION_ORDERED,
+    K.ZK_STATE,
+)
+# What the harness records itself, whatever the system.
+_HARNESS = (
+    K.NODE_STARTED,
+    K.NODE_STOPPED,
+    K.WOUND,
+    K.FAULT_BEGUN,
+    K.FAULT_ENDED,
+    K.FAULT_ACTED,
+    K.FAULT_PROBED,
+    K.HEALED,
+    K.FINAL_READS,
+    K.METADATA_VIEW,
+    K.METADATA_TOLD,
+)
+
+
+def source_of(kind: K) -> Source | None:
+    """The source that rows of this kind come from; None for the harness itself."""
+    if kind in _HARNESS:
+        return None
+    if kind in (K.LOG_ON_DISK, K.RECORD_ON_DISK):
+        return "disks"
+    return "coordination" if kind in _COORDINATION else "notes"
+
+
+def observed(facts: Facts) -> tuple[K, ...]:
+    """The kinds of rows that are complete in a run: the harness's own, and those of the sources that its system gives."""
+    return tuple(kind for kind in K if source_of(kind) is None or source_of(kind) in facts.observes)
+
+
+def complete(events: pl.DataFrame, facts: Facts) -> pl.DataFrame:
+    """The events of the sources that the run's system gives completely."""
+    if facts.observes == SOURCES:
+        return events
+    return events.filter(pl.col("kind").is_in([str(kind) for kind in observed(facts)]))

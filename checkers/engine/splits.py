@@ -1,0 +1,62 @@
+"""Splits: how checkers of the whole run judge a history range by range of the index.
+
+A group of `checker.PARTITION` is all rows of one partition, so a part of a large history is judged like a history of its
+own. A checker of the whole run cannot be cut by partition, because a process alternates its calls over all of them. It is cut
+by the index. What the order carries from one range to the next, such as the open call of a process, is part of both states.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+import polars as pl
+from msgspec import Struct
+
+from checkers.engine.checker import Check, Split
+from checkers.engine.facts import Facts
+from checkers.engine.verdict import Cut, Findings
+
+_State = TypeVar("_State", bound=Struct)
+
+
+def ranged(
+    state: type[_State],
+    *,
+    columns: tuple[str, ...],
+    partial: Callable[[pl.DataFrame, pl.DataFrame, Facts], _State],
+    merge: Callable[[Sequence[_State], Facts, tuple[Cut, ...]], Findings],
+) -> Split:
+    """Make a split from functions on a Struct. `columns` are those of the operations that `partial` reads."""
+    return Split(
+        columns=columns,
+        partial=lambda operations, events, facts: msgspec.json.encode(partial(operations, events, facts)),
+        merge=lambda states, facts, cuts: merge([msgspec.json.decode(one, type=state) for one in states], facts, cuts),
+    )
+
+
+class _Rows(Struct, frozen=True):
+    """The rows of a range that a checker reads, as Arrow streams."""
+
+    operations: bytes
+    events: bytes
+
+
+def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda events: events) -> Split:
+    """Make a split whose state is the rows that the checker reads, for checkers of few rows. `keep` may leave out events."""
+
+    def partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> bytes:
+        return msgspec.msgpack.encode(_Rows(_written(operations), _written(keep(events))))
+
+    def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+        rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
+        operations = pl.concat([pl.read_ipc_stream(one.operations) for one in rows])
+        return check(operations, pl.concat([pl.read_ipc_stream(one.events) for one in rows]), facts, cuts)
+
+    return Split(columns=(), partial=partial, merge=merge)
+
+
+def _written(frame: pl.DataFrame) -> bytes:
+    sink = io.BytesIO()
+    frame.write_ipc_stream(sink, compression="zstd")
+    return sink.getvalue()

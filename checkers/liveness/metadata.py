@@ -1,0 +1,309 @@
+"""Checker: what brokers tell clients is true once nothing has changed for a while (docs/promise.md LIVE-13, R-304, R-311).
+
+`convergence` compares the metadata with ZooKeeper at the very end. This checker judges them during the run, while
+brokers are down too: which brokers serve, who is controller, and of each partition the leader, leader epoch, ISR, replicas and
+offline replicas. A deleted partition is told no more. A client that is told of a dead broker as if it served loses its time
+there.
+
+The controller pushes each change. So an answer must be right once for `lag_ms` neither what it is about has changed, nor the
+controller, nor the broker that answers, and no fault hit those two or a link among others. After such a fault a command may be
+lost once more on a connection that stands still, and is sent again. Faults of single other brokers are no excuse. The ISR is left
+out where the leader wrote it itself (V3 §G tells nobody), and replicas of a broker whose directory failed are judged only where
+the harness recorded that the fault withholds them.
+
+The simulator asks every broker several times a second, beside the clients and without a message, so that looking changes nothing.
+It records only the answers that this rule refuses (`metadata-told`), because there are many.
+
+    >>> from checkers.sketches import sketch
+    >>> lives = "registered node=b1 incarnation=1", "registered node=b2 incarnation=2", "controller-elected node=b1"
+    >>> state = "state-written node=b1 leader=b1 isr=b1,b2", "session-ended node=b2 incarnation=2"
+    >>> told = "metadata-told node=b1 leader=b1 isr=b1,b2 replicas=b1,b2 detail=- time_ns=60000000000"
+    >>> sketch("metadata", *lives, *state, told)
+    ['b1 tells that no replica of t-0 is offline at row 5, though b2 is']
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from checkers.engine.anomalies import HISTORIES, not_live
+from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, still_ms
+from checkers.engine.checker import Checker
+from checkers.engine.facts import MS, Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.rows import rows_as
+from checkers.engine.splits import gathered
+from checkers.engine.verdict import Cut, Findings
+from history.event import EventKind as K
+from history.promise import Promise
+
+NAME = "metadata"
+OF_CLUSTER = "cluster"  # detail of a row without a partition: `replicas` are the brokers that serve, `leader` is the controller
+ABSENT = "absent"  # detail of a row about a partition that the answer does not list
+NONE = "-"  # detail of a row about a partition without offline replicas; else they are joined by commas
+KINDS = (
+    K.NODE_STARTED,
+    K.NODE_STOPPED,
+    K.REGISTERED,
+    K.SESSION_ENDED,
+    K.CONTROLLER_ELECTED,
+    K.CONTROLLER_RESIGNED,
+    K.BROKER_STATE,
+    K.FENCED,
+    K.UNFENCED,
+    K.DIR_FAILED,
+    K.STATE_WRITTEN,
+    K.ASSIGNED,
+    K.TOPIC_DELETED,
+    K.FAULT_BEGUN,
+    K.FAULT_ENDED,
+)
+_READ = frozenset(map(str, KINDS))
+_LOCAL = (*OF_ONE_BROKER, "place-")
+_Name = tuple[str, int]  # a partition
+
+
+class Row(NamedTuple):
+    """One event. Columns that the kind does not fill are None, whatever their type says."""
+
+    at: int  # index of the row
+    time_ns: int
+    kind: str
+    node: str
+    broker: str
+    incarnation: int | None
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    leader: str | None
+    leader_epoch: int | None
+    isr: tuple[str, ...] | None
+    replicas: tuple[str, ...] | None
+    dir: int | None
+    fault: str
+    detail: str | None
+
+
+class _Partition:
+    """The state of one partition in ZooKeeper, and since when it stands."""
+
+    def __init__(self) -> None:
+        self.state: Row | None = None
+        self.assigned: tuple[str, ...] | None = None
+        self.since_ns = 0
+        self.withheld: set[str] = set()  # nodes whose replica a fault withholds now
+
+
+class Standing:
+    """What is true of the cluster after the rows seen so far, and since when.
+
+    `lag_ms` is the time in which brokers must learn it, and `healing_ms` that after a fault.
+    """
+
+    def __init__(self, promise: Promise) -> None:
+        self._promise = promise
+        self.lag_ms = promise.session_timeout_ms + 2 * promise.request_timeout_ms
+        self.healing_ms = max(self.lag_ms, CALM_MS + promise.request_timeout_ms)
+        self._registered: dict[str, int | None] = {}
+        self._inactive: dict[str, int | None] = {}  # node -> registration that the controller holds for inactive
+        self._changed: dict[str, int] = {}  # node -> when it was registered, lost that, or changed its state at the controller
+        self._controller: str | None = None
+        self._elected_ns = 0
+        self._acted: dict[str, int] = {}  # node -> when it last started, was fenced or unfenced
+        self._dirs: set[str] = set()  # nodes that lack a directory, or did since they registered
+        self._partitions: dict[_Name, _Partition] = {}
+        self._deleted: dict[tuple[str, int, str | None], int] = {}  # with the topic's id -> when its deletion was requested
+        self._in_force: dict[tuple[str, str], str] = {}
+        self._hit: dict[str, int] = {}  # node, or "" for links -> when the last fault there ended
+
+    # --- what happened ----------------------------------------------------------------------------------------------------
+
+    def see(self, row: Row) -> None:
+        """Apply one row."""
+        match row.kind:
+            case K.FAULT_BEGUN | K.FAULT_ENDED:
+                self._fault(row)
+            case K.STATE_WRITTEN | K.ASSIGNED | K.TOPIC_DELETED:
+                self._partition(row)
+            case K.CONTROLLER_ELECTED:
+                self._controller, self._elected_ns, self._inactive = row.node, row.time_ns, {}
+            case K.CONTROLLER_RESIGNED if row.node == self._controller:
+                self._controller, self._elected_ns = None, row.time_ns
+            case K.BROKER_STATE if row.node == self._controller:
+                self._changed[row.broker] = row.time_ns
+                self._inactive.pop(row.broker, None)
+                if row.detail == "inactive":
+                    self._inactive[row.broker] = row.incarnation
+            case K.REGISTERED:
+                self._registered[row.node] = row.incarnation
+                self._changed[row.node] = row.time_ns
+                self._dirs.discard(row.node)
+            case K.SESSION_ENDED if self._registered.get(row.node) == row.incarnation:
+                del self._registered[row.node]
+                self._changed[row.node] = row.time_ns
+                if row.node == self._controller:
+                    self._controller, self._elected_ns = None, row.time_ns
+            case K.DIR_FAILED:
+                self._dirs.add(row.node)
+                self._changed[row.node] = row.time_ns
+            case K.NODE_STARTED | K.NODE_STOPPED | K.FENCED | K.UNFENCED:
+                self._acted[row.node] = row.time_ns
+            case _:
+                pass
+
+    def _partition(self, row: Row) -> None:
+        if row.partition is None:
+            return
+        name = row.topic, row.partition
+        if row.kind == K.TOPIC_DELETED:
+            self._partitions.pop(name, None)
+            self._deleted[*name, row.topic_id] = row.time_ns
+            return
+        if row.kind == K.ASSIGNED:
+            self._deleted.pop((*name, row.topic_id), None)  # a partition of the topic was added again
+        elif (*name, row.topic_id) in self._deleted:
+            return  # its state is still written while its replicas are being deleted
+        known = self._partitions.setdefault(name, _Partition())
+        known.since_ns = row.time_ns
+        if row.kind == K.STATE_WRITTEN:
+            known.state = row
+        else:
+            known.assigned = row.replicas
+
+    def _fault(self, row: Row) -> None:
+        node, begins = row.node or "", row.kind == K.FAULT_BEGUN
+        if row.partition is not None:
+            known = self._partitions.setdefault((row.topic, row.partition), _Partition())
+            known.withheld.add(node) if begins else known.withheld.discard(node)
+            self._changed[node] = row.time_ns
+        elif begins:
+            self._in_force[row.fault, node] = row.detail or ""
+        else:
+            said = self._in_force.pop((row.fault, node), "")
+            where = node if said.startswith(_LOCAL) else ""
+            ended_ns = (
+                row.time_ns + (still_ms(said, self._promise) - CALM_MS) * MS
+            )  # a slow link holds what it delayed for longer
+            self._hit[where] = max(self._hit.get(where, 0), ended_ns)
+
+    def partitions(self) -> list[_Name]:
+        """The partitions that have a state, in the order of their names."""
+        return sorted(name for name, known in self._partitions.items() if known.state is not None)
+
+    # --- what an answer must say --------------------------------------------------------------------------------------------
+
+    def is_calm(self, now_ns: int, node: str) -> bool:
+        """Whether the broker and the controller have been left alone for so long that the broker knows everything."""
+        changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
+        hits = [self._hit[one] for one in ("", node, self._controller) if one in self._hit]
+        stands = self._stands(now_ns, changed_ns) and all(now_ns - hit_ns >= self.healing_ms * MS for hit_ns in hits)
+        hit = any(where in (node, self._controller) or not said.startswith(_LOCAL) for (_, where), said in self._in_force.items())
+        return not hit and self._controller is not None and stands and node in self._registered
+
+    def _stands(self, now_ns: int, since_ns: int) -> bool:
+        return now_ns - since_ns >= self.lag_ms * MS
+
+    def _serves(self, now_ns: int, node: str) -> bool | None:
+        """Whether the metadata must list the broker; None if that has changed lately."""
+        if not self._stands(now_ns, self._changed.get(node, 0)):
+            return None
+        return node in self._registered and (node not in self._inactive or self._inactive[node] != self._registered[node])
+
+    def wrong(self, now_ns: int, told: Row) -> str | None:
+        """Say what is wrong with an answer, or with what it says of one partition; None if nothing is, or nobody can know."""
+        if not self.is_calm(now_ns, told.node):
+            return None
+        return self._wrong_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._wrong_partition(now_ns, told)
+
+    def _wrong_cluster(self, now_ns: int, told: Row) -> str | None:
+        if told.leader != self._controller:
+            return f"{told.leader or 'no broker'} is controller at row {told.at}, though {self._controller} is"
+        listed = set(told.replicas or ())
+        for node in sorted({*self._changed, *listed}):
+            serves = self._serves(now_ns, node)
+            if serves is not None and serves is not (node in listed):
+                return f"{node} {'serves' if node in listed else 'does not serve'} at row {told.at}, which is wrong"
+        return None
+
+    def _wrong_partition(self, now_ns: int, told: Row) -> str | None:
+        name = f"{told.topic}-{told.partition}"
+        known = self._partitions.get((told.topic, told.partition or 0))
+        if told.detail != ABSENT and self._is_gone(now_ns, told):
+            return f"{name} exists at row {told.at}, though its deletion was requested"
+        if known is None or known.state is None or not self._stands(now_ns, known.since_ns):
+            return None
+        state, where = known.state, f"at row {told.at}"
+        if told.detail == ABSENT:
+            return f"{name} does not exist {where}, though {state.leader} leads it" if state.leader is not None else None
+        if (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+            is_ = f"{state.leader or 'no broker'} does in epoch {state.leader_epoch}"
+            return f"{told.leader or 'no broker'} leads {name} in epoch {told.leader_epoch} {where}, though {is_}"
+        if known.assigned is not None and told.replicas != known.assigned:
+            return f"{name} is on {_words(told.replicas)} {where}, though it is on {_words(known.assigned)}"
+        if state.node != state.leader and set(told.isr or ()) != set(state.isr or ()):
+            return f"the ISR of {name} is {_words(told.isr)} {where}, though it is {_words(state.isr)}"
+        return self._wrong_offline(now_ns, told, known, f"of {name} is offline {where}")
+
+    def _is_gone(self, now_ns: int, told: Row) -> bool:
+        # A request waits until the one before it is done, and that one for brokers which a fault may stop.
+        since_ns = self._deleted.get((told.topic, told.partition or 0, told.topic_id))
+        hit_ns = max(self._hit.values(), default=0)
+        return since_ns is not None and not self._in_force and self._stands(now_ns, max(since_ns, hit_ns))
+
+    def _wrong_offline(self, now_ns: int, told: Row, known: _Partition, what: str) -> str | None:
+        offline = () if told.detail in (None, NONE) else tuple(told.detail.split(","))
+        for node in told.replicas or ():
+            serves = self._serves(now_ns, node)
+            out = None if serves is None else not serves or self._lacks_directory(node, known)
+            if out and node not in offline:
+                return f"{_words(offline) if offline else 'no replica'} {what}, though {node} is"
+            if out is False and node in offline:
+                return f"{node} {what}, though it serves"
+        return None
+
+    def _lacks_directory(self, node: str, known: _Partition) -> bool | None:
+        if node not in self._dirs:
+            return None if node in known.withheld else False
+        return True if node in known.withheld else None
+
+
+def _words(nodes: tuple[str, ...] | None) -> str:
+    return ", ".join(nodes or ()) or "none"
+
+
+def is_read(kind: str) -> bool:
+    """Whether `Standing` looks at events of this kind."""
+    return kind in _READ
+
+
+def _told(rows: list[Row], promise: Promise) -> Iterator[str]:
+    standing = Standing(promise)
+    for row in rows:
+        if row.kind != K.METADATA_TOLD:
+            standing.see(row)
+        elif (words := standing.wrong(row.time_ns, row)) is not None:
+            yield f"{row.node} tells that {words}"
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge the answers that the harness recorded. Ignores `cuts` (excused losses)."""
+    if not (events["kind"] == str(K.METADATA_TOLD)).any():
+        return Findings()
+    why = tuple(_told(rows_as(Row, events), facts.promise))
+    return Findings(not_live=why, live_judged=bool(why))
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="Brokers tell clients the truth about brokers, controller, leaders, ISRs, replicas and offline replicas, once it "
+    "stands for a session timeout and two request timeouts, also while other brokers are down.",
+    assumes="The harness records each answer that is wrong by this rule.",
+    blind="Answers soon after a change, or after a fault of the controller, of the broker that answers, or of links; ISRs that a "
+    "leader wrote itself; real backends.",
+    reports=(not_live(unshown=HISTORIES),),
+    group_by=WHOLE_RUN,
+    events=(*KINDS, K.METADATA_TOLD),
+    check=check,
+    split=gathered(check),
+)

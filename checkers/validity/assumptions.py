@@ -1,0 +1,185 @@
+"""Check what all other checkers assume about a recorded history; if an assumption fails, the verdict is UNKNOWN.
+
+Each process has one open operation at a time, completions fit their invocations, indices and times do not fall, each row fills
+the columns that its kind requires, and the promise lists every topic.
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("assumptions", "invoke poll", "invoke poll")
+    ['assumptions: process 1 invokes at row 1 while its last operation is open']
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+from msgspec import Struct
+
+from checkers.engine.anomalies import HISTORIES, unknown
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.rows import IMPOSSIBLE_EVENT, IMPOSSIBLE_OPERATION, LACKING
+from checkers.engine.splits import ranged
+from checkers.engine.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "assumptions"
+_COLUMNS = ("index", "process", "type", "f", "topic", "offset", "time_ns")
+
+
+class _Turn(Struct, frozen=True):
+    """An invocation or a completion of a process."""
+
+    index: int
+    f: str
+    asks: bool
+
+
+class _Process(Struct, frozen=True, kw_only=True):
+    """The calls of one process in a range: both ends, and the first of its other turns that is wrong, in words."""
+
+    first: _Turn
+    last: _Turn
+    wrong: str | None
+
+
+class _Times(Struct, frozen=True, kw_only=True):
+    """The rows of one table in a range: whether their order is wrong, the times at both ends, and impossible offsets."""
+
+    unsorted: bool
+    back: bool
+    first: int | None
+    last: int | None
+    strange: int
+    strange_at: int | None
+
+
+class _Range(Struct, frozen=True, kw_only=True):
+    """The state of a range of the index."""
+
+    processes: dict[int, _Process]
+    operations: _Times
+    events: _Times
+    shared: bool  # two events have one index
+    unfilled: dict[str, int]  # kind -> rows that lack a column
+    topics: set[str]
+
+
+def _wrong(process: int, turn: _Turn, before: _Turn | None) -> str | None:
+    """Why a turn of a process cannot follow the turn before it; None if it can."""
+    is_open = before is not None and before.asks
+    if turn.asks:
+        return f"process {process} invokes at row {turn.index} while its last operation is open" if is_open else None
+    if before is None or not is_open:
+        return f"row {turn.index} completes no invocation of process {process}"
+    return None if turn.f == before.f else f"row {turn.index} completes a {before.f} as a {turn.f}"
+
+
+def _processes(operations: pl.DataFrame) -> dict[int, _Process]:
+    turns = operations.unique("index", keep="first", maintain_order=True).select(
+        "index", "process", f=pl.col("f").cast(pl.String), asks=pl.col("type") == "invoke"
+    )
+    turns = turns.with_columns(before=pl.col("asks").shift().over("process"), before_f=pl.col("f").shift().over("process"))
+    follows = pl.col("before").is_not_null()
+    wrong = turns.filter(
+        follows & ((pl.col("asks") == pl.col("before")) | (~pl.col("asks") & (pl.col("f") != pl.col("before_f"))))
+    ).unique("process", keep="first", maintain_order=True)
+    words = {
+        process: _wrong(process, _Turn(index, f, asks), _Turn(-1, before_f, before))
+        for index, process, f, asks, before, before_f in wrong.iter_rows()
+    }
+    ends = (_turns_of(turns.unique("process", keep=keep, maintain_order=True)) for keep in ("first", "last"))
+    firsts, lasts = ends
+    return {process: _Process(first=first, last=lasts[process], wrong=words.get(process)) for process, first in firsts.items()}
+
+
+def _turns_of(turns: pl.DataFrame) -> dict[int, _Turn]:
+    columns = turns.select("process", "index", "f", "asks").iter_rows()
+    return {process: _Turn(index, f, asks) for process, index, f, asks in columns}
+
+
+def _one_at_a_time(ranges: Sequence[dict[int, _Process]]) -> list[str]:
+    """For each client process, say where first an invocation does not alternate with its completion."""
+    last: dict[int, _Turn] = {}
+    why: dict[int, str] = {}
+    for processes in ranges:
+        for process, turns in processes.items():
+            wrong = _wrong(process, turns.first, last.get(process)) or turns.wrong
+            if wrong is not None:
+                why.setdefault(process, wrong)
+            last[process] = turns.last
+    return [why[process] for process in sorted(why)]
+
+
+def _times(frame: pl.DataFrame, impossible: pl.Expr) -> _Times:
+    strange = frame.filter(impossible)["index"]
+    # With fewer than two rows the differences are null.
+    steps = frame.select(index=(pl.col("index").diff() < 0).any(), time=(pl.col("time_ns").diff() < 0).any()).row(0)
+    return _Times(
+        unsorted=bool(steps[0]),
+        back=bool(steps[1]),
+        first=frame["time_ns"][0] if frame.height else None,
+        last=frame["time_ns"][-1] if frame.height else None,
+        strange=len(strange),
+        strange_at=strange[0] if len(strange) else None,
+    )
+
+
+def _grows(ranges: Sequence[_Times], what: str) -> list[str]:
+    why = [f"{what}: rows are not sorted by index"] if any(one.unsorted for one in ranges) else []
+    back, newest = False, None
+    for one in ranges:
+        back |= one.back or (newest is not None and one.first is not None and one.first < newest)
+        newest = newest if one.last is None else one.last
+    return [*why, f"{what}: time goes back"] if back else why
+
+
+def _impossible(ranges: Sequence[_Times], what: str) -> list[str]:
+    first = next((one.strange_at for one in ranges if one.strange), None)
+    count = sum(one.strange for one in ranges)
+    return [f"{count} rows of {what} with an impossible offset, the first at row {first}"] if count else []
+
+
+def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+    unfilled = events.filter(LACKING)["kind"]
+    return _Range(
+        processes=_processes(operations),
+        operations=_times(operations, IMPOSSIBLE_OPERATION),
+        events=_times(events, IMPOSSIBLE_EVENT),
+        shared=events["index"].n_unique() != events.height,
+        unfilled={kind: (unfilled == kind).sum() for kind in unfilled.unique().to_list()},
+        topics=set(operations["topic"].drop_nulls().unique().to_list()) | set(events["topic"].drop_nulls().unique().to_list()),
+    )
+
+
+def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    operations, events = [one.operations for one in ranges], [one.events for one in ranges]
+    why = _one_at_a_time([one.processes for one in ranges]) + _grows(operations, "operations") + _grows(events, "events")
+    if any(one.shared for one in ranges):
+        why.append("events: two rows share an index")
+    for kind in sorted({kind for one in ranges for kind in one.unfilled}):
+        count = sum(one.unfilled.get(kind, 0) for one in ranges)
+        why.append(f"{count} {kind} rows lack a column that their kind requires")
+    why.extend(_impossible(operations, "operations") + _impossible(events, "events"))
+    known = {topic.topic for topic in facts.promise.topics}
+    topics = {topic for one in ranges for topic in one.topics}
+    why.extend(f"the promise does not list topic {topic}" for topic in sorted(topics - known))
+    return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why))
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Check the assumptions on the whole history; each violation becomes a reason for the verdict UNKNOWN."""
+    return _merge([_partial(operations, events, facts)], facts, cuts)
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="The history is well formed, so that the other checkers can judge it.",
+    assumes="Nothing.",
+    blind="Rows that were never written.",
+    reports=(unknown(unshown=HISTORIES),),
+    group_by=WHOLE_RUN,
+    operations=("produce", "poll", "latest", "earliest", "commit", "committed"),
+    events=tuple(K),
+    check=check,
+    split=ranged(_Range, columns=_COLUMNS, partial=_partial, merge=_merge),
+)

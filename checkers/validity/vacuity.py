@@ -1,0 +1,141 @@
+"""A run that proves nothing is UNKNOWN, not VALID (docs/promise.md §7).
+
+Reasons: too few acknowledgements under acks=all, no fault that acted, no election, a required mark that did not occur, a run that
+did not end as planned, or a loss excused under profile `within`, whose ledger must be empty (VAC-2).
+
+    >>> from checkers.sketches import sketch
+    >>> sketch("vacuity", "ok poll")
+    ['vacuity: no fault acted', 'vacuity: no leader was elected']
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import polars as pl
+from msgspec import Struct
+
+from checkers.engine.anomalies import unknown
+from checkers.engine.checker import Checker
+from checkers.engine.facts import Facts
+from checkers.engine.groups import WHOLE_RUN
+from checkers.engine.splits import ranged
+from checkers.engine.verdict import Cut, Findings
+from history.event import EventKind as K
+
+NAME = "vacuity"
+_COLUMNS = ("index", "process", "type", "f", "value", "acks")
+
+
+class _Asked(Struct, frozen=True, kw_only=True):
+    """The acks that one process asked for in a range, at the end of it."""
+
+    acks: int | None  # None if it asked for none in this range
+    before: int  # acknowledged records before it asked, whose acks an earlier range tells
+
+
+class _Range(Struct, frozen=True, kw_only=True):
+    """The state of a range of the index."""
+
+    asked_for: int
+    acked: int
+    read: int
+    processes: dict[int, _Asked]
+    acted: dict[str, int]  # kind of fault -> times
+    kinds: set[str]  # of events
+
+
+def _partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _Range:
+    # A completion need not repeat the acks of its invocation: take the last acks that the process asked for.
+    asked = operations.with_columns(acks=pl.col("acks").forward_fill().over("process"))
+    acknowledged = (pl.col("type") == "ok") & (pl.col("f") == "produce")
+    last = asked.group_by("process").agg(pl.col("acks").last(), (acknowledged & pl.col("acks").is_null()).sum().alias("before"))
+    counts = asked.select(
+        acked=(acknowledged & (pl.col("acks") == -1)).sum() + _committed(asked, '["send"'),
+        read=_committed(asked, '["poll",{"')
+        + ((pl.col("type") == "ok") & (pl.col("f") == "poll") & pl.col("value").is_not_null()).sum(),
+    )
+    acted: Counter[str] = Counter()
+    rows = events.filter(pl.col("kind") == str(K.FAULT_ACTED))
+    for kind, times in zip(rows["detail"].to_list(), rows["count"].to_list(), strict=True):
+        acted[kind or ""] += 1 if times is None else times
+    return _Range(
+        asked_for=operations.filter(pl.col("type") == "invoke")["index"].n_unique(),
+        acked=counts["acked"][0],
+        read=counts["read"][0],
+        processes={process: _Asked(acks=acks, before=before) for process, acks, before in last.iter_rows()},
+        acted=acted,
+        kinds=set(events["kind"].unique().to_list()),
+    )
+
+
+def _committed(operations: pl.DataFrame, micro: str) -> int:
+    """How many transactions with such a micro-operation are certainly done."""
+    done = (pl.col("type") == "ok") & (pl.col("f") == "txn") & pl.col("value").str.contains(micro, literal=True)
+    return operations.filter(done).height
+
+
+def _acked(ranges: Sequence[_Range]) -> int:
+    """Count the records acknowledged under acks=all, also where an earlier range tells the acks."""
+    acks: dict[int, int | None] = {}
+    acked = 0
+    for one in ranges:
+        acked += one.acked
+        for process, asked in one.processes.items():
+            acked += asked.before if acks.get(process) == -1 else 0
+            acks[process] = acks.get(process) if asked.acks is None else asked.acks
+    return acked
+
+
+def _acted(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
+    """How often each kind of fault took effect: the manifest's count, or the number of rows if that is higher."""
+    counted: Counter[str] = Counter()
+    for one in ranges:
+        counted.update(one.acted)
+    acted = {fault.kind: fault.acted for fault in facts.faults}
+    return {**acted, **{kind: max(times, acted.get(kind, 0)) for kind, times in counted.items()}}
+
+
+def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    acked, acted = _acked(ranges), _acted(facts, ranges)
+    kinds = {kind for one in ranges for kind in one.kinds}
+    why: list[str] = []
+    if facts.outcome != "completed":
+        why.append(f"the outcome of the run is {facts.outcome}")
+    if acked < facts.min_acked:
+        why.append(f"{acked} records acknowledged under acks=all, fewer than {facts.min_acked}")
+    if not facts.recorded and not any(acted.values()):
+        why.append("no fault acted")
+    if "coordination" in facts.observes and not {K.BECAME_LEADER, K.STATE_WRITTEN} & kinds:
+        why.append("no leader was elected")
+    for mark in facts.required_marks:
+        happened = acted.get(mark.removeprefix("fault:"), 0) > 0 if mark.startswith("fault:") else mark in kinds
+        if not happened:
+            why.append(f"the required mark {mark} did not occur")
+    if cuts and facts.promise.profile == "within":
+        why.append("a loss was excused under profile within, whose ledger must be empty")
+    counts = {
+        "operations": sum(one.asked_for for one in ranges),
+        "acked": acked,
+        "read": sum(one.read for one in ranges),
+        "faults": sum(acted.values()),
+    }
+    return Findings(unchecked=tuple(f"{NAME}: {reason}" for reason in why), counts=counts)
+
+
+def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
+    """Judge whether the run proves anything; counts client `operations`, `acked` and `read` records, and `faults`."""
+    return _merge([_partial(operations, events, facts)], facts, cuts)
+
+
+CHECKER = Checker(
+    name=NAME,
+    claim="The run is not vacuous: it had acknowledgements, faults, elections, and the marks that its plan requires.",
+    assumes="The manifest counts the faults that acted.",
+    blind="Whether the faults hit the moments that matter; campaigns measure that.",
+    reports=(unknown(shown_by=("lag-by-wall-clock",)),),
+    group_by=WHOLE_RUN,
+    operations=("produce", "poll", "latest", "earliest", "txn"),
+    events=tuple(K),
+    check=check,
+    split=ranged(_Range, columns=_COLUMNS, partial=_partial, merge=_merge),
+)
