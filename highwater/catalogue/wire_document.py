@@ -6,17 +6,17 @@
 import inspect
 import sys
 from collections.abc import Iterable
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import fields
 
 from server.runtime import transport
 from server.runtime.gateway import Limits
-from server.wire import control, proposals
 from server.wire.clients import apis
-from server.wire.codec import APIS
+from server.wire.codec import APIS, LAYOUTS
 from server.wire.entities import ELEMENTS_MAX
+from server.wire.layouts import codec, fields_of
 from server.wire.replication import OWN_TAGS
 from server.wire.versions import FIRST_OWN_KEY, VERSIONS, is_flexible
 
@@ -91,44 +91,28 @@ def _nodes() -> str:
 
 
 def _layout(message: type, version: int) -> str:
-    layouts: dict[type, tuple[tuple[type[Struct], type[Struct]], ...]] = {**control.LAYOUTS, **proposals.LAYOUTS}
-    if message not in layouts:
-        return "Kafka's"
-    request, response = layouts[message][version]
-    return f"{request.__name__}, {response.__name__}"
+    of_version = {kind: layouts[version] for kind, layouts in LAYOUTS.items() if version < len(layouts)}
+    return ", ".join(layout.__name__ for layout in of_version[message]) if message in of_version else "Kafka's"
 
 
 def _layouts() -> str:
     found: dict[type[Struct], None] = {}
-    for pairs in (*control.LAYOUTS.values(), *proposals.LAYOUTS.values()):
-        for pair in pairs:
-            for layout in pair:
-                _collect(layout, found)
-    return "## Our layouts\n\n" + "\n".join(_described(layout) for layout in found)
+    for layout in (layout for pairs in LAYOUTS.values() for pair in pairs for layout in pair):
+        _collect(layout, found)
+    return "## Our layouts\n\n" + "\n".join(map(_described, found))
 
 
 def _collect(layout: type[Struct], found: dict[type[Struct], None]) -> None:
     found[layout] = None
-    for annotation in get_type_hints(layout, include_extras=True).values():
-        element = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
-        if isinstance(element, type) and issubclass(element, Struct):
-            _collect(element, found)
+    for annotation in fields_of(layout).values():
+        for part in (annotation, *get_args(annotation)):
+            if isinstance(part, type) and issubclass(part, Struct):
+                _collect(part, found)
 
 
 def _described(layout: type[Struct]) -> str:
-    hints = get_type_hints(layout, include_extras=True)
-    rows = ((name, _type(annotation)) for name, annotation in hints.items())
+    rows = ((name, codec(annotation, False).words) for name, annotation in fields_of(layout).items())
     return f"### {layout.__name__}\n\n{inspect.getdoc(layout)}\n\n" + _table(("field", "type"), rows)
-
-
-def _type(annotation: object) -> str:
-    if get_origin(annotation) is tuple:
-        return f"array of {_type(get_args(annotation)[0])}"
-    if get_origin(annotation) is Annotated:
-        kind, kafka_type = get_args(annotation)
-        return f"nullable {kafka_type}" if type(None) in get_args(kind) else str(kafka_type)
-    assert isinstance(annotation, type)
-    return annotation.__name__
 
 
 def _range(low: int, high: int) -> str:

@@ -1,4 +1,4 @@
-"""`highwater judge`: judge many stored histories with the current checkers, here or on Spark (docs/judging.md)."""
+"""`highwater judge`: judge many stored histories with the current checkers, here or on Spark (docs/data.md)."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -100,7 +100,7 @@ Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
 Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
 SparkConf = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/spark.md); may be repeated."),
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/campaigns.md); may be repeated."),
 ]
 Bisect = Annotated[
     bool, typer.Option("--bisect", help="Exit as `git bisect run` wants it: 0 good, 1 bad, 125 not to be judged at this commit.")

@@ -21,13 +21,13 @@ from reference.messages import (
     LogInfoReply,
     MetadataHeartbeat,
     MetadataHeartbeatReply,
+    ReplicationRequest,
     StopReplica,
     StopReplicaReply,
     UpdateMetadata,
     UpdateMetadataReply,
 )
 from server.wire import control, frames, proposals, replication
-from server.wire.entities import read_body, write_body
 from server.wire.framing import (
     RequestHeader,
     WireError,
@@ -36,6 +36,7 @@ from server.wire.framing import (
     encode_response_header,
     response_body_at,
 )
+from server.wire.layouts import read_layout, write_layout
 from server.wire.replication import Names
 from server.wire.versions import VERSIONS, Api, is_flexible
 
@@ -51,6 +52,8 @@ NodeReply = (
     | IsrChangeReply
 )
 
+OwnRequest = LeaderAndIsr | StopReplica | UpdateMetadata | LogInfo | MetadataHeartbeat | IsrChange
+
 APIS: dict[type[NodeRequest], Api] = {
     Fetch: Api.FETCH,
     EpochEnd: Api.OFFSET_FOR_LEADER_EPOCH,
@@ -61,15 +64,20 @@ APIS: dict[type[NodeRequest], Api] = {
     MetadataHeartbeat: Api.METADATA_HEARTBEAT,
     IsrChange: Api.ISR_CHANGE,
 }
-_OWN: dict[Api, type[control.Command | proposals.Proposal]] = {
-    Api.LEADER_AND_ISR: LeaderAndIsr,
-    Api.STOP_REPLICA: StopReplica,
-    Api.UPDATE_METADATA: UpdateMetadata,
-    Api.LOG_INFO: LogInfo,
-    Api.METADATA_HEARTBEAT: MetadataHeartbeat,
-    Api.ISR_CHANGE: IsrChange,
+# The layouts of each of our own requests and of its response, by version; the last one is the message itself, with all fields.
+LAYOUTS: dict[type[OwnRequest], tuple[tuple[type[Struct], type[Struct]], ...]] = {
+    LeaderAndIsr: (
+        (frames.LeaderAndIsrV3, frames.V3Response),
+        (frames.LeaderAndIsrKip112, LeaderAndIsrReply),
+        (LeaderAndIsr, LeaderAndIsrReply),
+    ),
+    StopReplica: ((frames.StopReplicaV3, frames.V3Response), (StopReplica, StopReplicaReply)),
+    UpdateMetadata: ((frames.UpdateMetadataKip112, UpdateMetadataReply), (UpdateMetadata, UpdateMetadataReply)),
+    LogInfo: ((LogInfo, LogInfoReply),),
+    MetadataHeartbeat: ((frames.HeartbeatKip343, frames.HeartbeatResponseKip343),),
+    IsrChange: ((frames.IsrChangeKip343, frames.IsrChangeResponseKip343), (IsrChange, IsrChangeReply)),
 }
-_LAYOUTS: dict[type, tuple[tuple[type[Struct], type[Struct]], ...]] = {**control.LAYOUTS, **proposals.LAYOUTS}
+_OWN = {APIS[kind]: kind for kind in LAYOUTS}
 
 
 def version_of(request: NodeRequest) -> int:
@@ -93,10 +101,21 @@ def _request_body(request: NodeRequest, version: int) -> list[bytes]:
             return replication.write_fetch(request, version)
         case EpochEnd():
             return replication.write_epoch_end(request)
-        case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo():
-            return _write_own(request, version, control.frame_of(request, version))
+        case _:
+            layout, _ = LAYOUTS[type(request)][version]
+            entity = request if isinstance(request, layout) else _frame_of(request, version)
+            return write_layout(entity, flexible=is_flexible(APIS[type(request)], version))
+
+
+def _frame_of(request: OwnRequest, version: int) -> Struct:
+    """Convert a request to the layout of a document."""
+    match request:
+        case LeaderAndIsr() | StopReplica() | UpdateMetadata():
+            return control.frame_of(request, version)
         case MetadataHeartbeat() | IsrChange():
-            return _write_own(request, version, proposals.frame_of(request, version))
+            return proposals.frame_of(request)
+        case LogInfo():
+            raise AssertionError("LogInfo is in no document")
         case _:
             assert_never(request)
 
@@ -115,12 +134,15 @@ def read_request(header: RequestHeader, frame: bytes, at: int, names: Names) -> 
         return replication.read_fetch(header.correlation, version, frame, at, names)
     if api is Api.OFFSET_FOR_LEADER_EPOCH:
         return replication.read_epoch_end(header.correlation, frame, at)
-    kind = _OWN[api]
-    layout, _ = _LAYOUTS[kind][version]
-    found = read_body(frames.schema(layout, flexible=is_flexible(api, version)), layout, frame, at)
-    if kind in control.LAYOUTS:
-        return control.command_of(header.correlation, cast(control.CommandFrame, found))
-    return proposals.proposal_of(header.correlation, cast(proposals.ProposalFrame, found))
+    layout, _ = LAYOUTS[_OWN[api]][version]
+    found = read_layout(layout, header.correlation, frame, at, flexible=is_flexible(api, version))
+    match found:
+        case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo() | IsrChange():
+            return found
+        case frames.HeartbeatKip343() | frames.IsrChangeKip343():
+            return proposals.proposal_of(header.correlation, found)
+        case _:
+            return control.command_of(header.correlation, cast(control.CommandFrame, found))
 
 
 # --- responses ------------------------------------------------------------------------------------------------------------
@@ -138,15 +160,15 @@ def _reply_body(request: NodeRequest, version: int, reply: NodeReply) -> list[by
             return replication.write_fetch_reply(request, version, reply)
         case EpochEnd(), EpochEndReply():
             return replication.write_epoch_end_reply(request, reply)
-        case (
-            LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo(),
-            LeaderAndIsrReply() | StopReplicaReply() | UpdateMetadataReply() | LogInfoReply(),
-        ):
-            return _write_own(request, version, control.answer_frame(request, version, reply))
-        case MetadataHeartbeat() | IsrChange(), MetadataHeartbeatReply() | IsrChangeReply():
-            return _write_own(request, version, proposals.decision_frame(version, reply))
+        case LeaderAndIsr() | StopReplica(), LeaderAndIsrReply() | StopReplicaReply() if version == 0:
+            entity: Struct = control.answer_frame(request, reply)
+        case MetadataHeartbeat() | IsrChange(), MetadataHeartbeatReply() | IsrChangeReply() if version == 0:
+            entity = proposals.decision_frame(reply)
         case _:
-            raise AssertionError(f"{type(reply).__name__} cannot answer {type(request).__name__}")
+            entity = reply
+    fits = not isinstance(request, ReplicationRequest) and isinstance(entity, LAYOUTS[type(request)][version][1])
+    assert fits, f"{type(reply).__name__} cannot answer {type(request).__name__}"
+    return write_layout(entity, flexible=is_flexible(APIS[type(request)], version))
 
 
 def read_reply(request: NodeRequest, version: int, frame: bytes) -> NodeReply:
@@ -157,23 +179,14 @@ def read_reply(request: NodeRequest, version: int, frame: bytes) -> NodeReply:
             return replication.read_fetch_reply(request, version, frame, at)
         case EpochEnd():
             return replication.read_epoch_end_reply(request, frame, at)
-        case LeaderAndIsr() | StopReplica() | UpdateMetadata() | LogInfo():
-            return control.answer_of(request, cast(control.AnswerFrame, _read_own_reply(request, version, frame, at)))
-        case MetadataHeartbeat() | IsrChange():
-            found = cast(proposals.DecisionFrame, _read_own_reply(request, version, frame, at))
+        case _:
+            _, layout = LAYOUTS[type(request)][version]
+            found = read_layout(layout, request.correlation, frame, at, flexible=is_flexible(APIS[type(request)], version))
+    match found:
+        case frames.V3Response():
+            assert isinstance(request, LeaderAndIsr | StopReplica)
+            return control.answer_of(request, found)
+        case frames.HeartbeatResponseKip343() | frames.IsrChangeResponseKip343():
             return proposals.decision_of(request.correlation, found)
         case _:
-            assert_never(request)
-
-
-# --- our own layouts --------------------------------------------------------------------------------------------------------
-
-
-def _write_own(request: NodeRequest, version: int, frame: Struct) -> list[bytes]:
-    flexible = is_flexible(APIS[type(request)], version)
-    return write_body(frames.schema(type(frame), flexible=flexible), frame)
-
-
-def _read_own_reply(request: NodeRequest, version: int, frame: bytes, at: int) -> Struct:
-    _, layout = _LAYOUTS[type(request)][version]
-    return read_body(frames.schema(layout, flexible=is_flexible(APIS[type(request)], version)), layout, frame, at)
+            return cast(NodeReply, found)

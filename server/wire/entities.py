@@ -46,7 +46,7 @@ _NO_TIME = {"timedelta_i32": 0, "timedelta_i64": 0, "datetime_i64": -1}
 _TIMES = frozenset(_NO_TIME)
 
 
-class _Cursor:
+class Cursor:
     """The bytes being decoded, the current position and the number of array elements so far."""
 
     __slots__ = ("at", "data", "elements")
@@ -57,25 +57,27 @@ class _Cursor:
         self.elements = 0
 
     def take(self, size: int) -> bytes:
+        """The next bytes; WireError if there are fewer."""
         start, self.at = self.at, self.at + size
         if size < 0 or self.at > len(self.data):
             raise WireError(f"{size} bytes expected, {len(self.data) - start} left")
         return self.data[start : self.at]
 
     def varint(self) -> int:
+        """The next unsigned varint."""
         value, self.at = read_varint(self.data, self.at)
         return value
 
     def count(self, size: int) -> int:
-        # Each element takes at least one byte.
+        """Count the elements of an array and return their number; each takes at least one byte, else WireError."""
         self.elements += size
         if size < 0 or size > len(self.data) - self.at or self.elements > ELEMENTS_MAX:
             raise WireError(f"array of {size} elements in {len(self.data) - self.at} bytes; at most {ELEMENTS_MAX} in a body")
         return size
 
 
-_Read = Callable[[_Cursor], object]
-_Write = Callable[[list[bytes], object], None]
+Read = Callable[[Cursor], typing.Any]  # of what was read a Struct's annotations tell the type
+Write = Callable[[list[bytes], object], None]
 
 
 def read_request(api_key: int, version: int, into: type[S], data: bytes, at: int) -> S:
@@ -100,14 +102,19 @@ def write_response(api_key: int, version: int, entity: msgspec.Struct) -> list[b
 
 def read_body(schema: _Schema, into: type[S], data: bytes, at: int) -> S:
     """Decode a request's or response's body of this schema at position `at`; WireError if it is malformed."""
+    found = decoded(_struct_reader(schema, into), data, at)
+    assert isinstance(found, into)
+    return found
+
+
+def decoded(read: Read, data: bytes, at: int) -> typing.Any:
+    """What a reader finds at position `at`; WireError if it is malformed."""
     try:
-        found = _struct_reader(schema, into)(_Cursor(data, at))
+        return read(Cursor(data, at))
     except struct.error:
         raise WireError("body is cut short") from None
     except UnicodeDecodeError:
         raise WireError("string is not UTF-8") from None
-    assert isinstance(found, into)
-    return found
 
 
 def write_body(schema: _Schema, entity: msgspec.Struct) -> list[bytes]:
@@ -159,12 +166,12 @@ def _is_array(field: Field[object]) -> bool:
 
 
 @cache
-def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
+def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> Read:
     # A reader for one entity; if `into` is None it skips the entity.
     known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
-    plain: list[tuple[str | None, _Read]] = []
-    tagged: dict[int, tuple[str | None, _Read]] = {}
+    plain: list[tuple[str | None, Read]] = []
+    tagged: dict[int, tuple[str | None, Read]] = {}
     for field in fields(schema):
         name = _name(field)
         entry = (name if name in known else None, _field_reader(field, flexible, known.get(name)))
@@ -173,7 +180,7 @@ def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
         else:
             plain.append(entry)
 
-    def read(cursor: _Cursor) -> object:
+    def read(cursor: Cursor) -> object:
         values: dict[str, object] = {}
         for name, part in plain:
             value = part(cursor)
@@ -186,7 +193,7 @@ def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> _Read:
     return read
 
 
-def _read_tagged(cursor: _Cursor, tagged: dict[int, tuple[str | None, _Read]], values: dict[str, object]) -> None:
+def _read_tagged(cursor: Cursor, tagged: dict[int, tuple[str | None, Read]], values: dict[str, object]) -> None:
     if not tagged:
         cursor.at = skip_tagged_fields(cursor.data, cursor.at)
         return
@@ -205,7 +212,7 @@ def _read_tagged(cursor: _Cursor, tagged: dict[int, tuple[str | None, _Read]], v
         cursor.at = end
 
 
-def _field_reader(field: Field[object], flexible: bool, wanted: object) -> _Read:
+def _field_reader(field: Field[object], flexible: bool, wanted: object) -> Read:
     element = _element(field.type)
     if is_dataclass(element):
         inner = _element(wanted)
@@ -213,12 +220,14 @@ def _field_reader(field: Field[object], flexible: bool, wanted: object) -> _Read
         into = inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else None
         one = _struct_reader(element, into)
     else:
-        one = _primitive_reader(field.metadata["kafka_type"], flexible, nullable=_is_nullable(field.type))
-    return _array_reader(one, flexible, nullable=_is_nullable(field.type)) if _is_array(field) else one
+        one = primitive_reader(field.metadata["kafka_type"], flexible, nullable=_is_nullable(field.type))
+    return array_reader(one, flexible, nullable=_is_nullable(field.type)) if _is_array(field) else one
 
 
-def _array_reader(one: _Read, flexible: bool, *, nullable: bool) -> _Read:
-    def read(cursor: _Cursor) -> object:
+def array_reader(one: Read, flexible: bool, *, nullable: bool) -> Read:
+    """A reader of an array of what `one` reads, as a tuple."""
+
+    def read(cursor: Cursor) -> object:
         size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(4), "big", signed=True)
         if size == -1 and nullable:
             return None
@@ -227,7 +236,8 @@ def _array_reader(one: _Read, flexible: bool, *, nullable: bool) -> _Read:
     return read
 
 
-def _primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> _Read:
+def primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> Read:
+    """A reader of one of Kafka's primitive types."""
     if kind in _FIXED:
         return _fixed_reader(_FIXED[kind])
     if kind == "uuid":
@@ -235,7 +245,7 @@ def _primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> _Read:
     assert kind in ("string", "bytes", "records"), kind
     width = 2 if kind == "string" else 4
 
-    def read(cursor: _Cursor) -> object:
+    def read(cursor: Cursor) -> object:
         size = cursor.varint() - 1 if flexible else int.from_bytes(cursor.take(width), "big", signed=True)
         if size == -1 and nullable:
             return None
@@ -245,8 +255,8 @@ def _primitive_reader(kind: str, flexible: bool, *, nullable: bool) -> _Read:
     return read
 
 
-def _fixed_reader(layout: struct.Struct) -> _Read:
-    def read(cursor: _Cursor) -> object:
+def _fixed_reader(layout: struct.Struct) -> Read:
+    def read(cursor: Cursor) -> object:
         (value,) = layout.unpack_from(cursor.data, cursor.at)
         cursor.at += layout.size
         return value
@@ -258,11 +268,11 @@ def _fixed_reader(layout: struct.Struct) -> _Read:
 
 
 @cache
-def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> _Write:
+def _struct_writer(schema: _Schema, kind: type[msgspec.Struct]) -> Write:
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
     known = {field.name: field for field in msgspec.structs.fields(kind)}
-    plain: list[tuple[str | None, object, _Write]] = []
-    tagged: list[tuple[int, str, object, _Write]] = []
+    plain: list[tuple[str | None, object, Write]] = []
+    tagged: list[tuple[int, str, object, Write]] = []
     for field in sorted(fields(schema), key=lambda field: field.metadata.get("tag", -1)):
         name = _name(field)
         write = _field_writer(field, flexible, known[name].type if name in known else None)
@@ -300,7 +310,7 @@ def _default(field: Field[object]) -> object:
     return {"string": "", "bytes": b"", "records": b"", "bool": False}.get(str(kind), 0)
 
 
-def _field_writer(field: Field[object], flexible: bool, given: object) -> _Write:
+def _field_writer(field: Field[object], flexible: bool, given: object) -> Write:
     element = _element(field.type)
     if is_dataclass(element):
         inner = _element(given)
@@ -308,15 +318,17 @@ def _field_writer(field: Field[object], flexible: bool, given: object) -> _Write
         is_ours = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
         one = _struct_writer(element, inner) if is_ours else _never
     else:
-        one = _primitive_writer(field.metadata["kafka_type"], flexible)
-    return _array_writer(one, flexible) if _is_array(field) else one
+        one = primitive_writer(field.metadata["kafka_type"], flexible)
+    return array_writer(one, flexible) if _is_array(field) else one
 
 
 def _never(pieces: list[bytes], value: object) -> None:
     raise AssertionError("only an empty array can be encoded for an entity without a Struct")
 
 
-def _array_writer(one: _Write, flexible: bool) -> _Write:
+def array_writer(one: Write, flexible: bool) -> Write:
+    """A writer of an array of what `one` writes."""
+
     def write(pieces: list[bytes], value: object) -> None:
         assert value is None or isinstance(value, tuple)
         size = -1 if value is None else len(value)
@@ -327,7 +339,8 @@ def _array_writer(one: _Write, flexible: bool) -> _Write:
     return write
 
 
-def _primitive_writer(kind: str, flexible: bool) -> _Write:
+def primitive_writer(kind: str, flexible: bool) -> Write:
+    """A writer of one of Kafka's primitive types."""
     if kind in _FIXED:
         layout = _FIXED[kind]
         return lambda pieces, value: pieces.append(layout.pack(value))

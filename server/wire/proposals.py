@@ -1,13 +1,11 @@
-"""Encodes brokers' requests to the controller in layouts of our own: MetadataHeartbeat and IsrChange (KIP-343).
+"""Converts brokers' requests to the controller to and from KIP-343's layouts: MetadataHeartbeat and IsrChange.
 
-KIP-343's layout of MetadataHeartbeat has all fields. Its layout of IsrChange, version 0, lacks the ZK version of the state that
-the change is based on, topic ids and incarnations, and its response has no state; version 1 has them.
+Its layout of MetadataHeartbeat has all fields. That of IsrChange lacks the ZK version of the state that the change is based on,
+topic ids and incarnations, and its response has no state.
 """
 
 from itertools import groupby
 from typing import assert_never
-
-from msgspec import Struct
 
 from reference.messages import (
     IsrChange,
@@ -23,50 +21,37 @@ from reference.types import (
     BrokerState,
     Incarnation,
     LeaderEpoch,
-    TopicId,
     ZkVersion,
     index_of,
     topic_of,
 )
 from server.wire import frames
 from server.wire.framing import WireError
-from server.wire.states import members, members_of, state_frame, state_of, unregistered
-from server.wire.values import error_of, only, tp_of
+from server.wire.states import unregistered
+from server.wire.values import error_of, tp_of
 
 Proposal = MetadataHeartbeat | IsrChange
 Decision = MetadataHeartbeatReply | IsrChangeReply
-ProposalFrame = frames.HeartbeatKip343 | frames.IsrChangeKip343 | frames.IsrChangeAll
-DecisionFrame = frames.HeartbeatResponseKip343 | frames.IsrChangeResponseKip343 | frames.IsrChangeResponseAll
+ProposalFrame = frames.HeartbeatKip343 | frames.IsrChangeKip343
+DecisionFrame = frames.HeartbeatResponseKip343 | frames.IsrChangeResponseKip343
 
 NO_ZK_VERSION = ZkVersion(-1)
 
-# The layouts of each request and of its response, by version.
-LAYOUTS: dict[type[Proposal], tuple[tuple[type[Struct], type[Struct]], ...]] = {
-    MetadataHeartbeat: ((frames.HeartbeatKip343, frames.HeartbeatResponseKip343),),
-    IsrChange: (
-        (frames.IsrChangeKip343, frames.IsrChangeResponseKip343),
-        (frames.IsrChangeAll, frames.IsrChangeResponseAll),
-    ),
-}
 
-
-def frame_of(proposal: Proposal, version: int) -> ProposalFrame:
-    """Encode a broker's request to the controller in the layout of this version."""
+def frame_of(proposal: Proposal) -> ProposalFrame:
+    """Convert a broker's request to the controller to KIP-343's layout."""
     match proposal:
         case MetadataHeartbeat():
             return frames.HeartbeatKip343(
                 broker_id=proposal.broker, incarnation_id=proposal.incarnation, target_state=proposal.target_state
             )
-        case IsrChange() if version == 0:
+        case IsrChange():
             # Group only adjacent changes of one topic: results come in the order of the changes, so the order must not change.
             topics = tuple(
                 frames.IsrChangeTopicKip343(topic_name=topic, partitions=tuple(_kip343_frame(change) for change in changes))
                 for topic, changes in groupby(proposal.changes, key=lambda change: topic_of(change.tp))
             )
             return frames.IsrChangeKip343(broker_id=proposal.broker, incarnation_id=proposal.incarnation, topics=topics)
-        case IsrChange():
-            changes = tuple(_change_frame(change) for change in proposal.changes)
-            return frames.IsrChangeAll(broker_id=proposal.broker, incarnation_id=proposal.incarnation, changes=changes)
         case _:
             assert_never(proposal)
 
@@ -79,19 +64,8 @@ def _kip343_frame(change: IsrProposal) -> frames.IsrChangePartitionKip343:
     )
 
 
-def _change_frame(change: IsrProposal) -> frames.IsrProposalAll:
-    return frames.IsrProposalAll(
-        topic=topic_of(change.tp),
-        partition=index_of(change.tp),
-        topic_id=change.topic_id,
-        leader_epoch=change.leader_epoch,
-        zk_version=change.zk_version,
-        isr=members(change.isr),
-    )
-
-
 def proposal_of(correlation: int, frame: ProposalFrame) -> Proposal:
-    """Decode a broker's request to the controller; fields that its layout lacks get the value for "unknown"."""
+    """Convert a broker's request from KIP-343's layout; fields that it lacks get the value for "unknown"."""
     match frame:
         case frames.HeartbeatKip343():
             state = _broker_state(frame.target_state)
@@ -109,72 +83,39 @@ def proposal_of(correlation: int, frame: ProposalFrame) -> Proposal:
                 for partition in topic.partitions
             )
             return IsrChange(correlation, BrokerId(frame.broker_id), Incarnation(frame.incarnation_id), changes)
-        case frames.IsrChangeAll():
-            changes = tuple(
-                IsrProposal(
-                    tp_of(change.topic, change.partition),
-                    LeaderEpoch(change.leader_epoch),
-                    members_of(change.isr),
-                    ZkVersion(change.zk_version),
-                    TopicId(change.topic_id),
-                )
-                for change in frame.changes
-            )
-            return IsrChange(correlation, BrokerId(frame.broker_id), Incarnation(frame.incarnation_id), changes)
         case _:
             assert_never(frame)
 
 
-def decision_frame(version: int, decision: Decision) -> DecisionFrame:
-    """Encode the controller's response to a broker's request of this version."""
+def decision_frame(decision: Decision) -> DecisionFrame:
+    """Convert the controller's response to KIP-343's layout."""
     match decision:
         case MetadataHeartbeatReply():
             return frames.HeartbeatResponseKip343(
                 error_code=decision.error, error_string=decision.error_string, current_state=decision.current_state
             )
-        case IsrChangeReply() if version == 0:
+        case IsrChangeReply():
             results = tuple(
                 frames.IsrResultKip343(error_code=result.error, error_message=result.message) for result in decision.results
             )
             return frames.IsrChangeResponseKip343(
                 top_level_error_code=decision.error, top_level_error_message=decision.message, results=results
             )
-        case IsrChangeReply():
-            with_states = tuple(
-                frames.IsrResultAll(
-                    error_code=result.error,
-                    error_message=result.message,
-                    state=() if result.state is None else (state_frame(result.state),),
-                )
-                for result in decision.results
-            )
-            return frames.IsrChangeResponseAll(
-                top_level_error_code=decision.error, top_level_error_message=decision.message, results=with_states
-            )
         case _:
             assert_never(decision)
 
 
 def decision_of(correlation: int, frame: DecisionFrame) -> Decision:
-    """Decode the controller's response to a broker's request."""
+    """Convert the controller's response from KIP-343's layout."""
     match frame:
         case frames.HeartbeatResponseKip343():
             error = error_of(frame.error_code)
             return MetadataHeartbeatReply(correlation, error, frame.error_string, _broker_state(frame.current_state))
         case frames.IsrChangeResponseKip343():
             results = tuple(IsrResult(error_of(result.error_code), result.error_message) for result in frame.results)
-        case frames.IsrChangeResponseAll():
-            results = tuple(
-                IsrResult(
-                    error_of(result.error_code),
-                    result.error_message,
-                    state_of(only(result.state)) if result.state else None,
-                )
-                for result in frame.results
-            )
+            return IsrChangeReply(correlation, error_of(frame.top_level_error_code), frame.top_level_error_message, results)
         case _:
             assert_never(frame)
-    return IsrChangeReply(correlation, error_of(frame.top_level_error_code), frame.top_level_error_message, results)
 
 
 def _broker_state(number: int) -> BrokerState:
