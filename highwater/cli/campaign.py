@@ -16,15 +16,15 @@ from msgspec.structs import asdict, replace
 from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
+from highwater.campaigns.generations import GENERATION
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
-from highwater.campaigns.search import GENERATION
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import Ticker, progress, say, say_json
-from highwater.cli.parameters import takes
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.runs.run import REPEATABLE, BackendName

@@ -22,8 +22,8 @@ from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdow
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.campaign import cleaned_up
+from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
-from highwater.cli.parameters import takes
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.plans.derive import DERIVATION

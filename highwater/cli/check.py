@@ -16,8 +16,8 @@ from checkers.causes.cause import cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
 from checkers.linearizability.judge import Judgement
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import first_of, say, say_json
-from highwater.cli.parameters import takes
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
@@ -137,7 +137,7 @@ def _check_ours(file: Path, history: History, began: float, given: Options) -> i
 
 def _check_refinement(file: Path, variant: str, *, json: bool) -> int:
     from highwater.explore.abstract.rules import VARIANTS
-    from highwater.runs.refinement import validate
+    from highwater.runs.conformance import validate
 
     if variant not in VARIANTS:
         raise UsageError(f"unknown variant {variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from highwater.campaigns.campaign import Request
 from highwater.cli import options
-from highwater.cli.parameters import filled
+from highwater.cli.declaration import filled
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked, on_system
 from highwater.plans.text import load_plan

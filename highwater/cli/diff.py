@@ -6,8 +6,8 @@ import typer
 from msgspec import Struct, structs
 
 from highwater.cli.answers import Dataset, Wanted, checked, say_page, show, source_of
+from highwater.cli.declaration import takes
 from highwater.cli.output import first_of, say, say_json
-from highwater.cli.parameters import takes
 from highwater.exit_codes import WORDS, ExitCode, worst
 from history import store
 from pipeline.questions.ask import Answer, ask_diff

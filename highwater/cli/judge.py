@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from highwater.cli import options
 from highwater.cli.check import explained
+from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
-from highwater.cli.parameters import takes
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked

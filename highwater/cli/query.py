@@ -6,8 +6,8 @@ import typer
 from msgspec import Struct
 
 from highwater.cli.answers import Dataset, Row, Wanted, checked, say_page, show, source_of, write_page
+from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
-from highwater.cli.parameters import takes
 from highwater.errors import UsageError
 from pipeline.questions.ask import ask, ask_sql
 from pipeline.questions.catalogue import QUESTIONS, question_named

@@ -12,8 +12,8 @@ from highwater.admin import reassign_tool
 from highwater.admin.reassign_tool import Command
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
-from highwater.cli.parameters import takes
 from highwater.errors import UsageError
 from reference.types import BrokerId
 

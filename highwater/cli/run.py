@@ -15,8 +15,8 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.world import World
 from highwater.cli import options
 from highwater.cli.choosing import Choice, chosen, perform
+from highwater.cli.declaration import takes
 from highwater.cli.output import followed, say, say_json
-from highwater.cli.parameters import takes
 from highwater.exit_codes import ExitCode
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend

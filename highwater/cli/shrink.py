@@ -11,8 +11,8 @@ from checkers.engine.anomalies import NOT_LIVE
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.corpus import SAFE, Expectation, add_entry, check_new_entry
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
-from highwater.cli.parameters import takes
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked, unknown_protocol

@@ -9,7 +9,7 @@ from msgspec import Struct, defstruct
 from typer.testing import CliRunner
 
 from highwater.cli.commands import COMMANDS, GROUPS, Command
-from highwater.cli.parameters import CommandWithSections, parameters_of, takes
+from highwater.cli.declaration import CommandWithSections, parameters_of, takes
 
 OPTIONS_MAX = 8  # of a command without a struct: more are hard to hand on, and near the wall of a function's lines
 
