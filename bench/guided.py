@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from checkers.engine.anomalies import UNKNOWN
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.search import GENERATION, Search, reach_of
+from highwater.campaigns.generations import GENERATION, Search, reach_of
 from highwater.catalogue.mutants import catches, load_mutants
 from highwater.cli.output import say
 from highwater.errors import UsageError
