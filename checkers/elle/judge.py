@@ -8,8 +8,9 @@
     >>> [a.kind for a in judge("list-append", pair(steps(enumerate(lines, 1))), ("serializable",)).anomalies]
     ['G2-item']
 
-Not every anomaly can be inferred: VALID means that no forbidden anomaly can be proven from the values. A history in which a value
-was read that no transaction wrote is never VALID (`checkers.elle.phantoms`).
+VALID means that an order of all writes explains every read. Where no read shows the order of some writes, an order without a
+forbidden cycle is searched (`checkers.elle.orders`); within its budget it is found, or proven not to exist, else the verdict is
+UNKNOWN. A history in which a value was read that no transaction wrote is never VALID (`checkers.elle.phantoms`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from checkers.elle.found import Found
 from checkers.elle.fractured import fractured, is_asked_for
 from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
 from checkers.elle.list_append import ListAppend
+from checkers.elle.orders import WORK_MAX, Case, Pair, decide
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
@@ -31,15 +33,18 @@ from history.foreign.pairing import Paired
 CHECKER = "elle"
 MODELS = ("list-append", "rw-register")
 STRONGEST = "strict-serializable"
+NO_ORDER = "no-version-order"
 _OF_A_KIND_MAX = 8
 
 __all__ = ["FORBIDS", "MODELS", "judge"]
 
 
-def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)) -> Judgement:
+def judge(
+    model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,), *, work_max: int = WORK_MAX
+) -> Judgement:
     """Report the anomalies in a history of transactions that these consistency models forbid. `model`: one of `MODELS`.
 
-    HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
+    `work_max`: the budget of the search for an order of the writes, in edges visited. HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """
     if model not in MODELS:
         raise KeyError(model)
@@ -57,9 +62,17 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     found = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
-    proven = [_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden)]
+    graph = joined([*parts, in_time])
+    proven = [_cycle(table, name, cycle) for name, cycle in cycles(graph, count, forbidden)]
     found.extend(map(_anomaly, proven))
     unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *_nothing_read(table)]
+    if not found:
+        decision = decide(keys.unordered(), graph, count, table, forbidden, work_max=work_max)
+        if decision.cases:
+            proven = [_joined(table, decision.cases)]
+            found = [_impossible(table, decision.cases, proven[0])]
+        if decision.undecided:
+            unchecked.append(f"the order of {decision.undecided} pairs of writes that no read shows is undecided: the search ended")
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(found),
@@ -98,14 +111,40 @@ def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
 
 
 def _anomaly(cycle: Cycle) -> Anomaly:
-    steps = [f"line {s.source} before line {s.target}, because {s.reason} ({s.kind})" for s in cycle.links]
     return Anomaly(
-        kind=cycle.kind,
-        checker=CHECKER,
-        key="",
-        witness=tuple(s.source for s in cycle.links),
-        words="; ".join(steps) + ": a contradiction",
+        kind=cycle.kind, checker=CHECKER, key="", witness=tuple(s.source for s in cycle.links), words=_contradiction(cycle)
     )
+
+
+def _contradiction(cycle: Cycle) -> str:
+    steps = [f"line {s.source} before line {s.target}, because {s.reason} ({s.kind})" for s in cycle.links]
+    return "; ".join(steps) + ": a contradiction"
+
+
+def _joined(table: Table, cases: Sequence[Case]) -> Cycle:
+    links = [link for case in cases for link in _cycle(table, NO_ORDER, case.cycle).links]
+    return Cycle(kind=NO_ORDER, links=tuple(dict.fromkeys(links)))
+
+
+def _impossible(table: Table, cases: Sequence[Case], cycle: Cycle) -> Anomaly:
+    """The anomaly of writes that stand in no possible order: what each order leads to."""
+    keys = {str(table.keys[write.key]) for case in cases for pair in case.assumed for write in pair}
+    words = [
+        f"if {' and '.join(_assumed(table, pair) for pair in case.assumed)}: {_contradiction(_cycle(table, NO_ORDER, case.cycle))}"
+        for case in cases
+    ]
+    return Anomaly(
+        kind=NO_ORDER,
+        checker=CHECKER,
+        key=keys.pop() if len(keys) == 1 else "",
+        witness=tuple(dict.fromkeys(link.source for link in cycle.links)),
+        words=f"no order of the writes explains the reads: {'; '.join(words)}",
+    )
+
+
+def _assumed(table: Table, pair: Pair) -> str:
+    one, two = (f"line {table.line(write.writer)} wrote {table.values.name(write.value)}" for write in pair)
+    return f"{one} of key {table.keys[pair[0].key]} before {two}"
 
 
 def _reason(table: Table, step: Step) -> str:
