@@ -24,6 +24,7 @@ from checkers.elle.graph import JOIN, PROCESS, REALTIME, RW, WR, WW, Edges, comp
 from checkers.elle.table import Flags, Ints
 
 KINDS = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+_TIMES = {"-process": PROCESS, "-realtime": REALTIME}
 _SCOPES = (("", JOIN), ("-process", JOIN | PROCESS), ("-realtime", JOIN | PROCESS | REALTIME))
 _MUST = {"G0": WW, "G1c": WR, "G-single": RW, "G-nonadjacent": RW, "G2-item": RW}
 _BLOCK = 4096  # bits in a set of reachable nodes
@@ -45,7 +46,7 @@ class Step:
 
 def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Find for each kind of dependency cycle in `wanted` that the graph contains one short cycle as evidence."""
-    small = _Graph(_tangled(found, count, wanted))
+    small = _Graph(tangled(found, count, wanted))
     for name, proven in _proven(small):
         if name in wanted:
             cycle = _shortest(small, name, proven)
@@ -57,7 +58,7 @@ def many_cycles(found: Edges, count: int, wanted: frozenset[str]) -> tuple[list[
 
     An edge that proves a kind is on one of them, unless `_MANY` edges were tried before.
     """
-    small = _Graph(_tangled(found, count, wanted))
+    small = _Graph(tangled(found, count, wanted))
     ways: list[list[int]] = []
     work = len(small.kinds)
     for name, proven in _proven(small):
@@ -71,11 +72,15 @@ def many_cycles(found: Edges, count: int, wanted: frozenset[str]) -> tuple[list[
     return [tuple(_steps(small, way)) for way in ways], work
 
 
-def _tangled(found: Edges, count: int, wanted: frozenset[str]) -> Edges:
-    # The edges within strongly connected components.
-    used = found
-    if not any(name.endswith("-realtime") for name in wanted):
-        used = used.where(used.kind != REALTIME)
+def counted(found: Edges, wanted: frozenset[str]) -> Edges:
+    """Return the dependencies that the kinds of cycles in `wanted` may have: those by time only if a kind names them."""
+    left_out = sum(kind for name, kind in _TIMES.items() if not any(one.endswith(name) for one in wanted))
+    return found.where((found.kind & left_out) == 0) if left_out else found
+
+
+def tangled(found: Edges, count: int, wanted: frozenset[str]) -> Edges:
+    """Return the dependencies that count and lie within strongly connected components: all cycles are made of them."""
+    used = counted(found, wanted)
     labels = components(used.source, used.target, count)
     return used.where(labels[used.source] == labels[used.target])
 

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 
 from checkers.elle import list_append, rw_register
 from checkers.elle.consistency import FORBIDS
-from checkers.elle.cycles import Step, cycles
+from checkers.elle.cycles import Step, cycles, tangled
 from checkers.elle.found import Found
 from checkers.elle.fractured import fractured, is_asked_for
 from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
 from checkers.elle.list_append import ListAppend
-from checkers.elle.orders import WORK_MAX, Case, Pair, decide
+from checkers.elle.orders import WORK_MAX, Case, Pair, decide, within_knots
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
@@ -63,11 +63,13 @@ def judge(
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
     graph = joined([*parts, in_time])
-    proven = [_cycle(table, name, cycle) for name, cycle in cycles(graph, count, forbidden)]
+    knots = tangled(graph, count, forbidden)
+    proven = [_cycle(table, name, cycle) for name, cycle in cycles(knots, count, forbidden)]
     found.extend(map(_anomaly, proven))
     unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *_nothing_read(table)]
-    if not found:
-        decision = decide(keys.unordered(), graph, count, table, forbidden, work_max=work_max)
+    if not found and "G-single" in forbidden and (len(knots.source) or not lists):
+        unordered = within_knots(keys.unordered(), knots, count) if lists else keys.unordered()
+        decision = decide(unordered, knots if lists else graph, count, table, forbidden, work_max=work_max)
         if decision.cases:
             proven = [_joined(table, decision.cases)]
             found = [_impossible(table, decision.cases, proven[0])]

@@ -12,7 +12,7 @@ import numpy as np
 
 from checkers.elle.found import Found, sees_itself
 from checkers.elle.graph import RW, WR, WW, Edges, edges, fan
-from checkers.elle.orders import Unordered, Write, matters
+from checkers.elle.orders import Unordered, Write
 from checkers.elle.phantoms import Phantoms, of_lists
 from checkers.elle.table import Flags, Ints, Table, packed
 
@@ -373,8 +373,6 @@ class ListAppend:
 
     def unordered(self) -> Unordered:
         """Return the unread appends of each key to which several transactions made some. Call `anomalies` first."""
-        if not matters(self._forbidden, read=False):
-            return Unordered(keys=())
         table, appends = self._table, self._surely_unread()
         names = packed(table.key[appends], table.transaction[appends])
         _, first = np.unique(names, return_index=True)

@@ -9,7 +9,8 @@ For a key each pair of writes of unknown order is a choice, as in PolySI (Huang 
    an order of all pairs met so far that no cycle excludes; the others are guessed anew, as in 1.
 
 If the solver finds no such order, the excluded combinations are a proof: a minimal set of them is kept, and each has its cycle.
-Where nothing is undecided the graph is not searched again, and where all is as time suggests, it is searched once.
+Nothing is searched where the orders cannot matter: at levels that allow every cycle with an rw; and where nobody read the writes,
+outside of the cycles that the known graph has and the level allows.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ from pysat.examples.musx import MUSX
 from pysat.formula import WCNF
 from pysat.solvers import Solver
 
-from checkers.elle.cycles import Step, many_cycles
-from checkers.elle.graph import JOIN, PROCESS, REALTIME, RW, WR, WW, Edges, components, joined
+from checkers.elle.cycles import Step, counted, many_cycles
+from checkers.elle.graph import RW, WW, Edges, components, joined
 from checkers.elle.table import NEVER, Ints, Table
 
 WORK_MAX = 20_000_000  # default budget, in edges visited
@@ -52,6 +53,20 @@ class Unordered:
     known: frozenset[Pair] = frozenset()
 
 
+def within_knots(unordered: Unordered, knots: Edges, count: int) -> Unordered:
+    """Return the writes whose order matters where nobody read them, so that an order adds only ww edges.
+
+    `knots`: the edges within strongly connected components of the known graph. Writes of two components stand in a topological
+    order of the components; no cycle leaves a component then, and only the writes within one are left.
+    """
+    labels = components(knots.source, knots.target, count)
+    parts: dict[tuple[int, int], list[Write]] = {}
+    for writes in unordered.keys:
+        for write in writes:
+            parts.setdefault((write.key, int(labels[write.writer])), []).append(write)
+    return Unordered(keys=[part for part in parts.values() if len(part) > 1])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A cycle of dependencies that exists if these pairs of writes are in this order."""
@@ -72,22 +87,13 @@ class Decision:
     undecided: int = 0
 
 
-def matters(forbidden: frozenset[str], *, read: bool) -> bool:
-    """Whether an order of writes can make a forbidden cycle in a graph that has none; `read`: some of the writes were read.
-
-    Without rw edges, or if only ww edges are added and cycles with any number of rw are forbidden, a topological order of the
-    graph adds none.
-    """
-    return "G-single" in forbidden and (read or "G2-item" not in forbidden)
-
-
 def decide(
     unordered: Unordered, known: Edges, count: int, table: Table, forbidden: frozenset[str], *, work_max: int = WORK_MAX
 ) -> Decision:
     """Search an order of the writes that makes no forbidden cycle with the known edges, which have none by themselves."""
     if not unordered.keys:
         return Decision()
-    known = known.where((known.kind & _kinds(forbidden)) != 0)
+    known = counted(known, forbidden)
     places = _places(table, count)
     work = 0
     with Solver(name=_SOLVER) as solver:
@@ -153,11 +159,6 @@ class _Choices:
         with MUSX(formula, solver=_SOLVER, verbosity=0) as search:
             kept = [cases[number - 1] for number in search.compute()]
         return tuple(sorted(kept, key=lambda case: (len(case.assumed), len(case.cycle))))
-
-
-def _kinds(forbidden: frozenset[str]) -> int:
-    times = (("-process", PROCESS), ("-realtime", REALTIME))
-    return WW | WR | RW | JOIN | sum(kind for time, kind in times if any(name.endswith(time) for name in forbidden))
 
 
 def _places(table: Table, count: int) -> Ints:

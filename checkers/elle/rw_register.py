@@ -21,7 +21,7 @@ import numpy as np
 
 from checkers.elle.found import Found
 from checkers.elle.graph import RW, WR, WW, Edges, components, edges, fan
-from checkers.elle.orders import Unordered, Write, matters
+from checkers.elle.orders import Unordered, Write
 from checkers.elle.phantoms import Phantoms, of_registers
 from checkers.elle.table import NEVER, NIL, Ints, Table
 
@@ -229,8 +229,6 @@ class RwRegister:
 
     def unordered(self) -> Unordered:
         """Return the writes of each key whose versions have no single order. Call `anomalies` first."""
-        if not matters(self._forbidden, read=True):
-            return Unordered(keys=())
         later: dict[int, dict[_Version, list[_Version]]] = {}
         for version in sorted(self._left):
             later.setdefault(version[0], {})[version] = []
