@@ -15,7 +15,7 @@ outside of the cycles that the known graph has and the level allows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -101,12 +101,15 @@ def decide(
         while (possible := choices.solve((work_max - work) // _CONFLICT)) and work <= work_max:
             chosen = choices.made()
             graph = joined([known, _edges(chosen)])
-            guessed = _guessed(unordered, graph, forbidden, places, set(chosen))
-            found, looked = many_cycles(joined([graph, _edges(guessed)]), count, forbidden)
+            found, looked = many_cycles(graph, count, forbidden) if chosen else ([], 0)
+            if not found:
+                guessed = _guessed(unordered, graph, forbidden, places, set(chosen))
+                found, looked = many_cycles(joined([graph, _edges(guessed)]), count, forbidden)
+                chosen += guessed
             if not found:
                 return Decision()
             work += looked + len(graph.kind) // _ROUND
-            assumed = {name: pair for pair in chain(guessed, chosen) for name in _names(pair)}
+            assumed = {name: pair for pair in chosen for name in _names(pair)}
             for cycle in found:
                 names = [(step.source, step.target, step.kind, step.key) for step in cycle]
                 pairs = dict.fromkeys(assumed[name] for name in names if name in assumed)
