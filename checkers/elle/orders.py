@@ -27,7 +27,7 @@ from checkers.elle.cycles import Step, counted, many_cycles
 from checkers.elle.graph import RW, WW, Edges, components, joined
 from checkers.elle.table import NEVER, Ints, Table
 
-WORK_MAX = 20_000_000  # default budget, in edges visited
+WORK_MAX = 30_000_000  # default budget, in edges visited
 _ROUND = 8  # edges of the graph whose components are found in the time of a visit
 _CONFLICT = 20  # visits in the time of a conflict of the solver
 _SOLVER = "minisat22"
@@ -165,12 +165,11 @@ class _Choices:
 
 
 def _places(table: Table, count: int) -> Ints:
-    # Numbers for the nodes: the transaction that ended last has 0, junctions come behind all transactions. The search for
-    # components begins with 0 and completes what depends on a node before the node. So nodes that no edges order stand in the
-    # order of time.
-    ends = np.where(table.end < NEVER, table.end, table.start)
+    # Numbers for the nodes: the latest transaction has 0, junctions come behind all transactions. The search for components
+    # begins with 0 and completes what depends on a node before the node. So nodes that no edges order stand in the order of time.
+    middle = np.where(table.end < NEVER, (table.start + table.end) // 2, table.start)
     places = np.arange(count)
-    places[np.argsort(-ends, kind="stable")] = np.arange(table.count)
+    places[np.argsort(-middle, kind="stable")] = np.arange(table.count)
     return places
 
 
