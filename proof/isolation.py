@@ -217,7 +217,8 @@ def _begins_right(history: Paired, of: Objects) -> bool:
 def _version_orders(
     chosen: Sequence[Call], key: Hashable, failed: Sequence[Call], level: str, of: Objects
 ) -> Iterator[tuple[Call, ...]]:
-    aborted = {m[2] for call in failed for m in call.argument if m[:2] == (of.writes, key)}  # type: ignore[union-attr]
+    asked: list[Any] = [call.argument for call in failed]
+    aborted = {value for part in asked for f, about, value in part if (f, about) == (of.writes, key)}
     writers = [call for call in chosen if written(call, key, of)]
     for order in permutations(writers):
         if level == "PL-1":  # reads may show any prefix of one order of the written values

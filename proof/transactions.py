@@ -1,5 +1,4 @@
-"""Random histories of a few transactions: correct ones with some mistakes, ones with many dependency cycles, and ones with many
-writes that nobody read.
+"""Random histories of a few transactions: correct ones with some mistakes, with many dependency cycles, with many unread writes.
 
 A third of the first two kinds have values that no transaction wrote: as if a setup had written them, or at random.
 """

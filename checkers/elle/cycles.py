@@ -213,10 +213,10 @@ def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[in
     #
     # For G-nonadjacent the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive
     # steps of one process count as one dependency.
-    kind, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
+    base, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
     extra = dict(_SCOPES)[f"-{time}" if time else ""]
-    may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(kind, WW | WR | RW) | extra
-    apart = kind == "G-nonadjacent"
+    may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(base, WW | WR | RW) | extra
+    apart = base == "G-nonadjacent"
     goal, begin = int(graph.source[edge]), (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
     came: dict[_State, tuple[_State, int]] = {}
     far = {begin: 0}

@@ -15,14 +15,16 @@ UNKNOWN. A history in which a value was read that no transaction wrote is never 
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from checkers.elle import list_append, rw_register
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.cycles import Step, cycles, tangled
 from checkers.elle.found import Found
 from checkers.elle.fractured import fractured, is_asked_for
-from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
+from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, WW, joined, process_order, real_time
 from checkers.elle.list_append import ListAppend
-from checkers.elle.orders import WORK_MAX, Case, Pair, decide, within_knots
+from checkers.elle.orders import WORK_MAX, Case, Write, decide, within_knots
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
@@ -35,16 +37,17 @@ MODELS = ("list-append", "rw-register")
 STRONGEST = "strict-serializable"
 NO_ORDER = "no-version-order"
 _OF_A_KIND_MAX = 8
+_CASES_MAX = 6  # in words
 
 __all__ = ["FORBIDS", "MODELS", "judge"]
 
 
-def judge(
-    model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,), *, work_max: int = WORK_MAX
-) -> Judgement:
+def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,), *, work_max: int = WORK_MAX) -> Judgement:
     """Report the anomalies in a history of transactions that these consistency models forbid. `model`: one of `MODELS`.
 
-    `work_max`: the budget of the search for an order of the writes, in edges visited. HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
+    `work_max`: the budget of the search for an order of the writes, in edges visited.
+
+    HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """
     if model not in MODELS:
         raise KeyError(model)
@@ -71,10 +74,10 @@ def judge(
         unordered = within_knots(keys.unordered(), knots, count) if lists else keys.unordered()
         decision = decide(unordered, knots if lists else graph, count, table, forbidden, work_max=work_max)
         if decision.cases:
-            proven = [_joined(table, decision.cases)]
-            found = [_impossible(table, decision.cases, proven[0])]
+            proven = [_case(table, case) for case in decision.cases]
+            found = [_without_order(proven)]
         if decision.undecided:
-            unchecked.append(f"the order of {decision.undecided} pairs of writes that no read shows is undecided: the search ended")
+            unchecked.append(f"the order of {decision.undecided} pairs of writes is undecided after {work_max:,} steps of search")
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(found),
@@ -113,9 +116,8 @@ def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
 
 
 def _anomaly(cycle: Cycle) -> Anomaly:
-    return Anomaly(
-        kind=cycle.kind, checker=CHECKER, key="", witness=tuple(s.source for s in cycle.links), words=_contradiction(cycle)
-    )
+    witness = tuple(link.source for link in cycle.links)
+    return Anomaly(kind=cycle.kind, checker=CHECKER, key="", witness=witness, words=_contradiction(cycle))
 
 
 def _contradiction(cycle: Cycle) -> str:
@@ -123,30 +125,27 @@ def _contradiction(cycle: Cycle) -> str:
     return "; ".join(steps) + ": a contradiction"
 
 
-def _joined(table: Table, cases: Sequence[Case]) -> Cycle:
-    links = [link for case in cases for link in _cycle(table, NO_ORDER, case.cycle).links]
-    return Cycle(kind=NO_ORDER, links=tuple(dict.fromkeys(links)))
+def _case(table: Table, case: Case) -> Cycle:
+    return replace(_cycle(table, NO_ORDER, case.cycle), assumed=tuple(_assumption(table, *pair) for pair in case.assumed))
 
 
-def _impossible(table: Table, cases: Sequence[Case], cycle: Cycle) -> Anomaly:
-    """The anomaly of writes that stand in no possible order: what each order leads to."""
-    keys = {str(table.keys[write.key]) for case in cases for pair in case.assumed for write in pair}
-    words = [
-        f"if {' and '.join(_assumed(table, pair) for pair in case.assumed)}: {_contradiction(_cycle(table, NO_ORDER, case.cycle))}"
-        for case in cases
-    ]
+def _without_order(cases: Sequence[Cycle]) -> Anomaly:
+    # The cycles prove together that no order of the writes is possible: each order has one of them.
+    words = [f"if {' and '.join(link.reason for link in case.assumed)}, then {_contradiction(case)}" for case in cases]
+    more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
     return Anomaly(
         kind=NO_ORDER,
         checker=CHECKER,
-        key=keys.pop() if len(keys) == 1 else "",
-        witness=tuple(dict.fromkeys(link.source for link in cycle.links)),
-        words=f"no order of the writes explains the reads: {'; '.join(words)}",
+        key="",
+        witness=tuple(dict.fromkeys(link.source for case in cases for link in case.links)),
+        words=f"no order of the writes explains the reads: {'; '.join(words[:_CASES_MAX])}{more}",
     )
 
 
-def _assumed(table: Table, pair: Pair) -> str:
-    one, two = (f"line {table.line(write.writer)} wrote {table.values.name(write.value)}" for write in pair)
-    return f"{one} of key {table.keys[pair[0].key]} before {two}"
+def _assumption(table: Table, first: Write, then: Write) -> Link:
+    lines = [table.line(write.writer) for write in (first, then)]
+    one, two = (f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True))
+    return Link(source=lines[0], target=lines[1], kind=NAMES[WW], reason=f"{one} of key {table.keys[first.key]} before {two}")
 
 
 def _reason(table: Table, step: Step) -> str:
