@@ -136,8 +136,10 @@ class MultiRegister:
         return all(f in ("read", "r") for f, _, _ in _micro(call.argument))
 
     def could_fail(self, call: Call) -> bool:
-        """True for transactions with a read."""
-        return any(f in ("read", "r") for f, _, _ in _micro(call.argument))
+        """True for transactions that read a value."""
+        if call.result is UNKNOWN:
+            return False
+        return any(f in ("read", "r") and (value is not None or self.nil_is_a_value) for f, _, value in _micro(call.result))
 
     def key(self, call: Call) -> Hashable:
         """None: transactions connect the registers, so all are judged together."""

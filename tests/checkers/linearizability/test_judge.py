@@ -99,6 +99,7 @@ def test_exhausted_search_budget_makes_the_verdict_unknown() -> None:
         (Register(), ":f :write :value 1"),
         (CasRegister(), ":f :write :value 1"),
         (MultiRegister(), ":f :txn :value [[:write 1 1]]"),
+        (MultiRegister(), ":f :txn :value [[:write :a 1] [:read :b nil]]"),  # nil: the value was not recorded
         (KeyValue(), ':f :put :key "k" :value "v"'),
         (GrowSet(), ":f :add :value 1"),
         (FifoQueue(), ":f :enqueue :value 1"),
