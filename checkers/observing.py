@@ -36,6 +36,8 @@ def unjudged(system: SystemFacts | None, facts: Facts, checkers: Sequence[Checke
     """One sentence for each combination of missing sources: which checkers do not judge for want of them."""
     if system is None:
         return
+    if not facts.makes_final_reads:
+        yield f"{system.name} makes no final reads: its records are judged by all reads"
     silent: dict[tuple[Source, ...], list[str]] = {}
     for checker in checkers:
         lacks = _lacks(facts, checker)

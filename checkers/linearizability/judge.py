@@ -2,7 +2,8 @@
 
 If the values determine the order, a polynomial algorithm decides (`checkers.linearizability.unique`), otherwise the search. The
 parts are searched in rounds of growing budgets: one impossible part is enough, and it is often found at once while another part
-would take very long. A part that is not decided within the last round is unchecked, and so is a history without any answer.
+would take very long. A part that is not decided within the last round is unchecked, and so is a history without any answer that
+could have been wrong: a history of writes shows nothing.
 
     >>> from checkers.linearizability.judge import judge
     >>> from checkers.linearizability.registers import Register
@@ -28,7 +29,7 @@ from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, shown, text_of
 
 CHECKER = "linearizability"
-NOTHING_ANSWERED = "no call certainly completed with an answer"
+NOTHING_ANSWERED = "no call certainly completed with an answer that could have been wrong: nothing was read"
 _FIRST_ROUND = 2_000
 _GROWTH = 5
 STEPS_MAX = 2_000_000  # default budget of one part
@@ -98,7 +99,7 @@ def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) ->
         if budget == steps_max:
             break
         budget = min(budget * _GROWTH, steps_max)
-    answered = any(call.end is not None for part in parts.values() for call in part)
+    answered = any(call.end is not None and model.could_fail(call) for part in parts.values() for call in part)
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
