@@ -18,6 +18,7 @@ _BY_KIND: dict[str, Category] = {
     "crash-at-step": "process",
     "isr-down-dir-unreadable": "disk",
     "place-lossy": "other",
+    "restart": "process",  # plans name it, no seed draws it
     "shutdown": "other",
 }
 CATEGORIES: tuple[Category, ...] = ("network", "process", "disk", "clock", "zookeeper", "other")

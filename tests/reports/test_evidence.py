@@ -67,6 +67,7 @@ def test_each_category_of_faults_has_a_colour() -> None:
         "cut-zookeeper": "network",
         "disk-slow": "disk",
         "controller-kill": "process",
+        "restart": "process",
         "expire-session": "zookeeper",
         "clock-jump": "clock",
         "meteorite": "other",
