@@ -33,6 +33,7 @@ _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "kv": ((":put", '"a"', '"a"'), (":append", '"b"', '"b"'), (":get", "nil", '"ab"')),
     "set": ((":add", "1", "1"), (":add", "2", "2"), (":read", "nil", "#{1 2}")),
     "fifo-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "1")),
+    "unordered-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "2"), (":dequeue", "nil", "1")),
     "partition-log": ((":append", '"a"', "0"), (":append", '"b"', "1"), (":read", "1", '"b"'), (":end", "nil", "2")),
     "versioned-node": ((":create", "5", ":ok"), (":set", "[6 0]", "1"), (":read", "nil", "[6 1]"), (":delete", "1", ":ok")),
     "kafka": ((":txn", "[[:send 1 1]]", "[[:send 1 [0 1]]]"), (":poll", "[[:poll]]", "[[:poll {1 [[0 1]]}]]")),
