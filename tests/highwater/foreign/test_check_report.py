@@ -120,7 +120,7 @@ def test_page_of_each_bad_history_shows_its_anomalies(file: Path, tmp_path: Path
     assert '<span class="verdict">INVALID</span>' in html
     assert '<svg class="lanes"' in html
     assert '<tr data-line="' in html
-    has_cycle = re.search(r"^  G(0|1c|2|-)(?!.*allowed)", capsys.readouterr().out, re.MULTILINE) is not None
+    has_cycle = file.parts[-3] != "jepsen" and re.search(r"^  G(0|1c|2|-)(?!.*allowed)", capsys.readouterr().out, re.MULTILINE) is not None
     assert ('<svg class="cycle"' in html) == has_cycle
     assert ('<table class="offsets">' in html) == (file.parts[-3] == "kafka")
 
