@@ -76,7 +76,7 @@ def _json() -> bytes:
 
 
 def _recorded(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
-    """Calls behind a one line of manifest."""
+    """Calls behind a line of manifest."""
     rows: list[dict[str, object]] = [{"manifest": {"system": "s", "model": model}}]
     for number, (f, asked, told) in enumerate(calls):
         for kind, fields in (("invoke", asked), ("ok", told)):
