@@ -1,8 +1,8 @@
 """adya-g2: of two inserts that each found no row of a key, at most one commits (`jepsen.tests.adya/g2-checker`).
 
-`insert [key [a b]]` reads, in one transaction, the rows of the key in two tables by a predicate, and inserts row `a` into the one
-or row `b` into the other only if it found none. Where two inserts of a key commit, neither saw the other: an anti-dependency cycle
-by predicates, Adya's G2, which serializability forbids. An insert that found a row, or was aborted, fails.
+`insert [key [a b]]` reads, in one transaction, the rows of the key in two tables by a predicate, and inserts row `a` into the
+one or row `b` into the other only if it found none. Where two inserts of a key commit, neither saw the other: an anti-dependency
+cycle by predicates, Adya's G2, which serializability forbids. An insert that found a row, or was aborted, fails.
 """
 
 from collections.abc import Hashable, Iterator
@@ -31,7 +31,9 @@ def _key(call: Call) -> Hashable:
     if isinstance(rows, tuple) and len(rows) == 2 and isinstance(rows[1], tuple):
         key, rows = (rows[0] if key is None else (key, rows[0])), rows[1]
     if not (isinstance(rows, tuple) and len(rows) == 2 and rows.count(None) == 1):
-        raise HistoryError(f"line {call.line}: an insert must have [key [row nil]] or [key [nil row]], not {shown(call.argument)}")
+        raise HistoryError(
+            f"line {call.line}: an insert must have [key [row nil]] or [key [nil row]], not {shown(call.argument)}"
+        )
     return key
 
 

@@ -47,8 +47,8 @@ Finding = Found | Unchecked | Note
 class Model(Struct, frozen=True, kw_only=True):
     """One model of Jepsen's: its functions, the anomalies that it names, and the rule that finds them.
 
-    `answers` are the functions whose answers may be wrong: without one of them nothing was observed. `keyed`: values `[key value]`
-    of `jepsen.independent` are objects of their own.
+    `answers` are the functions whose answers may be wrong: without one of them nothing was observed. `keyed`: values
+    `[key value]` of `jepsen.independent` are objects of their own.
     """
 
     name: str

@@ -6,9 +6,10 @@
     >>> [a.kind for a in judge("counter", history_of(lines + "{:process 1 :type :ok :f :read :value 3}")).anomalies]
     ['above-upper-bound']
 
-Each model is a module with a function that finds anomalies in the calls on one object. A history without an answer that could have
-been wrong, such as that of a read, is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`, `jepsen.checker`) and of its former
-tests of CockroachDB (`jepsen.cockroach`); what is judged beyond them is written at each model.
+Each model is a module with a function that finds anomalies in the calls on one object. A history without an answer that could
+have been wrong, such as that of a read, is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`,
+`jepsen.checker`), of its former tests of CockroachDB (`jepsen.cockroach`) and of Maelstrom; what is judged beyond them is written
+at each model.
 """
 
 from collections.abc import Hashable, Iterator

@@ -1,9 +1,9 @@
 """total-queue: what goes in comes out, once the queue was drained (`jepsen.checker/total-queue`).
 
-`enqueue v`, `dequeue`, answered by a value or nil, and `drain`, answered by all values that it took. The order does not count, and
-a value may come out again: that is noted. A value whose enqueue had returned before a drain began, and that never came out, is
-lost; if a dequeue or drain of unknown outcome may have it, or no drain came after it, that is undecided. Jepsen's checker takes any
-history for a drained one.
+`enqueue v`, `dequeue`, answered by a value or nil, and `drain`, answered by all values that it took. The order does not count,
+and a value may come out again: that is noted. A value whose enqueue had returned before a drain began, and that never came out,
+is lost; if a dequeue or drain of unknown outcome may have it, or no drain came after it, that is undecided. Jepsen's checker
+takes any history for a drained one.
 """
 
 from bisect import bisect_right
