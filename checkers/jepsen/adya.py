@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 
 from checkers.jepsen.found import Finding, Found, Model, Object, Unchecked, reads
 from history.errors import HistoryError
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short
 
 
 def findings(tables: Object) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def findings(tables: Object) -> Iterator[Finding]:
         yield Unchecked("no key of which one insert committed and another was answered")
     for key, (first, *others) in committed.items():
         for call in others:
-            words = f"line {call.line} inserts a row of key {shown(key)}, and so did line {first.line}: neither saw the other's"
+            words = f"line {call.line} inserts a row of key {short(key)}, and so did line {first.line}: neither saw the other's"
             yield Found("G2", (first.line, call.line), words)
 
 
@@ -32,7 +32,7 @@ def _key(call: Call) -> Hashable:
         key, rows = (rows[0] if key is None else (key, rows[0])), rows[1]
     if not (isinstance(rows, tuple) and len(rows) == 2 and rows.count(None) == 1):
         raise HistoryError(
-            f"line {call.line}: an insert must have [key [row nil]] or [key [nil row]], not {shown(call.argument)}"
+            f"line {call.line}: an insert must have [key [row nil]] or [key [nil row]], not {short(call.argument)}"
         )
     return key
 

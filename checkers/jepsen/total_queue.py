@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 
 from checkers.jepsen.found import Finding, Found, Model, Note, Object, Unchecked, listed, reads
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short
 
 _Taken = dict[Hashable, list[Call]]  # each value with the calls that it came out by
 
@@ -31,7 +31,7 @@ def findings(queue: Object) -> Iterator[Finding]:
     yield from _unexpected(taken, put, {call.argument: call for call in queue.failed if call.f == "enqueue"})
     again = [value for value, calls in taken.items() if len(calls) > len(put.get(value, calls))]
     if again:
-        yield Note(f"{len(again)} values came out more often than they were put in, which is allowed, such as {shown(again[0])}")
+        yield Note(f"{len(again)} values came out more often than they were put in, which is allowed, such as {short(again[0])}")
     yield from _missing(queue, put, taken, max((drain.start for drain in drains), default=-1))
 
 
@@ -43,10 +43,10 @@ def _unexpected(taken: _Taken, put: dict[Hashable, list[Call]], failed: dict[Has
             if begun is not None and begun < call.end:
                 continue
             if begun is None and value in failed:
-                words = f"line {call.line} takes {shown(value)}, whose enqueue in line {failed[value].line} failed"
+                words = f"line {call.line} takes {short(value)}, whose enqueue in line {failed[value].line} failed"
                 yield Found("revived", (failed[value].line, call.line), words)
             else:
-                words = f"line {call.line} takes {shown(value)}, which nobody had begun to put in"
+                words = f"line {call.line} takes {short(value)}, which nobody had begun to put in"
                 yield Found("phantom-read", (call.line,), words)
 
 
@@ -62,7 +62,7 @@ def _missing(queue: Object, put: dict[Hashable, list[Call]], taken: _Taken, drai
         yield Unchecked(f"{len(before)} values did not come out, but may have by calls of unknown outcome")
         return
     for call in before:
-        yield Found("lost", (call.line,), f"{shown(call.argument)} of line {call.line} was put in and never came out")
+        yield Found("lost", (call.line,), f"{short(call.argument)} of line {call.line} was put in and never came out")
 
 
 def _left(calls: list[Call], taken: list[Call]) -> list[Call]:

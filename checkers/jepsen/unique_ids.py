@@ -6,7 +6,7 @@
 from collections.abc import Hashable, Iterator
 
 from checkers.jepsen.found import Finding, Found, Model, Object, Unchecked, reads
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short
 
 
 def findings(ids: Object) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def findings(ids: Object) -> Iterator[Finding]:
     for call in told:
         first = known.setdefault(call.result, call)
         if first is not call:
-            words = f"line {call.line} is answered {shown(call.result)}, as line {first.line} was"
+            words = f"line {call.line} is answered {short(call.result)}, as line {first.line} was"
             yield Found("duplicate", (first.line, call.line), words)
 
 

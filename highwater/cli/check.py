@@ -24,7 +24,7 @@ from checkers.causes.cause import cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.output import complain, first_of, say, say_json
+from highwater.cli.output import complain, first_of, followed, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, of_verdict, worst
@@ -177,7 +177,8 @@ def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
     subject = subject_of(place.file, form, asked.model)
     if subject.log is not None:
         return _check_ours(place, subject.log, began, given)
-    ruled = judge_subject(place.file, subject, asked)
+    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
+        ruled = judge_subject(place.file, subject, asked)
     found = ruled.found
     if ruled.words and not given.json:
         say(ruled.words)
@@ -208,7 +209,8 @@ def _check_ours(place: _Place, history: History, began: float, given: Options) -
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
-    verdict = judge(history)
+    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
+        verdict = judge(history)
     command = f"highwater check {shlex.quote(place.name)}"
     if given.report is not None:
         write_page(given.report, history, verdict, plan="", repeat=command)
