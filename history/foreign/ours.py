@@ -29,11 +29,18 @@ _Rows = tuple[Operation, ...]
 
 def steps(history: History) -> Iterator[Step]:
     """Yield a highwater history as if Jepsen had recorded it, with JSON values. Produces and polls keep their rows as values."""
+    return _steps(history, ends=False)
+
+
+def _steps(history: History, *, ends: bool) -> Iterator[Step]:
+    # With `ends`, also the questions of the final readers for the end of a log.
+    final = history.manifest.final_reads_at_ns if ends else None
     for index, rows in by_index(history.operations):
         first = rows[0]
-        if first.f not in _LEFT_OUT:
-            value = rows if first.f in _RECORDS else _value(first)
-            key = None if first.f in _RECORDS else first.topic
+        if first.f not in _LEFT_OUT or (first.f == "latest" and final is not None and first.time_ns >= final):
+            is_of_log = first.f in _RECORDS or first.f == "latest"
+            value = rows if is_of_log else _value(first)
+            key = None if is_of_log else first.topic
             yield Step(index, first.process, first.type, first.f, value, key, first.time_ns, index)
 
 
@@ -56,12 +63,12 @@ def calls(history: History) -> Paired:
 
     A poll that returned nothing is left out: it proves nothing, because records are returned only once they are committed. What
     a log does not promise, it is not held to (docs/promise.md ORD-3, DUR-3): a record that was not sent with acks=all may be
-    lost, and a producer that is not idempotent may write a record once for each time that it sent it.
+    lost, and a producer that is not idempotent may write a record once for each time that it sent it. A log's end is a call, too,
+    where the final readers asked for it: before, a new leader may not know yet how far its log is committed.
     """
-    paired = pair(steps(history))
     if not holds_records(history):
-        return paired
-    sent = _Sent(history)
+        return pair(steps(history))
+    sent, paired = _Sent(history), pair(_steps(history, ends=True))
     return Paired(
         calls=_of_records(paired.calls, sent), failed=_of_records(paired.failed, sent), steps=paired.steps, unsure=paired.unsure
     )
@@ -125,7 +132,10 @@ def _of_records(calls: Sequence[Call], sent: _Sent) -> tuple[Call, ...]:
                 found += [replace(append, index=len(found) + n) for n in range(sent.again(whole.line, row))]
             continue
         for row in told:
-            if row.offset is not None and row.value is not None:
+            if whole.f == "latest":
+                if row.offset is not None:
+                    found.append(_call(whole, len(found), key, f="end", argument=None, result=row.offset, end=whole.end))
+            elif row.offset is not None and row.value is not None:
                 found.append(_call(whole, len(found), key, f="read", argument=row.offset, result=row.value, end=whole.end))
     return tuple(found)
 
