@@ -6,7 +6,9 @@ They judge linearizable objects, transactions, queues like Kafka, and workloads 
 from msgspec import Struct
 
 from checkers.elle.consistency import FORBIDS
+from checkers.elle.levels import BETWEEN, OTHER_NAMES
 from checkers.jepsen.judge import MODELS as JEPSEN
+from checkers.linearizability.own import KIND as OWN_READ
 from checkers.linearizability.registry import NAMES, model_named
 
 
@@ -78,6 +80,15 @@ JUDGES: tuple[Judge, ...] = (
         "(and noted).",
         complexity="n log n in the records sent and polled",
     ),
+    Judge(
+        name="a model of your own",
+        claim="Some order explains every answer of the object (`first`, `step`), or each read holds (`reads`, `holds`).",
+        kinds=("nonlinearizable", OWN_READ),
+        group="key, where all calls have Jepsen's values `[key value]`; else history",
+        assumes="Lines are in time order. The code is yours: its step, or its predicate, says what is right.",
+        blind="What the code does not look at. A history whose answers it never doubts is UNKNOWN.",
+        complexity="a search as for linearizability, or one question a read",
+    ),
     *(
         Judge(
             name=model.name,
@@ -114,9 +125,27 @@ def document() -> str:
         )
     models = [f"| {name} | {model_named(name).claim} |" for name in NAMES]
     parts.append("\n".join(["## Models of linearizability\n", "| model | meaning |", "|---|---|", *models, ""]))
-    levels = [f"| {name} | {_forbidden(name)} |" for name in FORBIDS]
+    levels = [f"| {name} | {_forbidden(name)} |" for name in FORBIDS if BETWEEN.get(name, (None,))[0] != name]
     parts.append("\n".join(["## What each isolation level forbids\n", "| level | anomalies |", "|---|---|", *levels, ""]))
+    others = [f"| {name} | {level} |" for name, level in OTHER_NAMES.items()]
+    head = ["## Other names of levels, as Elle has them\n", "| name | judged as |", "|---|---|"]
+    parts.append("\n".join([*head, *others, ""]))
+    parts.append("\n".join([_BETWEEN, *(f"| {name} | {_weaker(name)} | {level} |" for name, (_, level) in BETWEEN.items()), ""]))
     return "\n".join(parts)
+
+
+_BETWEEN = """## Levels between two that can be judged
+
+A history that breaks the weaker level is INVALID, one that keeps the stronger one VALID, any other UNKNOWN.
+
+| name | INVALID if it shows | VALID if it keeps |
+|---|---|---|"""
+
+
+def _weaker(name: str) -> str:
+    """What makes a history INVALID by a level that is between two."""
+    level = BETWEEN[name][0]
+    return "nothing" if level is None else f"what {level} forbids" if level != name else _listed(sorted(FORBIDS[name]))
 
 
 def _forbidden(name: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mutation.aims.aim import ROOT, AimError
+from mutation.aims.aim import AimError
 from mutation.aims.reaim import reaimed
 from mutation.aims.shortest import aimed
 from mutation.gate import plans
@@ -30,6 +30,7 @@ from mutation.page import result_of, store_results, write_page
 from mutation.prove import prove, to_prove
 from mutation.rows import DRAWN, REGISTER, MutationError, Row, drawn, load, rows, store
 from mutation.sample import SIZE, draw
+from mutation.trees import ROOT
 
 _FIRST = 20  # runs that every mutant performs before more runs of the baseline are made
 

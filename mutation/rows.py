@@ -22,8 +22,9 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from mutation.aims.aim import ROOT, Aim, AimError, read
+from mutation.aims.aim import Aim, AimError, read
 from mutation.aims.change import applied, changes, with_changes
+from mutation.trees import ROOT
 from nemesis.text import Document, TextError
 
 REGISTER = Path(__file__).parent / "register"

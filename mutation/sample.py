@@ -12,8 +12,9 @@ from random import Random
 
 from mutation.aims.change import changes
 from mutation.aims.shortest import aimed
-from mutation.edits import OPERATORS, ROOT, Edit, applied, candidates
+from mutation.edits import OPERATORS, Edit, applied, candidates
 from mutation.rows import Row
+from mutation.trees import ROOT
 
 MODULES = ("log", "replica", "broker", "controller", "coordination", "client")
 SIZE = 160

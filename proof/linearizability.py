@@ -7,7 +7,7 @@ more calls, whose answers mostly follow some order; otherwise nearly all would b
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 from checkers.engine.verdict import Validity
 from checkers.linearizability import unique
@@ -165,7 +165,7 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
 def _may_be_wrong(call: Call) -> bool:
     """Whether the answer of a returned call tells anything: that of a write, an add or an append without an offset does not."""
     if call.f == "txn":
-        return any(f in ("read", "r") for f, *_ in cast(tuple[tuple[str, ...], ...], call.argument))
+        return any(f in ("read", "r") and value is not None for f, _, value in cast(tuple[tuple[Any, ...], ...], call.result))
     if call.f == "append":
         return isinstance(call.result, int)
     return call.f not in ("write", "put", "add", "enqueue")
@@ -191,11 +191,8 @@ def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tall
     known = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
     if any(two.end is not None and two.end < one.start for at, one in enumerate(known) for two in known[at + 1 :]):
         return "the order of the prefix, for time"
-    state = subject.first
+    states = {subject.first}
     for call in known:
-        answers = subject.object(state, call.f, call.argument)
-        fits = [after for answer, after in answers if call.result is UNKNOWN or call.result == answer]
-        if not fits:
-            return "the order of the prefix"
-        state = fits[0]
-    return ""
+        answers = [one for state in states for one in subject.object(state, call.f, call.argument)]
+        states = {after for answer, after in answers if call.result is UNKNOWN or call.result == answer}
+    return "" if states else "the order of the prefix"

@@ -1,14 +1,13 @@
-"""Checker of a black box: every acknowledged record is read back, as clients alone show it (docs/promise.md DUR-1, LIVE-1).
+"""Checker of a black box: every promised record is read at the end, as clients alone show it (docs/promise.md DUR-1, VAC-4).
 
 It stands in for the ledger (`durability.acked_loss`) where a system shows nothing of its replicas. An acknowledgement under
-acks=all promises the record, and so does a read. It is missing if a poll that began afterwards returned the records around its
+acks=all promises the record, and so does a read. It is lost if a poll that began afterwards returned the records around its
 offset without it, or if the final readers, after the quiet time, were told an end of the log at or below its offset. Otherwise a
-final read must return it (`final_reads`, docs/promise.md VAC-4). Wounds on fewer brokers than min.insync.replicas excuse no loss
-(docs/promise.md DUR-4). No copy is seen, so nobody knows what more wounds excuse: a partition
-that has them is unchecked.
+final read must return it (`final_reads`). Wounds on fewer brokers than min.insync.replicas excuse no loss (docs/promise.md
+DUR-4). No copy is seen, so nobody knows what more wounds excuse: a partition that has them is unchecked.
 
-A partition is not live if no produce under acks=all was acknowledged from the bound B after healing on, or if the final readers
-did not get to its end.
+A partition is not live (LIVE-1) if no produce under acks=all was acknowledged from the bound B after healing on, or if the final
+readers did not get to its end.
 
     >>> from checkers.clients.client_log import CHECKER
     >>> from checkers.sketches import history_of
@@ -51,7 +50,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
         return Findings(unchecked=(why,), not_live=not_live, live_judged=judged)
     promises = _promises(done)
     losses = _losses(promises, done, ends)
-    shown, unknown = unread([record for record in promises if record.offset not in losses], done, facts)
+    shown, unknown = unread([record for record in promises if record.offset not in losses], done, final, facts)
     losses |= {loss.record.offset: loss for loss in shown}
     records = len(unknown.records)
     unchecked = (f"{NAME}: {records} promised records of {name} were not read at the end: {unknown.why}",) if records else ()

@@ -51,27 +51,31 @@ def final_calls(done: Sequence[Call], facts: Facts) -> list[Call]:
     return [call for call in done if began is not None and call.invoked_ns >= began and call.f in ("poll", "latest")]
 
 
-def unread(promises: Sequence[PromisedRecord], done: Sequence[Call], facts: Facts) -> tuple[list[Loss], Unread]:
+def unread(
+    promises: Sequence[PromisedRecord], done: Sequence[Call], final: Sequence[Call], facts: Facts
+) -> tuple[list[Loss], Unread]:
     """The losses that the final reads show, and the promised records of which nobody knows.
 
-    `promises` are those of one partition without the records that are known to be lost. A record that was promised while the
-    final reads were under way may have been read by anyone. So may every record, if the history says that it has no final reads.
+    `final` are the `final_calls` among the calls `done` of one partition, `promises` its records without those that are known to
+    be lost. A record that was promised while the final reads were under way may have been read by anyone. So may every record,
+    if the history says that it has no final reads.
     """
-    final = final_calls(done, facts)
-    by_all, by_final = _read(done), _read(final)
     began = facts.final_reads_at_ns
-    missing = [
-        record
-        for record in promises
-        if (record.offset, record.value)
-        not in (by_final if facts.makes_final_reads and (began is None or record.time_ns <= began) else by_all)
-    ]
+    read = _read(final)
+    missing = [record for record in promises if (record.offset, record.value) not in read]
+    if any(not _needs_a_final_read(record, facts, began) for record in missing):
+        read = _read(done)
+        missing = [r for r in missing if _needs_a_final_read(r, facts, began) or (r.offset, r.value) not in read]
     if not missing:
         return [], Unread()
     losses = _shown(missing, final)
     lost = {loss.record for loss in losses}
     rest = tuple(record for record in missing if record not in lost)
     return losses, Unread(rest, _why(final, facts)) if rest else Unread()
+
+
+def _needs_a_final_read(record: PromisedRecord, facts: Facts, began: int | None) -> bool:
+    return facts.makes_final_reads and (began is None or record.time_ns <= began)
 
 
 def _read(calls: Sequence[Call]) -> set[tuple[int | None, str | None]]:

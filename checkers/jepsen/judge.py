@@ -6,9 +6,10 @@
     >>> [a.kind for a in judge("counter", history_of(lines + "{:process 1 :type :ok :f :read :value 3}")).anomalies]
     ['above-upper-bound']
 
-Each model is a module with a function that finds anomalies in the calls on one object. A history without a read that certainly
-returned is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`, `jepsen.checker`) and of its former
-tests of CockroachDB (`jepsen.cockroach`); what is judged beyond them is written at each model.
+Each model is a module with a function that finds anomalies in the calls on one object. A history without an answer that could
+have been wrong, such as that of a read, is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`,
+`jepsen.checker`), of its former tests of CockroachDB (`jepsen.cockroach`) and of Maelstrom; what is judged beyond them is written
+at each model.
 """
 
 from collections.abc import Hashable, Iterator
@@ -16,13 +17,13 @@ from collections.abc import Hashable, Iterator
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Anomaly, Validity
-from checkers.jepsen import bank, comments, counter, long_fork, monotonic, sequential, set_full
+from checkers.jepsen import adya, bank, comments, counter, long_fork, monotonic, sequential, set_full, total_queue, unique_ids
 from checkers.jepsen.found import Found, Model, Note, Object, Unchecked, reads
 from checkers.linearizability.independent import by_key
-from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import Judgement, name_of_key
 from history.errors import HistoryError
 from history.foreign.pairing import Paired
-from history.foreign.step import Call, shown
+from history.foreign.step import Call
 
 MODELS: tuple[Model, ...] = (
     bank.MODEL,
@@ -32,11 +33,14 @@ MODELS: tuple[Model, ...] = (
     sequential.MODEL,
     comments.MODEL,
     monotonic.MODEL,
+    set_full.BROADCAST,
+    total_queue.MODEL,
+    unique_ids.MODEL,
+    adya.MODEL,
 )
 NAMES = tuple(model.name for model in MODELS)
 WITH_INITIAL = ("bank", "counter")
 _OF_A_KIND_MAX = 8
-_NOT_READ = "no read certainly returned"
 
 
 def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool = False) -> Judgement:
@@ -52,12 +56,12 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
     unchecked, notes = list(history.unsure), []
     for key, one in _objects(model, history):
         told = [*model.findings(one._replace(initial=initial, strict=strict))]
-        about = "" if key is None else f"key {_name(key)}: "
+        about = "" if key is None else f"key {name_of_key(key)}: "
         anomalies += _anomalies(name, key, [found for found in told if isinstance(found, Found)])
         unchecked += [about + found.words for found in told if isinstance(found, Unchecked)]
         notes += [about + found.words for found in told if isinstance(found, Note)]
-    if not any(reads(history.calls)):
-        unchecked = [_NOT_READ]
+    if not any(reads(history.calls, f) for f in model.answers):
+        unchecked = [f"no {' or '.join(model.answers)} certainly returned"]
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(anomalies),
@@ -87,8 +91,4 @@ def _anomalies(name: str, key: Hashable, found: list[Found]) -> Iterator[Anomaly
     for one in found:
         taken[one.kind] = taken.get(one.kind, 0) + 1
         if taken[one.kind] <= _OF_A_KIND_MAX:
-            yield Anomaly(kind=one.kind, checker=name, key="" if key is None else _name(key), witness=one.lines, words=one.words)
-
-
-def _name(key: Hashable) -> str:
-    return str(key) if isinstance(key, str) else shown(key)
+            yield Anomaly(kind=one.kind, checker=name, key=name_of_key(key), witness=one.lines, words=one.words)

@@ -5,14 +5,18 @@ reads, the one invoked last that shows it and the one invoked last that lacks it
 after the element was known, the element is lost. If the showing one is later, it is stable. Without any stable element the set
 was not tested. An element that was known, absent and present again is stale; that is noted, and an anomaly if linearizability is
 asked for (`--consistency linearizable`).
+
+broadcast is the same with `broadcast v` for `add v` (`maelstrom.workload.broadcast`): each node shows each message in the end.
 """
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from checkers.jepsen.found import Finding, Found, Model, Note, Object, Unchecked, listed, reads
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short, shown
 
 
 class _Read(NamedTuple):
@@ -26,9 +30,9 @@ def findings(whole_set: Object) -> Iterator[Finding]:
     yield from _doubled(told)
     adds: dict[Hashable, list[Call]] = {}
     for call in whole_set.calls:
-        if call.f == "add":
+        if call.f != "read":
             adds.setdefault(call.argument, []).append(call)
-    yield from _unexpected(told, adds, {call.argument: call for call in whole_set.failed if call.f == "add"})
+    yield from _unexpected(told, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
     sights = _sights(told, set(adds))
     found = [_of_element(element, some, sights[element]) for element, some in adds.items()]
     yield from (one for one in found if one is not None and one.kind == "lost")
@@ -79,7 +83,7 @@ def _of_element(element: Hashable, adds: list[Call], sight: _Sight) -> Found | N
     known = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)
     if known is None or absent is None or absent.start < known:
         return None
-    words = f"{shown(element)} of line {line} was known and is absent in line {absent.line}"
+    words = f"{short(element)} of line {line} was known and is absent in line {absent.line}"
     if not sight.stable or sight.present is None:
         return Found("lost", (line, absent.line), f"{words}, and in all reads that began later")
     return Found("stale", (line, absent.line, sight.present.line), f"{words}, before line {sight.present.line} shows it")
@@ -90,7 +94,7 @@ def _doubled(told: list[_Read]) -> Iterator[Found]:
         values = listed(call, call.result, "the answer to a read")
         if len(values) > len(elements):
             again = next(value for at, value in enumerate(values) if value in values[:at])
-            yield Found("duplicate", (call.line,), f"line {call.line} reads {shown(again)} more than once")
+            yield Found("duplicate", (call.line,), f"line {call.line} reads {short(again)} more than once")
 
 
 def _unexpected(told: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
@@ -98,10 +102,10 @@ def _unexpected(told: list[_Read], adds: dict[Hashable, list[Call]], failed: dic
     for call, elements in told:
         for element in sorted(elements - met - set(adds), key=shown):
             if element in failed:
-                words = f"line {call.line} reads {shown(element)}, whose addition in line {failed[element].line} failed"
+                words = f"line {call.line} reads {short(element)}, whose addition in line {failed[element].line} failed"
                 yield Found("revived", (failed[element].line, call.line), words)
             else:
-                yield Found("phantom-read", (call.line,), f"line {call.line} reads {shown(element)}, which nobody added")
+                yield Found("phantom-read", (call.line,), f"line {call.line} reads {short(element)}, which nobody added")
         met |= elements
 
 
@@ -112,4 +116,10 @@ MODEL = Model(
     blind="Elements that no read began after; how long an element took to appear.",
     functions=("add", "read"),
     findings=findings,
+)
+BROADCAST = replace(
+    MODEL,
+    name="broadcast",
+    claim="each message that was broadcast is in all reads from some time on",
+    functions=("broadcast", "read"),
 )

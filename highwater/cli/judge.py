@@ -15,6 +15,7 @@ from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked
+from highwater.foreign.own import is_own
 from highwater.runs import judging
 from highwater.runs.judging import Case
 from highwater.runs.summary import in_full, in_short
@@ -33,6 +34,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """One judged history as `--json` prints it. `operations` and `events` count the rows that were judged."""
 
     run: str
+    model: str
+    guessed: bool
     verdict: judging.Outcome
     live: bool | None
     anomalies: int
@@ -53,7 +56,12 @@ class Options(Struct, frozen=True, kw_only=True):
         list[str],
         typer.Argument(metavar="PATH...", help="Stored runs, histories of other systems, folders or s3:// URIs that hold them."),
     ]
-    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"Model of the object under test: {', '.join(MODELS)}; if not given, `log` for runs, and guessed for others."
+        ),
+    ] = ""
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
     consistency: Annotated[str, typer.Option(help="Consistency models that the histories must satisfy, separated by commas.")] = (
         CONSISTENCY
@@ -77,6 +85,8 @@ def judge(given: Options) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
     asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
     check_asked(asked)
+    if is_own(asked.model):
+        raise UsageError("a model of your own is for `highwater check`: a ledger keeps no verdict of code that may change")
     conf, paths, json = given.on.settings, given.paths, given.json
     sources = judging.find(paths, asked)
     book = Ledger(storage_at(_writable(given.ledger or judging.ledger_beside(paths))))
@@ -124,6 +134,8 @@ def _row(case: Case, asked: Asked) -> Row:
     verdict = case.ruling.verdict
     return Row(
         run=case.source.path,
+        model=case.ruling.model or (LOG if verdict is not None else asked.model),
+        guessed=bool(case.ruling.guess),
         verdict=case.outcome,
         live=None if verdict is None else verdict.live,
         anomalies=len(case.anomalies),
@@ -157,7 +169,8 @@ def _why(case: Case, *, whole: bool) -> Sequence[str]:
     found = case.ruling.judgement
     if found is None:
         return (case.words,)
-    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes)
+    guess = (case.ruling.guess,) if case.ruling.guess else ()
+    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes, *guess)
 
 
 def _say_totals(cases: Sequence[Case], book: Ledger, code: ExitCode) -> None:

@@ -1,4 +1,4 @@
-"""Reads a history that any program recorded: a manifest of two fields, then one JSON object a line (docs/your-own-system.md).
+"""Reads a history that any program recorded: one line of manifest, then one JSON object a line (docs/your-own-system.md).
 
     {"manifest": {"system": "my-queue 1.2", "model": "log"}}
     {"process": 0, "type": "invoke", "f": "produce", "values": ["a"], "time": 1000}

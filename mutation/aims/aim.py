@@ -12,14 +12,14 @@ it. If NEW needs a local name that OLD does not have, NAMES are expressions of t
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from textwrap import dedent, indent
 
 from msgspec import Struct
 
-ROOT = Path(__file__).resolve().parents[2]
+from mutation.trees import ROOT
+
 # Nodes that hold a name which a function may choose.
 NAMED: dict[type[ast.AST], str] = {
     ast.Name: "id",
@@ -136,6 +136,13 @@ def same(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other
+
+
+def ends(one: Sequence[ast.AST], other: Sequence[ast.AST]) -> tuple[int, int]:
+    """How many nodes are the same at the beginning and at the end."""
+    shorter = min(len(one), len(other))
+    head = next((n for n in range(shorter) if not same(one[n], other[n])), shorter)
+    return head, next((n for n in range(shorter - head) if not same(one[-1 - n], other[-1 - n])), shorter - head)
 
 
 def name_of(node: ast.AST) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from mutation.aims.aim import NAMED, Aim, AimError, anys, fragment, is_any, name_of, read_by, same
+from mutation.aims.aim import NAMED, Aim, AimError, anys, ends, fragment, is_any, name_of, read_by, same
 from mutation.aims.match import Match, matches, named
 from mutation.aims.scope import Scope, inside, known_in, outer_of, scope_of
 
@@ -174,9 +174,7 @@ class _Changer:
             return [change for one, other in zip(old, new, strict=True) for change in self._node(one, other)]
         if not all(isinstance(node, ast.stmt | ast.match_case) for node in (*old, *new)):
             raise _WholeError
-        shorter = min(len(old), len(new))
-        head = next((n for n in range(shorter) if not same(old[n], new[n])), shorter)
-        tail = next((n for n in range(shorter - head) if not same(old[-1 - n], new[-1 - n])), shorter - head)
+        head, tail = ends(old, new)
         gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
         if self._theirs(gone) and (come or not self._is_block(gone)):
             return [self._instead(gone, come)]

@@ -9,10 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mutation.aims.aim import ROOT, Aim, AimError, dotted, fragment
+from mutation.aims.aim import Aim, AimError, dotted, fragment
 from mutation.aims.change import changes
 from mutation.aims.match import spots
 from mutation.aims.scope import NAMES, scope_of
+from mutation.trees import ROOT
 
 _NEAR = 0.6  # at least so much of two texts is the same
 _PACKAGES = ("reference", "server", "nemesis", "workloads", "checkers", "highwater", "history", "pipeline", "reports")

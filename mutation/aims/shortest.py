@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from mutation.aims.aim import Aim, AimError, bound_by, dotted, fragment, names_of, place, read_by, same
+from mutation.aims.aim import Aim, AimError, bound_by, dotted, ends, fragment, names_of, place, read_by, same
 from mutation.aims.change import applied
 from mutation.aims.match import matches_with
 from mutation.aims.scope import COMPREHENSION, FUNCTION, NAMES, Scope, inside, locals_of, outer_of, scope_of
@@ -132,7 +132,7 @@ def _fragments(path: Sequence[_Step]) -> Iterator[tuple[list[ast.AST], list[ast.
             yield [_sketch(old, kept[0])], [_sketch(new, kept[1])]
         one, other = getattr(old, field, None), getattr(new, field, None)
         if isinstance(one, list) and isinstance(other, list) and one and isinstance(one[0], ast.stmt | ast.match_case):
-            head, tail = _ends(one, other)
+            head, tail = ends(one, other)
             for before, after in product(range(min(head, _NEIGHBOURS) + 1), range(min(tail, _NEIGHBOURS) + 1)):
                 yield one[head - before : len(one) - tail + after], other[head - before : len(other) - tail + after]
                 old_run, new_run = (
@@ -144,13 +144,6 @@ def _fragments(path: Sequence[_Step]) -> Iterator[tuple[list[ast.AST], list[ast.
                     for run, stays in ((one, kept[0]), (other, kept[1]))
                 )
                 yield old_run, new_run
-
-
-def _ends(one: Sequence[ast.AST], other: Sequence[ast.AST]) -> tuple[int, int]:
-    """How many nodes are the same at the beginning and at the end."""
-    shorter = min(len(one), len(other))
-    head = next((n for n in range(shorter) if not same(one[n], other[n])), shorter)
-    return head, next((n for n in range(shorter - head) if not same(one[-1 - n], other[-1 - n])), shorter - head)
 
 
 class _Kept(NamedTuple):
@@ -172,7 +165,7 @@ def _kept(path: Sequence[_Step], side: int) -> _Kept:
         return _Kept(way, {id(mine)})
     if len(one) == len(other):
         return _Kept(way, {id(pair[side]) for pair in zip(one, other, strict=True) if not same(*pair)})
-    head, tail = _ends(one, other)
+    head, tail = ends(one, other)
     return _Kept(way, {id(node) for node in mine[head : len(mine) - tail]}, id(mine[-tail]) if tail else 0)
 
 

@@ -1,4 +1,4 @@
-"""A history that any program recorded: a manifest of two fields, then JSON lines (docs/your-own-system.md)."""
+"""A history that any program recorded: one line of manifest, then JSON lines (docs/your-own-system.md)."""
 
 import json
 import os
