@@ -30,7 +30,6 @@ _MUST = {"G0": WW, "G1c": WR, "G-single": RW, "G-nonadjacent": RW, "G2-item": RW
 _BLOCK = 4096  # bits in a set of reachable nodes
 _WORK_MAX = 2_000_000  # edges visited in search of the shortest cycle of one kind
 _TRIES_MAX = 64
-_MANY = 4096  # edges on cycles of one kind, in a search for many
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +55,20 @@ def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[s
 def many_cycles(found: Edges, count: int, wanted: frozenset[str]) -> tuple[list[tuple[Step, ...]], int]:
     """Find many short cycles of the kinds in `wanted`, at least one if there is any; and the number of edges visited.
 
-    An edge that proves a kind is on one of them, unless `_MANY` edges were tried before.
+    An edge that proves a kind is on one of them, unless the search for others visited as many edges as the graph has.
     """
     small = _Graph(tangled(found, count, wanted))
     ways: list[list[int]] = []
-    work = len(small.kinds)
+    work = 0
     for name, proven in _proven(small):
         done: set[int] = set()
         for number in np.flatnonzero(proven).tolist() if name in wanted else ():
-            if number not in done and len(done) < _MANY:
+            if number not in done and (work < len(found.kind) or not ways):
                 back, _, looked = _back(small, number, name, longest=len(small.kinds) + 1)
                 ways.append([number, *back])
                 done.update(ways[-1])
                 work += looked
-    return [tuple(_steps(small, way)) for way in ways], work
+    return [tuple(_steps(small, way)) for way in ways], work + len(small.kinds)
 
 
 def counted(found: Edges, wanted: frozenset[str]) -> Edges:

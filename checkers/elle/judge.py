@@ -77,7 +77,8 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
             proven = [_case(table, case) for case in decision.cases]
             found = [_without_order(proven)]
         if decision.undecided:
-            unchecked.append(f"the order of {decision.undecided} pairs of writes is undecided after {work_max:,} steps of search")
+            pairs = f"{decision.undecided:,} pair{'s' if decision.undecided > 1 else ''} of writes"
+            unchecked.append(f"the order of {pairs} matters and is undecided after {work_max:,} steps of search")
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(found),

@@ -113,6 +113,7 @@ def decide(
             for cycle in found:
                 names = [(step.source, step.target, step.kind, step.key) for step in cycle]
                 pairs = dict.fromkeys(assumed[name] for name in names if name in assumed)
+                assert pairs, "the known dependencies have no forbidden cycle"
                 choices.exclude(Case(assumed=tuple(pairs), cycle=cycle))
         return Decision(cases=choices.minimal()) if possible is False else Decision(undecided=choices.count)
 
