@@ -8,8 +8,8 @@ another forbidden anomaly.
 - If a transaction returned before another was invoked, the version that it left is not after the version that the other found
   (G-single-realtime); the same within a process (G-single-process).
 
-list-append gives more order, so fewer anomalies can be seen here. A value that no transaction wrote (`checkers.elle.phantoms`)
-has no place in the order. A key to which a value was written twice is unchecked.
+The order of the other versions is searched (`checkers.elle.orders`). A value that no transaction wrote
+(`checkers.elle.phantoms`) has no place in the order. A key to which a value was written twice is unchecked.
 """
 
 from collections.abc import Callable, Iterator, Sequence

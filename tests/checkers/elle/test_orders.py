@@ -109,21 +109,19 @@ def test_case_without_write_order_says_what_it_assumes() -> None:
 @pytest.mark.parametrize("level", ["serializable", "snapshot-isolation", "parallel-snapshot-isolation"])
 def test_blind_writes_of_a_serial_execution_are_valid(level: str) -> None:
     """Some hundred pairs of writes that time does not order, and that reads order in part."""
-    assert judge("rw-register", _serial(Rng(1), 60), (level,)).validity is Validity.VALID
+    assert judge("rw-register", _serial(Rng(1), 40), (level,)).validity is Validity.VALID
 
 
-def test_changed_read_of_a_serial_execution_is_found() -> None:
-    """The read shows a value of its key that was overwritten long before, by writes that only later reads order."""
-    calls = list(_serial(Rng(1), 60).calls)
-    stale = (("r", 0, 0), ("r", 1, 58))
-    calls.append(
-        Call(index=len(calls), line=len(calls) + 1, process=99, f="txn", argument=stale, result=stale, start=0, end=9999)
-    )
-    wrote = (("w", 0, 0), ("w", 1, 0))
-    calls[0] = Call(index=0, line=1, process=0, f="txn", argument=wrote, result=wrote, start=0, end=9)
-    found = judge("rw-register", Paired(calls=tuple(calls), failed=(), steps=0), ("serializable",))
+def test_old_and_new_version_in_one_read_leave_no_write_order() -> None:
+    """The values were written far from each other: only the reads in between, of writes in many possible orders, show it."""
+    calls = _serial(Rng(1), 60).calls
+    seen = (("r", 0, 1), ("r", 1, 26))
+    late = Call(index=60, line=61, process=99, f="txn", argument=seen, result=seen, start=0, end=999)
+    found = judge("rw-register", Paired(calls=(*calls, late), failed=(), steps=0), ("serializable",))
 
-    assert found.validity is Validity.INVALID
+    assert [one.kind for one in found.anomalies] == [NO_ORDER]
+    assert len(_cycles(found)) > 3
+    assert _is_proof(_cycles(found))
 
 
 def _serial(rng: Rng, count: int) -> Paired:
