@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 import msgspec
 from msgspec import Struct
 
-from bench.histories import log_calls, transactions, write_log
+from bench.histories import log_calls, transactions, with_unread_appends, write_log
 from bench.plot import Series, plot
 from checkers.clients import committed_offsets, duplicates, order, polls
 from checkers.durability import acked_loss, offset_agreement
@@ -84,6 +84,11 @@ def _list_append(size: int, folder: Path) -> Callable[[], bool]:
     return lambda: judge_transactions("list-append", history).validity is Validity.VALID
 
 
+def _unread_appends(size: int, folder: Path) -> Callable[[], bool]:
+    history = with_unread_appends(transactions(size))
+    return lambda: judge_transactions("list-append", history, ("snapshot-isolation",)).validity is Validity.VALID
+
+
 _MILLION = 1_000_000
 SUBJECTS = (
     Subject(
@@ -91,6 +96,7 @@ SUBJECTS = (
     ),
     Subject(name="partition-log", unit="calls", sizes=(10_000, 100_000, _MILLION), prepare=_partition_log),
     Subject(name="list-append", unit="transactions", sizes=(10_000, 100_000, _MILLION), prepare=_list_append),
+    Subject(name="unread appends", unit="transactions", sizes=(10_000, 100_000, _MILLION), prepare=_unread_appends),
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from history import parquet, schema, store
@@ -118,6 +119,27 @@ def transactions(count: int, *, seed: int = 1, writes: int = 32) -> Paired:
             )
         )  # fmt: skip
     return Paired(calls=tuple(calls), failed=tuple(failed), steps=2 * count)
+
+
+def with_unread_appends(history: Paired) -> Paired:
+    """Add four transactions to each hundred, all at once: two make a write skew, and two append to one key that nobody reads.
+
+    Of the two orders of these appends one makes a cycle that snapshot isolation forbids: the earlier one to end must be last.
+    """
+    calls: list[Call] = []
+    for number, call in enumerate(history.calls):
+        calls.append(call)
+        if number % 100 == 0:
+            one, two, unread, other = (f"{name}{number}" for name in ("skew", "skewed", "unread", "seen"))
+            for added in (
+                ((_READ, one, None), (_APPEND, two, 1)),
+                ((_READ, two, None), (_APPEND, one, 1)),
+                ((_APPEND, other, 1), (_APPEND, unread, 1)),
+                ((_READ, other, None), (_APPEND, unread, 2)),
+            ):
+                calls.append(replace(call, process=len(calls), argument=added, result=added, end=call.end or call.start + 1))
+    numbered = tuple(replace(call, index=at, line=at + 1) for at, call in enumerate(calls))
+    return Paired(calls=numbered, failed=history.failed, steps=history.steps)
 
 
 def _intervals(draws: np.random.Generator, count: int) -> tuple[Ints, Ints]:

@@ -7,10 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.elle import cycles as elle_cycles
-from checkers.elle import phantoms
+from checkers.elle import judge as elle_judge
+from checkers.elle import orders, phantoms
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.graph import RW, Edges
 from checkers.elle.list_append import ListAppend
+from checkers.elle.orders import Decision
 from checkers.elle.phantoms import Phantoms
 from checkers.elle.rw_register import RwRegister
 from checkers.linearizability import judge as calls_judge
@@ -131,8 +133,25 @@ def write_skew_is_forbidden(patch: Patch) -> None:
 
 
 def register_versions_have_no_order(patch: Patch) -> None:
-    """Versions of registers without an order."""
+    """Versions of registers without an order that reads and time show, and without one that is searched."""
     patch.setattr(RwRegister, "_before", lambda self: iter(()))
+    writes_stand_in_any_order(patch)
+
+
+def writes_stand_in_any_order(patch: Patch) -> None:
+    """The former judge: an order that no read shows was not searched."""
+    patch.setattr(elle_judge, "decide", lambda *given, **budget: Decision())
+
+
+def guessed_order_is_the_only_one(patch: Patch) -> None:
+    """A cycle in the guessed order is taken for a proof."""
+    patch.setattr(orders._Choices, "solve", lambda self, conflicts_max: not self.count)
+    patch.setattr(orders._Choices, "minimal", lambda self: tuple(self._cases.values()))
+
+
+def readers_of_replaced_versions_are_ignored(patch: Patch) -> None:
+    was = orders._names
+    patch.setattr(orders, "_names", lambda pair: was(pair)[:1])
 
 
 def phantoms_are_ignored(patch: Patch) -> None:
@@ -151,6 +170,10 @@ TRANSACTIONS: list[tuple[Callable[[Patch], None], str, str]] = [
     (intermediate_reads_are_allowed, "append", "read-committed"),
     (write_skew_is_forbidden, "append", "snapshot-isolation"),
     (register_versions_have_no_order, "w", "serializable"),
+    (writes_stand_in_any_order, "append", "snapshot-isolation"),
+    (writes_stand_in_any_order, "w", "serializable"),
+    (guessed_order_is_the_only_one, "w", "serializable"),
+    (readers_of_replaced_versions_are_ignored, "w", "serializable"),
     (phantoms_are_ignored, "append", "read-committed"),
     (phantoms_are_ignored, "w", "read-uncommitted"),
     (phantoms_are_all_impossible, "append", "strict-serializable"),
