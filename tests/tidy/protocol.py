@@ -20,6 +20,7 @@ import msgspec
 from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
 from highwater.catalogue.trace import Cited, ClauseRow, Row
+from tests.tidy import steps as step_tables
 from tests.tidy.promise import cited_rules, rules_now
 from tests.tidy.sources import PACKAGES, Source, sources
 
@@ -254,9 +255,9 @@ def counts(found: tuple[Row, ...]) -> str:
     return words + (f"; {missing} statements missing" if missing else "")
 
 
-def _below_marker(path: Path, text: str) -> str:
+def _below_marker(path: Path, *texts: str) -> str:
     head, _, _ = path.read_text(encoding="utf-8").partition(MARKER)
-    return head + MARKER + text
+    return head + MARKER + "".join(texts)
 
 
 def documents(found: tuple[Row, ...]) -> dict[Path, str]:
@@ -268,7 +269,11 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
     points += "\n## Unsafe points\n\n" + _points(trace.chosen(found, "U"))
     readme = re.sub(r"^\d+ statements of the five documents\b.*$", counts(found), README.read_text(encoding="utf-8"), flags=re.M)
     return {
-        DOCUMENT: _below_marker(DOCUMENT, "\n## Steps of V3\n\n" + steps() + "\n## Mistakes of history\n\n" + catalogue(found)),
+        DOCUMENT: _below_marker(
+            DOCUMENT,
+            *("\n## Steps of V3\n\n" + steps(), "\n## Steps of the procedures\n\n" + step_tables.document()),
+            "\n## Mistakes of history\n\n" + catalogue(found),
+        ),
         REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(found)}.\n" + by_document + points),
         README: readme,
     }

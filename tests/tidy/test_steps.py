@@ -1,0 +1,71 @@
+"""The tables of steps say what the code does: every step, every function that assigns one, and no row without code."""
+
+from enum import StrEnum
+from importlib import import_module
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from reference.controller.context import AdminStep, ControllerStep, MoveStep
+from reference.controller.reassign import move
+from tests.tidy import steps
+
+machines = pytest.mark.parametrize("machine", steps.MACHINES, ids=lambda machine: machine.__name__)
+COMPUTED = {"move.go_on", "controller_election.resign"}  # the next step of `_ORDER`; the first one, as of a new controller
+
+
+@machines
+def test_table_has_every_step_and_no_other(machine: type[StrEnum]) -> None:
+    rows = steps.rows(machine)
+    known = {step.value for step in machine} | {"new", "gone"}
+
+    assert {state for row in rows for state in (*row.states, *row.next)} <= known
+    assert {step.value for step in machine} <= {state for row in rows for state in row.states}
+    assert {step.value for step in machine} - {next(iter(machine)).value} <= {state for row in rows for state in row.next}
+
+
+@machines
+def test_table_names_who_assigns_each_step(machine: type[StrEnum]) -> None:
+    """A row without an assignment promises what nobody does; an assignment without a row is a way that nobody told of."""
+    told = {(by, step) for row in steps.rows(machine) for by in row.by - COMPUTED for step in row.next - {"gone"}}
+
+    assert {(found.by, found.step.value) for found in steps.assigned() if type(found.step) is machine} == told
+
+
+def test_only_two_steps_are_computed() -> None:
+    assert {found.by for found in steps.assigned() if found.step is None} == {"move.go_on"}
+    assert [row.next for row in steps.rows(ControllerStep) if "controller_election.resign" in row.by] == [{ControllerStep.OFF}]
+
+
+def test_table_of_moves_has_the_order_of_each_variant() -> None:
+    told = {(a, b) for row in steps.rows(MoveStep) if "move.go_on" in row.by for a in row.states for b in row.next}
+
+    assert told == {pair for order in move._ORDER.values() for pair in pairwise(order)}
+
+
+@machines
+def test_table_names_functions_that_exist(machine: type[StrEnum]) -> None:
+    """Those of `gone` too, which assign no step."""
+    folder = steps.MACHINES[machine][1].rpartition(".")[0]
+    for name in sorted({by for row in steps.rows(machine) for by in row.by}):
+        module, _, function = name.rpartition(".")
+        homes = [folder, *(found.replace("/", ".") for found in steps.FOLDERS)]
+        assert any(hasattr(_module(f"{home}.{module}"), function) for home in homes), name
+
+
+def _module(name: str) -> object:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def test_no_step_is_compared_with_a_string() -> None:
+    assert steps.bare() == []
+
+
+def test_steps_are_stored_as_their_words() -> None:
+    """Fingerprints and stored machines stay as they were when steps were strings."""
+    assert [step.value for step in AdminStep] == [str(step) for step in AdminStep]
+    assert msgspec.msgpack.encode(ControllerStep.RAISING_EPOCH) == msgspec.msgpack.encode("raising-epoch")
