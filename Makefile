@@ -16,7 +16,7 @@ SOAK_SEEDS ?= 0..19
 
 .PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark bench-serve bench-page prove-checkers prove-requirements check-requirements mutation site wheel clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-serve | bench-page RUNS=… | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (README.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-serve | bench-page RUNS=… | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (docs/commands.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup

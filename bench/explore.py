@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from highwater.cli.output import say
 from highwater.explore.breadth_first import BreadthFirst, Searched
-from highwater.explore.model import Model
-from highwater.explore.search import Budget, resident_mib
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget, resident_mib
 from reference.config import VARIANTS, Variant
 
 _PROPERTIES = ("committed", "strong-isr")
@@ -57,7 +57,7 @@ def search(world: World) -> Round:
     """Search a world once, in this process."""
     before = resident_mib()
     with TemporaryDirectory() as folder:
-        searched = Searched(world=partial(Model, _variant(), world.bounds), properties=_PROPERTIES)
+        searched = Searched(world=partial(MachineWorld, _variant(), world.bounds), properties=_PROPERTIES)
         start = process_time()
         result = BreadthFirst(searched, Path(folder), process_time).run(Budget(states=world.states))
         seconds = process_time() - start

@@ -6,8 +6,8 @@ turns a switch would give a known-bad protocol, which has its plan in corpus/mut
 
 import ast
 
-from highwater.coverage import switches
-from highwater.coverage.switches import reads_switch
+from highwater.coverage import conditions
+from highwater.coverage.conditions import reads_switch
 from reference.config import VARIANTS
 
 __all__ = ["decided", "is_taken", "reads_switch"]
@@ -16,9 +16,9 @@ _SAFE = VARIANTS["safe"]
 
 def decided(test: ast.expr) -> bool | None:
     """The value of a condition under `safe`, if the switches alone decide it."""
-    return switches.decided(test, _SAFE)
+    return conditions.decided(test, _SAFE)
 
 
 def is_taken(case: ast.match_case, subject: ast.expr) -> bool:
     """Whether `safe` may take a case of a `match` on a switch; True if the subject is no switch."""
-    return switches.is_taken(case, subject, _SAFE)
+    return conditions.is_taken(case, subject, _SAFE)

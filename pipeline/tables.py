@@ -170,66 +170,17 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 # --- the document ---------------------------------------------------------------------------------------------------------------
 
-_DOCUMENT = """\
-# A dataset of runs
-
-Generated from `pipeline/tables.py` by `python -m pipeline.tables --rewrite docs/dataset.md`; a test compares.
-
-A dataset holds the runs of any number of campaigns as plain Parquet.
-`highwater store ingest SOURCE... --dataset DATASET` takes runs in, from the folder of a campaign or from a folder of stored runs.
-`highwater store compact DATASET` joins small parts, and `highwater store verify DATASET` compares every file with its manifest.
-The dataset version is {version}.
-The metadata of each file holds it as `highwater.dataset_version`, and the table's name as `highwater.table`.
-
-## Layout
-
-    DATASET/<table>/campaign=<name>/protocol=<name>/<part>.parquet
-    DATASET/parts/<part>.json
-
-The columns `campaign` and `protocol` are in the folder names and not in the files.
-The key of a row is `campaign` and `run`.
-A part holds up to 50 runs, and has one file in each table; operations and events are there only where they were kept.
-Rows are written once: a run that the dataset has already is skipped, and nothing is updated in place.
-
-A part's manifest, `parts/<part>.json`, is written after its files and names its runs, and the rows and the SHA-256 of each file.
-A file without a manifest is not committed.
-A process that is killed can leave such files; `verify` names them, and the next `ingest` or `compact` deletes them.
-Readers that take whole folders see them until then, and may see rows twice while `compact` runs.
-One process writes to a dataset at a time.
-
-## Opening it
-
-| with | one line |
-|---|---|
-| Spark | `spark.read.parquet("DATASET/runs")` |
-| Polars | `pl.scan_parquet("DATASET/runs", hive_partitioning=True)` |
-| DuckDB | `SELECT * FROM read_parquet('DATASET/runs/*/*/*.parquet', hive_partitioning = true)` |
-
-Each reads `campaign` and `protocol` from the folder names as texts.
-A question about some campaigns or protocols reads their files only.
-[examples/campaign.ipynb](examples/campaign.ipynb) asks the first questions of a campaign.
-
-## Tables
-
-Times are in ns since the start of the run, durations in ns.
-A column is null where its meaning does not apply; a column that is *always* there is never null.
-
-{tables}
-### operations, events
-
-The rows of the histories as in [history-format.md](history-format.md), with the column `run` before them.
-They are kept of stored runs with `highwater store ingest --evidence`.
-"""
+MARKER = "<!-- generated: python -m pipeline.tables --rewrite docs/data.md -->\n"
 
 
 def document() -> str:
-    """The text of docs/dataset.md."""
-    return _DOCUMENT.format(version=DATASET_VERSION, tables="".join(map(_section, OF_A_RECORD)))
+    """The tables in docs/data.md, below the marker."""
+    return f"\nThe dataset version is {DATASET_VERSION}.\n\n" + "\n".join(map(_section, OF_A_RECORD))
 
 
 def _section(table: Table) -> str:
     rows = [f"| `{c.name}` | {_type(c.type)} | {'yes' if c.required else ''} | {c.words} |" for c in COLUMNS[table]]
-    return "\n".join([f"### {table}", "", "| column | type | always | meaning |", "|---|---|---|---|", *rows, "", ""])
+    return "\n".join([f"### {table}", "", "| column | type | always | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _type(type: pa.DataType) -> str:
@@ -237,11 +188,13 @@ def _type(type: pa.DataType) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the document with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
+    """Write the tables into a document with `--rewrite FILE`. Any other arguments are a usage error (exit code 2)."""
     if len(arguments) != 2 or arguments[0] != "--rewrite":
-        sys.stderr.write("usage: python -m pipeline.tables --rewrite docs/dataset.md\n")
+        sys.stderr.write("usage: python -m pipeline.tables --rewrite docs/data.md\n")
         return 2
-    Path(arguments[1]).write_text(document(), encoding="utf-8")
+    path = Path(arguments[1])
+    head, _, _ = path.read_text(encoding="utf-8").partition(MARKER)
+    path.write_text(head + MARKER + document(), encoding="utf-8")
     return 0
 
 

@@ -16,9 +16,9 @@ from checkers.severity import severity
 from history.event import ClusterEvent, EventKind
 from history.history import History
 from history.op import Operation, OpType
+from reports.offset_story import Place, story_of, witness_rows
 from reports.replicas import PartitionTrack
 from reports.rows import Line, event_line, folded, is_control, operation_line, partition_key
-from reports.story import Place, story_of, witness_rows
 from reports.svg import NS_PER_S, TimeScale
 
 EXAMPLES_MAX = 3  # anomalies of one kind that are shown in full; the rest are counted

@@ -24,9 +24,9 @@ from reports.foreign import ForeignPage
 from reports.index import Banner, CampaignPage, GoalRow, RunRow, campaign_of
 from reports.lag import partition_figure
 from reports.lanes import chart_svg
-from reports.model import VALUES_MAX, Hazard, RunPage, page_of
 from reports.plots import call_figure
 from reports.rows import CLIENTS, process_of
+from reports.run_page import VALUES_MAX, Hazard, RunPage, page_of
 from reports.spacetime import ZOOKEEPER
 from reports.spacetime_figure import Drawn, paired_figure, sign_of, spacetime_figure
 from reports.svg import LEFT, PLOT, Pointer, latency_words, seconds, visible_text

@@ -12,7 +12,7 @@ of the ids (R-308 chooses R-308.1 too), each in a copy of the tree. A verdict is
     hangs            the tests ran into the deadline
 
 `--within S`: begin no clause after S seconds and say which are left. Proofs go to highwater/catalogue/proofs.json and into the
-tables of docs/requirements.md and README.md; with `--check` they do not.
+tables of docs/requirements.md; with `--check` they do not.
 The exit code is 0 if every clause that was tried is proved, 1 if one is not, 2 if the arguments are wrong.
 """
 

@@ -21,7 +21,7 @@ polled (unseen) accuses only if a final reader came to the end of all partitions
 import json
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from msgspec.structs import replace
@@ -31,20 +31,20 @@ from checkers.clients.order import PHANTOM_READ
 from checkers.clients.polls import INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_SEND, INT_POLL_SKIP, POLL_SKIP
 from checkers.durability.acked_loss import LOST_WRITE
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
-from checkers.elle.judge import judge as judge_elle
 from checkers.engine.anomalies import NO_TRANSACTIONS, WITHOUT_NOTES, Harm, Kind
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, deadline_ns
 from checkers.engine.groups import WHOLE_RUN
 from checkers.engine.splits import gathered
 from checkers.engine.verdict import Anomaly, Cut, Findings
-from checkers.kafka.judge import judge as judge_queue
-from checkers.linearizability.judge import Judgement
 from history.errors import HistoryError
 from history.foreign.jsonlines import frozen
 from history.foreign.pairing import pair
 from history.foreign.step import Step
 from history.op import OpType
+
+if TYPE_CHECKING:
+    from checkers.linearizability.judge import Judgement
 
 NAME = "transactions"
 LEVEL = "read-committed"  # of Elle's names the nearest to what Kafka promises
@@ -117,6 +117,10 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Judge the transactions of a run; counts those that certainly committed a send."""
     if not operations.height:
         return Findings()  # no client of this run makes transactions
+    # Not at the top: every command imports the list of checkers, and these judges take as long to import as all others together.
+    from checkers.elle.judge import judge as judge_elle
+    from checkers.kafka.judge import judge as judge_queue
+
     try:
         told = steps(operations.sort("index"))
         queue = judge_queue(told)
@@ -141,7 +145,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     )
 
 
-def _of(found: Judgement) -> list[Anomaly]:
+def _of(found: "Judgement") -> list[Anomaly]:
     # The judges read files and cite lines; a run has rows.
     return [replace(one, checker=NAME, words=_LINE.sub(r"row \1", one.words)) for one in found.anomalies]
 

@@ -42,7 +42,7 @@ class Kind(Struct, frozen=True):
     name: str  # NOT_LIVE and UNKNOWN are no anomalies
     harm: Harm
     rank: int = 0  # among kinds of the same harm, worst first; in tens, so that another one fits between
-    breaks: tuple[str, ...] = ()  # names of invariants (highwater/catalogue/invariants.py)
+    breaks: tuple[str, ...] = ()  # names of invariants (highwater/catalogue/mutants.py)
     shown_by: tuple[str, ...] = ()  # variants of the protocol, each with its plan in corpus/mutants.yaml
     unshown: str = ""
 

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from highwater.campaigns import corpus
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
 from highwater.campaigns.corpus import SAFE, Case, Expectation
-from highwater.campaigns.search import GENERATION, Planned, Search, reach_of
+from highwater.campaigns.generations import GENERATION, Planned, Search, reach_of
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN

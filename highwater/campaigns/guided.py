@@ -1,4 +1,4 @@
-"""A guided campaign in a folder of a store: generations of plans (`campaigns.search`), each performed as items of work.
+"""A guided campaign in a folder of a store: generations of plans (`campaigns.generations`), each performed as items of work.
 
     STORE/campaigns/<name>/plans/<plan>.yaml    each edited plan, written before its run; the rest is as in `campaigns.folder`
 
@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from highwater.campaigns.campaign import Campaign, Performer, Request, Watch, perform_until, summary_of
 from highwater.campaigns.folder import PLANS, Asked, CampaignFolder, perform_and_store
+from highwater.campaigns.generations import Planned, Search, reach_of
 from highwater.campaigns.order import Trial
-from highwater.campaigns.search import Planned, Search, reach_of
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_to_yaml
 from highwater.runs.summary import Summary

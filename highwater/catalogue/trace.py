@@ -42,7 +42,7 @@ class Bug(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
     switches: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
-    raises: tuple[str, ...] = ()  # names of highwater.catalogue.invariants that this mistake breaks
+    raises: tuple[str, ...] = ()  # names of highwater.catalogue.mutants that this mistake breaks
     outside: str = ""
 
 

@@ -9,12 +9,14 @@ from typing import Annotated, Literal
 
 import pyarrow as pa
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from history import parquet, store
-from pipeline.questions.ask import Answer
+from pipeline.questions.ask import Answer, Source
 from reports.analytics import Part, page_of, value_words
 from reports.render import render_analytics
 
@@ -22,23 +24,37 @@ Format = Literal["table", "csv", "parquet", "json"]
 Row = Mapping[str, object]
 
 Dataset = Annotated[str, typer.Option("--dataset", metavar="DIR", help="Folder of a dataset, see `highwater store ingest`.")]
-Master = Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark master that answers.")]
-FormatOption = Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")]
-Output = Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")]
-Page = Annotated[Path | None, typer.Option(help="HTML file to write: the answer with pictures.")]
 
-MASTER = "local[*]"
 _ROWS_SHOWN = 40
 _WIDTH_MAX = 60  # characters of a column of text
 
 
-def check_output(form: Format, *, output: Path | None, page: Path | None) -> None:
-    """Refuse a form without its file, and files that cannot be written; UsageError."""
-    if form == "parquet" and output is None:
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Who answers, and where the answer goes."""
+
+    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark master that answers.")] = "local[*]"
+    spark_conf: options.SparkConf = None
+    form: Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")] = "table"
+    output: Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")] = None
+    page: Annotated[Path | None, typer.Option(help="HTML file to write: the answer with pictures.")] = None
+    json: options.AsJson = False
+
+
+def checked(wanted: Wanted) -> Wanted:
+    """With --json as a form. UsageError for a form without its file, and for files that cannot be written."""
+    form: Format = "json" if wanted.json else wanted.form
+    if form == "parquet" and wanted.output is None:
         raise UsageError("--format parquet needs --output FILE")
-    for file in (output, page):
+    for file in (wanted.output, wanted.page):
         if file is not None:
             options.file_of(file)
+    return replace(wanted, form=form)
+
+
+def source_of(dataset: str, wanted: Wanted, campaigns: str = "") -> Source:
+    """What is asked."""
+    conf = options.conf_of(wanted.spark, wanted.spark_conf)
+    return Source(dataset=dataset, campaigns=options.names_of(campaigns), master=wanted.spark, conf=conf)
 
 
 def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:
@@ -56,6 +72,12 @@ def show(answers: Sequence[Answer], form: Format, output: Path | None) -> None:
         _write(output, data) if output else say(data.decode().removesuffix("\n"))
     if output is not None and form != "json":
         say(f"{sum(a.table.num_rows for a in answers)} rows: {output}")
+
+
+def say_page(wanted: Wanted) -> None:
+    """Name the page that was written."""
+    if wanted.page is not None and wanted.form != "json":
+        say(f"page  {wanted.page}")
 
 
 def write_page(file: Path, answers: Sequence[Answer], *, title: str, dataset: str, repeat: str) -> None:

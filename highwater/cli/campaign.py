@@ -11,22 +11,22 @@ from typing import Annotated
 
 import typer
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from highwater.backends.real import clean as cleaning
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
+from highwater.campaigns.generations import GENERATION
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, write_pages
-from highwater.campaigns.search import GENERATION
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import Ticker, progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
-from highwater.plans.derive import MIXED
 from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
@@ -56,123 +56,114 @@ class Outcome(Struct, frozen=True, kw_only=True):
     junit: str
 
 
-_Protocols = Annotated[
-    str,
-    typer.Option(
-        help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.",
-        callback=options.lowered,
-        autocompletion=options.protocols_like,
-    ),
-]
-_Mixes = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if empty. "
-        "May be repeated: each seed then runs once with each value.",
-        callback=options.lowered,
-        autocompletion=options.faults_like,
-    ),
-]
-_Resume = Annotated[bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")]
-_Deadline = Annotated[
-    float | None, typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given.")
-]
-_Store = Annotated[str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder.")]
-_KeepAll = Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")]
-_Junit = Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")]
-_StopAfter = Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")]
-_UnknownAllowed = Annotated[
-    int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
-]
-_Guided = Annotated[
-    bool,
-    typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
-]
-_Generation = Annotated[
-    int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {GENERATION} if not given.")
-]
-_Branches = Annotated[
-    bool, typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took.")
-]
-_Goals = Annotated[
-    str | None,
-    typer.Option(
-        help="Goals that the runs together must reach: standard, none, or a YAML file with a list of names. "
-        f"Default: standard for `safe` with all faults and at least {STANDARD_FROM} seeds, else none."
-    ),
-]
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater campaign`."""
 
-
-def campaign(
-    *,
-    seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")],
-    derivation: options.Derivation = None,
-    protocol: _Protocols = "safe",
-    faults: _Mixes = None,
-    profile: options.ProfileOption = "within",
-    seconds: options.Seconds = None,
-    workload: options.Workload = MIXED,
-    backend: options.BackendOption = None,
-    system: options.System = None,
-    described: options.With = None,
-    jobs: options.Jobs = None,
-    spark: options.Spark = None,
-    spark_conf: options.SparkConf = None,
-    resume: _Resume = False,
-    deadline: _Deadline = None,
-    store: _Store = "store",
-    keep_all: _KeepAll = False,
-    junit: _Junit = None,
-    stop_after: _StopAfter = None,
-    unknown_allowed: _UnknownAllowed = 5,
-    goals: _Goals = None,
-    branches: _Branches = False,
-    guided: _Guided = False,
-    generation: _Generation = None,
-    shrink: options.Shrink = 60.0,
-    json: options.AsJson = False,
-) -> int:
-    """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
-    options.check_seeds(derivation)
-    wanted = options.seeds_of(seeds)
-    order = Order(
-        first=wanted[0],
-        last=wanted[-1],
-        protocols=tuple(dict.fromkeys(options.names_of(protocol))),
-        mixes=tuple(dict.fromkeys(options.names_of(mix) for mix in faults or [""])),
-        profile=profile,
-        seconds=seconds,
-        workload=workload,
-        backend=options.backend_for(backend, None, system),
-        system=system or "",
-        described=str(described or ""),
-        keep_all=keep_all,
-        branches=branches,
-        generation=_generation_size(generation, guided=guided),
+    seeds: Annotated[str, typer.Option(help="FIRST..LAST, both included.")]
+    derivation: options.Derivation = None
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="Protocol variants, separated by commas, see `highwater protocols`; each runs every seed.",
+            callback=options.lowered,
+            autocompletion=options.protocols_like,
+        ),
+    ] = "safe"
+    faults: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fault kinds, families or mixes of `highwater faults`, separated by commas; the profile's default kinds if "
+            "empty. May be repeated: each seed then runs once with each value.",
+            callback=options.lowered,
+            autocompletion=options.faults_like,
+        ),
+    ] = None
+    load: options.Load = options.Load()
+    backend: options.BackendOption = None
+    under: options.UnderTest = options.UnderTest()
+    jobs: options.Jobs = None
+    on: options.OnSpark = options.OnSpark()
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the finished runs of the same campaign and do the others.")] = (
+        False
     )
+    deadline: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds by the clock after which a run is given up; generous if not given.")
+    ] = None
+    store: Annotated[str, typer.Option(help="Folder in which runs are stored, or a URI such as s3://bucket/folder.")] = "store"
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="Keep valid runs too; by default only failures are kept.")] = False
+    junit: Annotated[Path | None, typer.Option(help="JUnit file to write; beside the index page if not given.")] = None
+    stop_after: Annotated[int | None, typer.Option(min=1, help="Stop after this many INVALID runs.")] = None
+    unknown_allowed: Annotated[
+        int, typer.Option(min=0, max=100, help="Percentage of runs that may be UNKNOWN without failing the campaign.")
+    ] = 5
+    goals: Annotated[
+        str | None,
+        typer.Option(
+            help="Goals that the runs together must reach: standard, none, or a YAML file with a list of names. "
+            f"Default: standard for `safe` with all faults and at least {STANDARD_FROM} seeds, else none."
+        ),
+    ] = None
+    branches: Annotated[
+        bool, typer.Option("--branches", help="Count the branches of the protocol that runs take; name those that none took.")
+    ] = False
+    guided: Annotated[
+        bool,
+        typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
+    ] = False
+    generation: Annotated[
+        int | None, typer.Option(min=1, help=f"Plans in each generation of a guided campaign; {GENERATION} if not given.")
+    ] = None
+    shrink: options.Shrink = 60.0
+    json: options.AsJson = False
+
+
+@takes(Options)
+def campaign(given: Options) -> int:
+    """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
+    options.check_seeds(given.derivation)
+    order = _order(given)
     order.check()  # refuse bad input before writing anything
-    must = chosen(goals, profile=profile, by_default=_is_wide(order), with_branches=order.counts_branches)
-    place = None if junit is None else options.file_of(junit)
-    session = session_if_asked(spark, options.conf_of(spark, spark_conf))
+    must = chosen(given.goals, profile=order.profile, by_default=_is_wide(order), with_branches=order.counts_branches)
+    place = None if given.junit is None else options.file_of(given.junit)
+    spark, store, jobs, json = given.on.spark, given.store, given.jobs or cores(), given.json
+    session = session_if_asked(spark, given.on.settings)
     folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     say(_headline(order)) if not json else None
     with progress(order.runs, quiet=json) as ticker, session as started, cleaned_up(order.backend):
-        known = _begun(folder, resume=resume)
-        work = partial(perform, spark=started, jobs=jobs or cores())
-        watch = Watch(Limits(invalid_runs=stop_after))
-        carry_out = partial(perform_guided, folder, store=store) if guided else folder.perform
-        found = carry_out(work, watch, _ticking(ticker), deadline_s=deadline or _patience_s(seconds), goals=must)
-    code = exit_code(found, unknown_allowed_percent=unknown_allowed)
+        known = _begun(folder, resume=given.resume)
+        work = partial(perform, spark=started, jobs=jobs)
+        watch = Watch(Limits(invalid_runs=given.stop_after))
+        carry_out = partial(perform_guided, folder, store=store) if given.guided else folder.perform
+        found = carry_out(work, watch, _ticking(ticker), deadline_s=given.deadline or _patience_s(order.seconds), goals=must)
+    code = exit_code(found, unknown_allowed_percent=given.unknown_allowed)
     (write := partial(_write, folder, found, junit=place, code=code, known=known))()
     said = _write_branches(folder, found.summaries)
     pages = (f"{_shown(folder, store)}/{INDEX}", str(place or f"{_shown(folder, store)}/{JUNIT}"))
     if json:
         return _show_json(found, order, code, pages)
-    smaller = _shrunk(found, store, order, cpu_seconds=0.0 if spark else shrink, workers=jobs or cores())
+    smaller = _shrunk(found, store, order, cpu_seconds=0.0 if spark else given.shrink, workers=jobs)
     write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
     show(found, code, smaller, known)
     say(f"pages   {', '.join(pages)}" + (f"; branches: {said}: {_shown(folder, store)}/{BRANCHES}" if said else ""))
     return code
+
+
+def _order(given: Options) -> Order:
+    """The campaign that the options mean."""
+    wanted = options.seeds_of(given.seeds)
+    return Order(
+        first=wanted[0],
+        last=wanted[-1],
+        protocols=tuple(dict.fromkeys(options.names_of(given.protocol))),
+        mixes=tuple(dict.fromkeys(options.names_of(mix) for mix in given.faults or [""])),
+        **asdict(given.load),
+        backend=options.backend_for(given.backend, None, given.under.system),
+        system=given.under.name,
+        described=given.under.file,
+        keep_all=given.keep_all,
+        branches=given.branches,
+        generation=_generation_size(given.generation, guided=given.guided),
+    )
 
 
 def _ticking(ticker: Ticker) -> Callable[[Summary], None]:

@@ -22,6 +22,7 @@ from highwater.campaigns.red import Red, annotation, cases_of, lines_of, markdow
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.campaign import cleaned_up
+from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
@@ -43,27 +44,41 @@ _CHANGED = 20  # runs that a comparison lists
 _OF_CORPUS: frozenset[Phase] = frozenset({"corpus", "known-bad", "containers"})  # phases that perform entries of the corpus
 
 
-_Seeds = Annotated[
-    int | None, typer.Option(min=1, help=f"Number of seeds; {_SEEDS} if not given, {_SEEDS_ON_SYSTEM} on another system.")
-]
-_First = Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given.")]
-_Parts = Annotated[str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty.")]
-_Corpus = Annotated[
-    Path | None,
-    typer.Option(help=f"Folder with the entries of the regression corpus: {_CORPUS}, for other systems {systems.CORPUS}."),
-]
-_Plans = Annotated[Path | None, typer.Option(help=f"Folder with the plans: {_PLANS}, for other systems {systems.PLANS}.")]
-_UnknownAllowed = Annotated[
-    int, typer.Option(min=0, max=100, help="Percentage of the seeds that may be UNKNOWN without failing the job.")
-]
-_Deadline = Annotated[int, typer.Option(min=1, help="Seconds after which a simulated run is given up, as hung.")]
-_KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Perform all phases; else a failed phase is the last.")]
-_FailFast = Annotated[bool, typer.Option("--fail-fast", help="End at the first red run, not at the end of its phase.")]
-_Against = Annotated[
-    str | None,
-    typer.Option(metavar="REV", help="Perform corpus, plans and seeds on the protocol of this commit, too; tell what is worse."),
-]
-_Runs = Annotated[Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended.")]
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater chaos`; `corpus` and `plans` are None where the job's own folders are meant."""
+
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help=f"Number of seeds; {_SEEDS} if not given, {_SEEDS_ON_SYSTEM} on another system.")
+    ] = None
+    first: Annotated[str | None, typer.Option(help="First seed; derived from the commit if not given.")] = None
+    derivation: options.Derivation = None
+    parts: Annotated[str, typer.Option(help=f"Phases to perform, separated by commas: {', '.join(PHASES)}; all if empty.")] = ""
+    corpus: Annotated[
+        Path | None,
+        typer.Option(help=f"Folder with the entries of the regression corpus: {_CORPUS}, for other systems {systems.CORPUS}."),
+    ] = None
+    plans: Annotated[Path | None, typer.Option(help=f"Folder with the plans: {_PLANS}, for other systems {systems.PLANS}.")] = (
+        None
+    )
+    under: options.UnderTest = options.UnderTest()
+    jobs: options.Jobs = None
+    store: options.Store = Path("store/chaos")
+    unknown_allowed: Annotated[
+        int, typer.Option(min=0, max=100, help="Percentage of the seeds that may be UNKNOWN without failing the job.")
+    ] = 5
+    deadline: Annotated[int, typer.Option(min=1, help="Seconds after which a simulated run is given up, as hung.")] = 600
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Perform all phases; else a failed phase is the last.")] = False
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="End at the first red run, not at the end of its phase.")] = False
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REV", help="Perform corpus, plans and seeds on the protocol of this commit, too; tell what is worse."
+        ),
+    ] = None
+    runs: Annotated[Path | None, typer.Option(help="File that gets one JSON line for each run, as soon as it has ended.")] = None
+    shrink: options.Shrink = 60.0
+    bisect: options.Bisect = False  # run_command_line converts the exit code
+    json: options.AsJson = False
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -79,76 +94,50 @@ class Outcome(Struct, frozen=True, kw_only=True):
     junit: str
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """The options that decide what is performed; `corpus` and `plans` are None where the job's own folders are meant."""
-
-    parts: str
-    seeds: range
-    corpus: Path | None
-    plans: Path | None
-    unknown_allowed: int
-
-
 class Job(Struct, frozen=True, kw_only=True):
-    """What the chaos job performs: its phases, the parts of each, how many runs are sure, and what does not fit."""
+    """What the chaos job performs: its phases, the parts of each, its seeds, how many runs are sure, and what does not fit."""
 
+    seeds: range
     phases: tuple[Phase, ...]
     parts: Callable[[Phase, Means], Sequence[Callable[[], Part]]]
     runs: int
     unfit: tuple[str, ...] = ()
 
 
-def chaos(
-    *,
-    seeds: _Seeds = None,
-    first: _First = None,
-    derivation: options.Derivation = None,
-    parts: _Parts = "",
-    corpus: _Corpus = None,
-    plans: _Plans = None,
-    system: options.System = None,
-    described: options.With = None,
-    jobs: options.Jobs = None,
-    store: options.Store = Path("store/chaos"),
-    unknown_allowed: _UnknownAllowed = 5,
-    deadline: _Deadline = 600,
-    keep_going: _KeepGoing = False,
-    fail_fast: _FailFast = False,
-    against: _Against = None,
-    runs: _Runs = None,
-    shrink: options.Shrink = 60.0,
-    bisect: options.Bisect = False,  # run_command_line converts the exit code
-    json: options.AsJson = False,
-) -> int:
+@takes(Options)
+def chaos(given: Options) -> int:
     """Run the corpus, stored plans and seeds on `safe`, or on another system; catch what is known to be bad; write pages."""
-    options.check_seeds(derivation)
+    options.check_seeds(given.derivation)
     build = present_build()
-    low = options.seed_of(first) if first is not None else first_of(build)
-    request = Request(system=system or "", described=str(described or ""))
+    low = options.seed_of(given.first) if given.first is not None else first_of(build)
+    request = Request(system=given.under.name, described=given.under.file)
     foreign = request.spec.name != REFERENCE
-    count = seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)
-    asked = Asked(parts=parts, seeds=range(low, low + count), corpus=corpus, plans=plans, unknown_allowed=unknown_allowed)
+    seeds = range(low, low + (given.seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)))
     # Refuse bad input before writing anything.
-    job = _on_system(asked, request, against=against, jobs=jobs) if foreign else _on_reference(asked, against=against)
-    keep = Keep(store=options.folder_of(store), report=True, only_failures=True)
-    repeat = _repeat(asked, request, job)
-    if not json:
-        _show_head(asked, job, repeat + (f" --against {against}" if against else ""))
-    workers = jobs or cores()
-    other = None if against is None else perform_on(against, _arguments(asked, repeat, workers), job.phases)
+    job = _on_system(given, seeds, request) if foreign else _on_reference(given, seeds)
+    store, workers, show = options.folder_of(given.store), given.jobs or cores(), not given.json
+    keep = Keep(store=store, report=True, only_failures=True)
+    repeat = _repeat(given, request, job)
+    if show:
+        _show_head(job, repeat + (f" --against {given.against}" if given.against else ""))
+    other = None if given.against is None else perform_on(given.against, _arguments(given, repeat, workers), job.phases)
     lines: list[RunLine] = []
-    with _lines_to(runs) as write, progress(job.runs, quiet=json) as ticker, cleaned_up("process" if foreign else "sim"):
+    with (
+        _lines_to(given.runs) as write,
+        progress(job.runs, quiet=given.json) as ticker,
+        cleaned_up("process" if foreign else "sim"),
+    ):
 
         def seen(line: RunLine) -> None:
             lines.append(line)
             write(line)
             ticker.tick(f"{line.protocol} {line.name}")
 
-        means = Means(build=build, keep=keep, jobs=workers, seen=seen, fail_fast=fail_fast, deadline_s=deadline)
-        going = (keep_going or other is not None) and not fail_fast
-        found, left = _perform(job, means, keep_going=going, show=not json)
-    smaller = _shrunk(found, store, 0.0 if bisect or other or foreign else shrink, workers=workers, show=not json)
-    _tell(reds(found, store, smaller), found, repeat=repeat, show=not json)
+        means = Means(build=build, keep=keep, jobs=workers, seen=seen, fail_fast=given.fail_fast, deadline_s=given.deadline)
+        going = (given.keep_going or other is not None) and not given.fail_fast
+        found, left = _perform(job, means, keep_going=going, show=show)
+    smaller = _shrunk(found, store, 0.0 if given.bisect or other or foreign else given.shrink, workers=workers, show=show)
+    _tell(reds(found, store, smaller), found, repeat=repeat, show=show)
     code = worst(part.code for part in found)
     _write(found, store, repeat=repeat, code=code, smaller=smaller)
     compared = None if other is None else compare(other, lines)
@@ -162,66 +151,68 @@ def chaos(
         index=str(store / INDEX),
         junit=str(store / JUNIT),
     )
-    say_json(outcome) if json else _conclude(outcome)
+    _conclude(outcome) if show else say_json(outcome)
     return outcome.exit
 
 
-def _on_reference(asked: Asked, *, against: str | None) -> Job:
-    phases = _phases(asked.parts, PHASES if against is None else COMPARED)
-    if against is not None:
-        commit_of(against)
+def _on_reference(given: Options, seeds: range) -> Job:
+    phases = _phases(given.parts, PHASES if given.against is None else COMPARED)
+    if given.against is not None:
+        commit_of(given.against)
     # Users who have plans and no corpus gate with `--parts plans`.
-    corpus = asked.corpus or _CORPUS
+    corpus = given.corpus or _CORPUS
     entries = load_corpus(corpus) if corpus.exists() or _OF_CORPUS.intersection(phases) else ()
     inputs = Inputs(
         entries=entries,
-        plans=load_plans(asked.plans or _PLANS, entries) if "plans" in phases else (),
-        seeds=asked.seeds,
-        unknown_allowed=asked.unknown_allowed,
+        plans=load_plans(given.plans or _PLANS, entries) if "plans" in phases else (),
+        seeds=seeds,
+        unknown_allowed=given.unknown_allowed,
     )
     return Job(
+        seeds=seeds,
         phases=phases,
         parts=lambda phase, means: parts_of(phase, inputs, means),
-        runs=len(entries) + len(inputs.plans) + len(asked.seeds) + len(asked.seeds) // SEEDS_TO_A_GUIDED_RUN,
+        runs=len(entries) + len(inputs.plans) + len(seeds) + len(seeds) // SEEDS_TO_A_GUIDED_RUN,
     )
 
 
-def _on_system(asked: Asked, request: Request, *, against: str | None, jobs: int | None) -> Job:
-    if against is not None:
+def _on_system(given: Options, seeds: range, request: Request) -> Job:
+    if given.against is not None:
         raise UsageError(f"--against compares two commits of the reference, not of {request.system}; remove --system")
-    if jobs is not None and jobs > 1:
-        raise UsageError(f"--jobs must be 1 with --system, not {jobs}: one cluster runs at a time")
-    phases = _phases(asked.parts, systems.PHASES, of=f" for {request.system}")
+    if given.jobs is not None and given.jobs > 1:
+        raise UsageError(f"--jobs must be 1 with --system, not {given.jobs}: one cluster runs at a time")
+    phases = _phases(given.parts, systems.PHASES, of=f" for {request.system}")
     cases = systems.cases_on(
         request,
         phases,
-        corpus=asked.corpus or systems.CORPUS,
-        plans=asked.plans or systems.PLANS,
-        seeds=asked.seeds,
+        corpus=given.corpus or systems.CORPUS,
+        plans=given.plans or systems.PLANS,
+        seeds=seeds,
     )
     return Job(
+        seeds=seeds,
         phases=phases,
-        parts=lambda phase, means: systems.parts_of(phase, cases[phase].fit, means, unknown_allowed=asked.unknown_allowed),
+        parts=lambda phase, means: systems.parts_of(phase, cases[phase].fit, means, unknown_allowed=given.unknown_allowed),
         runs=sum(len(phase.fit) for phase in cases.values()),
         unfit=tuple(f"{name}: {why}" for phase in cases.values() for name, why in phase.unfit),
     )
 
 
-def _repeat(asked: Asked, request: Request, job: Job) -> str:
-    repeat = f"highwater chaos --first {asked.seeds[0]} --seeds {len(asked.seeds)} --derivation {DERIVATION}"
+def _repeat(given: Options, request: Request, job: Job) -> str:
+    repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)} --derivation {DERIVATION}"
     repeat += f" --system {request.system}" if request.system else ""
     repeat += f" --with {request.described}" if request.described else ""
-    return repeat + (f" --parts {','.join(job.phases)}" if asked.parts else "")
+    return repeat + (f" --parts {','.join(job.phases)}" if given.parts else "")
 
 
-def _arguments(asked: Asked, repeat: str, workers: int) -> tuple[str, ...]:
+def _arguments(given: Options, repeat: str, workers: int) -> tuple[str, ...]:
     """The arguments of the same job on the protocol of another commit."""
-    folders = ("--corpus", str(asked.corpus or _CORPUS), "--plans", str(asked.plans or _PLANS))
+    folders = ("--corpus", str(given.corpus or _CORPUS), "--plans", str(given.plans or _PLANS))
     return (*repeat.split()[2:], "--shrink", "0", "--jobs", str(workers), *folders)
 
 
-def _show_head(asked: Asked, job: Job, again: str) -> None:
-    say(f"seed {format_seed(asked.seeds[0])}  seeds {asked.seeds[0]} to {asked.seeds[-1]}")
+def _show_head(job: Job, again: str) -> None:
+    say(f"seed {format_seed(job.seeds[0])}  seeds {job.seeds[0]} to {job.seeds[-1]}")
     say(f"again   {again}")
     for line in job.unfit:
         say(f"unfit   {line}")

@@ -16,6 +16,7 @@ from checkers.causes.cause import cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
 from checkers.linearizability.judge import Judgement
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import first_of, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
@@ -32,54 +33,48 @@ from history.foreign.read import Form, form_of
 from history.history import History
 
 
-def check(
-    file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")],
-    *,
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater check`."""
+
+    file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")]
     model: Annotated[
         str | None,
         typer.Option(
             help=f"Model of the object under test: {', '.join(MODELS)}; guessed from the functions in use if not given."
         ),
-    ] = None,
-    initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = "",
-    consistency: Annotated[
-        str, typer.Option(help="Consistency models that the history must satisfy, separated by commas.")
-    ] = CONSISTENCY,
+    ] = None
+    initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
+    consistency: Annotated[str, typer.Option(help="Consistency models that the history must satisfy, separated by commas.")] = (
+        CONSISTENCY
+    )
     refines: Annotated[
         str | None,
         typer.Option(
             metavar="VARIANT", help="Check instead that each step of a run is one of this abstract model (docs/model.md)."
         ),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the anomalies drawn.")] = None,
-    whole: options.All = False,
-    json: options.AsJson = False,
-) -> int:
+    ] = None
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the anomalies drawn.")] = None
+    whole: options.All = False
+    json: options.AsJson = False
+
+
+@takes(Options)
+def check(given: Options) -> int:
     """Judge one history and print the verdict; store nothing."""
-    if refines is not None:
-        return _check_refinement(file, refines, json=json)
-    page = None if report is None else options.file_of(report)
+    if given.refines is not None:
+        return _check_refinement(given.file, given.refines, json=given.json)
+    if given.report is not None:
+        options.file_of(given.report)
     try:
-        return _check(file, _Options(model=model, initial=initial, consistency=consistency, page=page, whole=whole, json=json))
+        return _check(given.file, given)
     except Mistakes:
         raise
     except HistoryError as error:
-        looks = looks_like(file)
+        looks = looks_like(given.file)
         raise HistoryError(f"{error}; the file looks like {looks}") if looks else error from error
 
 
-class _Options(Struct, frozen=True, kw_only=True):
-    """How to judge a file and what to write."""
-
-    model: str | None
-    initial: str
-    consistency: str
-    page: Path | None
-    whole: bool
-    json: bool
-
-
-def _check(file: Path, given: _Options) -> int:
+def _check(file: Path, given: Options) -> int:
     names = tuple(name.strip() for name in given.consistency.split(","))
     if given.model is not None:  # refuse a wrong one before the file is read
         check_asked(Asked(model=given.model, initial=given.initial, consistency=names))
@@ -94,19 +89,19 @@ def _check(file: Path, given: _Options) -> int:
     if subject.words and not given.json:
         say(subject.words)
     _say_judgement(file, form, found, _measured(began), given)
-    if given.page is not None:
+    if given.report is not None:
         html = page_of_file(file, asked, found, guess=subject.words, repeat=_repeat(file, asked))
-        store.write_file(given.page, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
+        store.write_file(given.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
     if not given.json:
         cut = not given.whole and len(found.anomalies) + len(found.unchecked) > 1
         _say_next(_repeat(file, asked), given, failed=bool(found.anomalies), cut=cut)
     return of_verdict(found.validity, live=None)
 
 
-def _say_next(command: str, given: _Options, *, failed: bool, cut: bool) -> None:
+def _say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
     """Print the page that was written or the command that writes it, and the command that prints every finding."""
-    if given.page is not None or failed:
-        say(f"page    {given.page or f'{command} --report page.html'}")
+    if given.report is not None or failed:
+        say(f"page    {given.report or f'{command} --report page.html'}")
     if cut:
         say(f"all     {command} --all")
 
@@ -115,14 +110,14 @@ def _repeat(file: Path, asked: Asked) -> str:
     return shlex.join(["highwater", "check", str(file), *arguments_of(asked)])
 
 
-def _check_ours(file: Path, history: History, began: float, given: _Options) -> int:
+def _check_ours(file: Path, history: History, began: float, given: Options) -> int:
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
     verdict = judge(history)
     command = f"highwater check {shlex.quote(str(file))}"
-    if given.page is not None:
-        write_page(given.page, history, verdict, plan="", repeat=command)
+    if given.report is not None:
+        write_page(given.report, history, verdict, plan="", repeat=command)
     measured = {"operations": history.operation_count, **_measured(began)}
     code = of_verdict(verdict.validity, live=verdict.live)
     if given.json:
@@ -142,7 +137,7 @@ def _check_ours(file: Path, history: History, began: float, given: _Options) -> 
 
 def _check_refinement(file: Path, variant: str, *, json: bool) -> int:
     from highwater.explore.abstract.rules import VARIANTS
-    from highwater.runs.refinement import validate
+    from highwater.runs.conformance import validate
 
     if variant not in VARIANTS:
         raise UsageError(f"unknown variant {variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
@@ -165,7 +160,7 @@ def _first_line(file: Path, validity: Validity, measured: dict[str, float]) -> s
     return f"{VALIDITY_NAMES[validity]}: {file}: {spent}"
 
 
-def _say_judgement(file: Path, form: Form, found: Judgement, measured: dict[str, float], given: _Options) -> None:
+def _say_judgement(file: Path, form: Form, found: Judgement, measured: dict[str, float], given: Options) -> None:
     verdict = VALIDITY_NAMES[found.validity]
     if given.json:
         # `longest` may hold a million calls; programs that need it call the judge directly.

@@ -1,15 +1,16 @@
 """From the options of `highwater run` to a plan, a backend and the command that repeats the run; tests of users use them, too."""
 
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Annotated, TypedDict, Unpack
 
+import typer
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from highwater.campaigns.campaign import Request
 from highwater.cli import options
+from highwater.cli.declaration import filled
 from highwater.errors import UsageError
-from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, checked, on_system
 from highwater.plans.text import load_plan
 from highwater.rig.backend import Backend
@@ -29,6 +30,19 @@ class Chosen(Struct, frozen=True, kw_only=True):
         return self.repeat  # Hypothesis prints it as the failing example
 
 
+class Choice(Struct, frozen=True, kw_only=True):
+    """The options of `highwater run` that choose a plan and its backend."""
+
+    seed: Annotated[str | None, typer.Option(help="Seed: decimal, 0x…, or 16 hex digits.")] = None
+    derivation: options.Derivation = None
+    plan: Annotated[Path | None, typer.Option(help="Plan file (YAML) instead of a seed.")] = None
+    protocol: options.ProtocolIfAny = None
+    faults: options.Faults = ""
+    load: options.Load = options.Load()
+    backend: options.BackendOption = None
+    under: options.UnderTest = options.UnderTest()
+
+
 class Options(TypedDict, total=False):
     """Options of `highwater run` beside the seed and the plan, by the names and with the values that the command line has."""
 
@@ -46,24 +60,26 @@ def choose(
     *, seed: str | None = None, derivation: int | None = None, plan: Path | None = None, **given: Unpack[Options]
 ) -> Chosen:
     """The plan that these options of `highwater run` mean. UsageError or PlanError if they mean none."""
-    loaded = None if plan is None else load_plan(plan)
-    protocol, system, described = given.get("protocol"), given.get("system"), given.get("described")
-    backend = options.backend_for(given.get("backend"), loaded, system)
+    return chosen(filled(Choice, {"seed": seed, "derivation": derivation, "plan": plan, **given}))
+
+
+def chosen(given: Choice) -> Chosen:
+    """The plan that the options mean. UsageError or PlanError if they mean none."""
+    loaded = None if given.plan is None else load_plan(given.plan)
+    backend = options.backend_for(given.backend, loaded, given.under.system)
     request = Request(
-        protocol=protocol or "safe",
-        faults=options.names_of(given.get("faults", "")),
-        profile=given.get("profile", "within"),
-        seconds=given.get("seconds"),
-        workload=given.get("workload", MIXED),
+        protocol=given.protocol or "safe",
+        faults=options.names_of(given.faults),
         backend=backend,
-        system=system or "",
-        described=str(described or ""),
+        **asdict(given.load),
+        system=given.under.name,
+        described=given.under.file,
     )
-    if derivation is not None and seed is None:
+    if given.derivation is not None and given.seed is None:
         raise UsageError("--derivation needs --seed")
-    options.check_seeds(derivation)
-    chosen, repeat = _chosen(seed, plan, loaded, protocol, request)
-    return Chosen(plan=chosen, backend=backend, repeat=repeat)
+    options.check_seeds(given.derivation)
+    plan, repeat = _chosen(given.seed, given.plan, loaded, given.protocol, request)
+    return Chosen(plan=plan, backend=backend, repeat=repeat)
 
 
 def perform(chosen: Chosen, keep: Keep, performer: Backend | None = None) -> Judged:

@@ -3,14 +3,14 @@
 from typing import Annotated
 
 import typer
-from msgspec import structs
+from msgspec import Struct, structs
 
-from highwater.cli import options
-from highwater.cli.answers import MASTER, Dataset, FormatOption, Master, Output, Page, check_output, show
+from highwater.cli.answers import Dataset, Wanted, checked, say_page, show, source_of
+from highwater.cli.declaration import takes
 from highwater.cli.output import first_of, say, say_json
 from highwater.exit_codes import WORDS, ExitCode, worst
 from history import store
-from pipeline.questions.ask import Answer, Source, ask_diff
+from pipeline.questions.ask import Answer, ask_diff
 from pipeline.questions.findings import COLUMNS, LEVEL, TOLERATED, Finding, What, table_of
 from pipeline.questions.question import Question
 from reports.analytics import Comparison, DiffPage, protocol_views, side_words
@@ -38,35 +38,32 @@ RULES = (
 )
 
 
-def diff(
-    before: Annotated[str, typer.Argument(help="The campaign to compare with.")],
-    after: Annotated[str, typer.Argument(help="The campaign that must not be worse.")],
-    *,
-    dataset: Dataset,
-    spark: Master = MASTER,
-    spark_conf: options.SparkConf = None,
-    form: FormatOption = "table",
-    output: Output = None,
-    page: Page = None,
-    json: options.AsJson = False,
-) -> int:
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater diff`."""
+
+    before: Annotated[str, typer.Argument(help="The campaign to compare with.")]
+    after: Annotated[str, typer.Argument(help="The campaign that must not be worse.")]
+    dataset: Dataset
+    wanted: Wanted = Wanted()
+
+
+@takes(Options)
+def diff(given: Options) -> int:
     """Compare two campaigns: new anomalies, lost liveness, slower recovery, less coverage; exit with 10, 12 or 11 if worse."""
-    form = "json" if json else form
-    check_output(form, output=output, page=page)
-    findings = ask_diff(Source(dataset=dataset, master=spark, conf=options.conf_of(spark, spark_conf)), before, after)
+    before, after, wanted = given.before, given.after, checked(given.wanted)
+    findings = ask_diff(source_of(given.dataset, wanted), before, after)
     code = worst(EXITS[finding.what] for finding in findings if finding.worse)
-    if page is not None:
-        repeat = f"highwater diff {before} {after} --dataset {dataset}"
-        store.write_file(page, render_diff(_page(findings, before, after, code, repeat)))
-    if form == "json" and output is None:
+    if wanted.page is not None:
+        repeat = f"highwater diff {before} {after} --dataset {given.dataset}"
+        store.write_file(wanted.page, render_diff(_page(findings, before, after, code, repeat)))
+    if wanted.form == "json" and wanted.output is None:
         say_json({"before": before, "after": after, "exit": code, "level": LEVEL, "findings": findings})
-    elif form == "table" and output is None:
+    elif wanted.form == "table" and wanted.output is None:
         _say(findings, before, after, code)
     else:
         question = Question(name="diff", title=f"{before} and {after}", words="", columns=COLUMNS, sql="")
-        show([Answer(question=question, table=table_of(findings))], form, output)
-    if page is not None and form != "json":
-        say(f"page  {page}")
+        show([Answer(question=question, table=table_of(findings))], wanted.form, wanted.output)
+    say_page(wanted)
     return code
 
 

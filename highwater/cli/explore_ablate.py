@@ -8,9 +8,9 @@ import typer
 from msgspec import Struct
 
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.explore_worlds import Coordination, MemoryMib, Moving, World, bounds_of, repeat
 from highwater.cli.output import say, say_json
-from highwater.cli.parameters import takes
 from highwater.cli.searching import Manner, Question, check, memory_limit_mib
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode

@@ -12,6 +12,7 @@ import typer
 from msgspec import Struct
 
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.explore_outcome import PlanFile, check_plan, explored, told
 from highwater.cli.explore_worlds import (
     PROPERTY,
@@ -28,10 +29,9 @@ from highwater.cli.explore_worlds import (
     repeat,
 )
 from highwater.cli.output import say
-from highwater.cli.parameters import takes
 from highwater.cli.searching import Manner, PropertyName, Question, check, memory_limit_mib, resume, search, stopped
 from highwater.errors import UsageError
-from highwater.explore.search import Budget
+from highwater.explore.strategy import Budget
 
 
 class Limits(Struct, frozen=True, kw_only=True):

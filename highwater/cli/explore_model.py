@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.explore_worlds import MaxDepth, Seconds
 from highwater.cli.output import say, say_json
-from highwater.cli.parameters import takes
 from highwater.cli.searching import shown_progress
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode

@@ -11,11 +11,11 @@ from highwater.cli.output import say, say_json
 from highwater.cli.searching import Question
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.path import plan_of
-from highwater.explore.search import Result
+from highwater.explore.sentences import tell
 from highwater.explore.state import Bounds
-from highwater.explore.story import tell
+from highwater.explore.strategy import Result
 from highwater.plans.actions import AnyAction
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_to_yaml
@@ -69,7 +69,7 @@ class Explored(Struct, frozen=True, kw_only=True):
 
 def explored(result: Result[AnyAction], question: Question, *, repeat: str, toward: Toward | None = None) -> Explored:
     """The outcome of a search."""
-    model = Model(question.variant, question.bounds)
+    model = MachineWorld(question.variant, question.bounds)
     story = tell(model, result.path)
     missed = tuple(goal.name for goal in model.goals if goal.name not in result.goals)
     verdict: Literal["VALID", "UNKNOWN", "INVALID"] = "UNKNOWN"

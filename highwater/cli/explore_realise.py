@@ -8,17 +8,17 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.explore_outcome import PlanFile, Toward, check_plan, explored, told
 from highwater.cli.explore_worlds import PROPERTY, MemoryMib, Seconds, Unclean, WorldIfAny, check_protocol, headline, repeat
 from highwater.cli.output import say
-from highwater.cli.parameters import takes
 from highwater.cli.searching import Question, memory_limit_mib, shown_progress
 from highwater.errors import UsageError
 from highwater.explore.directed import Directed, with_shorter_path
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.published import PUBLISHED, guide_of
-from highwater.explore.search import Budget, Result
-from highwater.explore.story import tell
+from highwater.explore.sentences import tell
+from highwater.explore.strategy import Budget, Result
 from highwater.plans.actions import AnyAction
 
 _IN_THE_WAY = {
@@ -79,7 +79,7 @@ def realise(given: Options) -> int:
 def _searched(name: str, question: Question, budget: Budget, *, quiet: bool) -> tuple[Result[AnyAction], Toward]:
     """Search best-first toward a violation in the model; a path that is found is made shorter."""
     published = PUBLISHED[name]
-    model = Model(question.variant, question.bounds)
+    model = MachineWorld(question.variant, question.bounds)
     guide = guide_of(published, question.variant, question.bounds, question.holds, monotonic)
     properties = tuple(property_ for property_ in model.properties if property_.name in ("committed", question.holds))
     search = Directed(model, guide, properties, monotonic)

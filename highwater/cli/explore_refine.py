@@ -7,6 +7,7 @@ import typer
 from msgspec import Struct
 
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.explore_worlds import (
     Coordination,
     MaxDepth,
@@ -20,16 +21,15 @@ from highwater.cli.explore_worlds import (
     repeat,
 )
 from highwater.cli.output import say, say_json
-from highwater.cli.parameters import takes
 from highwater.cli.searching import Question, memory_limit_mib, shown_progress
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.explore.abstract.rules import VARIANTS
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.refinement import Refined, Refinement
-from highwater.explore.search import Budget
+from highwater.explore.sentences import tell
 from highwater.explore.state import Bounds
-from highwater.explore.story import tell
+from highwater.explore.strategy import Budget
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def refine(given: Options) -> int:
     budget = Budget(seconds=given.budget_seconds, depth=given.max_depth, memory_mib=given.memory_mib or memory_limit_mib())
     if not given.json:
         say(headline(question))
-    model = Model(question.variant, question.bounds)
+    model = MachineWorld(question.variant, question.bounds)
     with shown_progress(quiet=given.json) as progress:
         result = Refinement(model, VARIANTS[given.variant], monotonic).run(budget, progress)
     explored = _explored(given.variant, question, result, tell(model, result.path))

@@ -1,4 +1,4 @@
-"""`highwater judge`: judge many stored histories with the current checkers, here or on Spark (docs/judging.md)."""
+"""`highwater judge`: judge many stored histories with the current checkers, here or on Spark (docs/data.md)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from highwater.cli import options
 from highwater.cli.check import explained
+from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
@@ -45,53 +46,56 @@ class Row(Struct, frozen=True, kw_only=True):
     repeat: str
 
 
-def judge(
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater judge`."""
+
     paths: Annotated[
         list[str],
         typer.Argument(metavar="PATH...", help="Stored runs, histories of other systems, folders or s3:// URIs that hold them."),
-    ],
-    *,
-    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG,
-    initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = "",
-    consistency: Annotated[
-        str, typer.Option(help="Consistency models that the histories must satisfy, separated by commas.")
-    ] = CONSISTENCY,
-    spark: options.Spark = None,
-    spark_conf: options.SparkConf = None,
-    jobs: options.Jobs = None,
+    ]
+    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG
+    initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
+    consistency: Annotated[str, typer.Option(help="Consistency models that the histories must satisfy, separated by commas.")] = (
+        CONSISTENCY
+    )
+    on: options.OnSpark = options.OnSpark()
+    jobs: options.Jobs = None
     ledger: Annotated[
         str | None,
         typer.Option(metavar="DIR", help=f"Folder or URI of the ledger; `{judging.LEDGER}` beside the runs."),
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Judge all, also what the same checkers judged before.")] = False,
+    ] = None
+    again: Annotated[bool, typer.Option("--again", help="Judge all, also what the same checkers judged before.")] = False
     deadline: Annotated[
         float, typer.Option(min=0.001, help="Seconds by the clock after which the judging of one history is given up.")
-    ] = judging.DEADLINE_S,
-    whole: options.All = False,
-    json: options.AsJson = False,
-) -> int:
+    ] = judging.DEADLINE_S
+    whole: options.All = False
+    json: options.AsJson = False
+
+
+@takes(Options)
+def judge(given: Options) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
-    asked = Asked(model=model, initial=initial, consistency=options.names_of(consistency))
+    asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
     check_asked(asked)
-    conf = options.conf_of(spark, spark_conf)
+    conf, paths, json = given.on.settings, given.paths, given.json
     sources = judging.find(paths, asked)
-    book = Ledger(storage_at(_writable(ledger or judging.ledger_beside(paths))))
-    job = Job(function=judging.judge_item, ledger=book.location, deadline_s=deadline)
+    book = Ledger(storage_at(_writable(given.ledger or judging.ledger_beside(paths))))
+    job = Job(function=judging.judge_item, ledger=book.location, deadline_s=given.deadline)
 
     def do(items: list[Item]) -> None:
         if items:  # else no worker and no Spark is needed
-            with progress(len(items), quiet=json) as ticker, session_if_asked(spark, conf) as session:
+            with progress(len(items), quiet=json) as ticker, session_if_asked(given.on.spark, conf) as session:
                 book.forget({item.key for item in items})
-                workers = jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
+                workers = given.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
                 perform(items, job, spark=session, jobs=workers, seen=lambda row: ticker.tick(row.state))
 
-    cases = judging.judge_all(sources, asked, book, again=again, perform=do)
+    cases = judging.judge_all(sources, asked, book, again=given.again, perform=do)
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:
         say_json(_document(cases, asked, book, code))
         return code
-    _say_table(cases, asked, whole=whole)
+    _say_table(cases, asked, whole=given.whole)
     if unwritten:
         say(f"{len(unwritten)} verdicts are in the ledger alone: the folder of the run cannot be written")
     _say_totals(cases, book, code)

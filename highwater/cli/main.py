@@ -15,8 +15,8 @@ import typer
 
 from highwater import __version__
 from highwater.cli.commands import COMMANDS, GROUPS, Command, moved
+from highwater.cli.declaration import CommandWithSections
 from highwater.cli.output import complain, say
-from highwater.cli.parameters import CommandWithSections
 from highwater.errors import HighwaterError
 from highwater.exit_codes import ExitCode, for_bisect
 from history.errors import HistoryError, Mistakes

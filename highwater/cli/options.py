@@ -8,6 +8,7 @@ from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
@@ -99,7 +100,7 @@ Store = Annotated[Path, typer.Option(help="Folder in which runs are stored.")]
 Spark = Annotated[str | None, typer.Option(metavar="MASTER", help="Work on Spark with this master, for example 'local[*]'.")]
 SparkConf = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/spark.md); may be repeated."),
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark (docs/campaigns.md); may be repeated."),
 ]
 Bisect = Annotated[
     bool, typer.Option("--bisect", help="Exit as `git bisect run` wants it: 0 good, 1 bad, 125 not to be judged at this commit.")
@@ -114,6 +115,43 @@ Jobs = Annotated[int | None, typer.Option(min=1, help="Number of worker processe
 With = Annotated[
     Path | None, typer.Option("--with", metavar="FILE", help="File that describes the cluster, for --system external.")
 ]
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """How the plan of a seed loads the cluster."""
+
+    profile: ProfileOption = "within"
+    seconds: Seconds = None
+    workload: Workload = MIXED
+
+
+class UnderTest(Struct, frozen=True, kw_only=True):
+    """What is tested in place of the reference."""
+
+    system: System = None
+    described: With = None
+
+    @property
+    def name(self) -> str:
+        """The system; empty: the reference."""
+        return self.system or ""
+
+    @property
+    def file(self) -> str:
+        """The file that describes the cluster; empty without one."""
+        return str(self.described or "")
+
+
+class OnSpark(Struct, frozen=True, kw_only=True):
+    """The Spark that works."""
+
+    spark: Spark = None
+    spark_conf: SparkConf = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of Spark. UsageError or PipelineError for invalid ones, or for an invalid master."""
+        return conf_of(self.spark, self.spark_conf)
 
 
 def backend_for(backend: BackendName | None, plan: Plan | None, system: str | None) -> BackendName:

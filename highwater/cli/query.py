@@ -3,23 +3,13 @@
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
-from highwater.cli import options
-from highwater.cli.answers import (
-    MASTER,
-    Dataset,
-    FormatOption,
-    Master,
-    Output,
-    Page,
-    Row,
-    check_output,
-    show,
-    write_page,
-)
+from highwater.cli.answers import Dataset, Row, Wanted, checked, say_page, show, source_of, write_page
+from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
-from pipeline.questions.ask import Source, ask, ask_sql
+from pipeline.questions.ask import ask, ask_sql
 from pipeline.questions.catalogue import QUESTIONS, question_named
 from pipeline.questions.failures import TRIAGE
 from pipeline.tables import TABLES
@@ -29,44 +19,46 @@ ALL = "all"
 CampaignFilter = Annotated[str, typer.Option(help="Campaigns to ask about, separated by commas; all if not given.")]
 
 
-def query(
+class QueryOptions(Struct, frozen=True, kw_only=True):
+    """The options of `highwater query`."""
+
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="A question, or `all`; without it the questions are listed.")
-    ] = None,
-    *,
-    sql: Annotated[str | None, typer.Option(help="A statement in Spark's dialect over the tables of the dataset.")] = None,
-    dataset: Dataset = "",
-    campaign: CampaignFilter = "",
-    spark: Master = MASTER,
-    spark_conf: options.SparkConf = None,
-    form: FormatOption = "table",
-    output: Output = None,
-    page: Page = None,
-    json: options.AsJson = False,
-) -> int:
+    ] = None
+    sql: Annotated[str | None, typer.Option(help="A statement in Spark's dialect over the tables of the dataset.")] = None
+    dataset: Dataset = ""
+    campaign: CampaignFilter = ""
+    wanted: Wanted = Wanted()
+
+
+@takes(QueryOptions)
+def query(given: QueryOptions) -> int:
     """Answer a question about the runs of a dataset, as text, CSV, Parquet, JSON or a page with pictures."""
+    name, sql, dataset = given.name, given.sql, given.dataset
     if name is None and sql is None:
-        _list(json=json)
+        _list(json=given.wanted.json)
         return 0
     if name is not None and sql is not None:
         raise UsageError("give the name of a question or --sql, not both")
     if not dataset:
         raise UsageError("--dataset DIR is missing: the dataset that `highwater store ingest` wrote")
-    form = "json" if json else form
-    check_output(form, output=output, page=page)
+    wanted = checked(given.wanted)
     questions = QUESTIONS if name == ALL else () if name is None else (question_named(name),)
-    if len(questions) > 1 and form in ("csv", "parquet"):
-        raise UsageError(f"--format {form} holds one answer; name one question, not {ALL}")
-    source = Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark, conf=options.conf_of(spark, spark_conf))
+    if len(questions) > 1 and wanted.form in ("csv", "parquet"):
+        raise UsageError(f"--format {wanted.form} holds one answer; name one question, not {ALL}")
+    source = source_of(dataset, wanted, given.campaign)
     answers = ask(source, questions) if sql is None else [ask_sql(source, sql)]
-    if page is not None:
-        repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}" + (f" --campaign {campaign}" if campaign else "")
+    if wanted.page is not None:
+        repeat = f"highwater query {name or '--sql ...'} --dataset {dataset}{_filter(given.campaign)}"
         title = "All questions" if name == ALL else answers[0].question.title
-        write_page(page, answers, title=title, dataset=dataset, repeat=repeat)
-    show(answers, form, output)
-    if page is not None and form != "json":
-        say(f"page  {page}")
+        write_page(wanted.page, answers, title=title, dataset=dataset, repeat=repeat)
+    show(answers, wanted.form, wanted.output)
+    say_page(wanted)
     return 0
+
+
+def _filter(campaign: str) -> str:
+    return f" --campaign {campaign}" if campaign else ""
 
 
 def _list(*, json: bool) -> None:
@@ -80,33 +72,27 @@ def _list(*, json: bool) -> None:
     say(f"--sql asks the tables {', '.join(TABLES)}.")
 
 
-def triage(
-    *,
-    dataset: Dataset,
-    campaign: CampaignFilter = "",
-    spark: Master = MASTER,
-    spark_conf: options.SparkConf = None,
-    form: FormatOption = "table",
-    output: Output = None,
-    page: Page = None,
-    json: options.AsJson = False,
-) -> int:
+class TriageOptions(Struct, frozen=True, kw_only=True):
+    """The options of `highwater triage`."""
+
+    dataset: Dataset
+    campaign: CampaignFilter = ""
+    wanted: Wanted = Wanted()
+
+
+@takes(TriageOptions)
+def triage(given: TriageOptions) -> int:
     """Count the causes of failed runs, each with the command that repeats its plan with the fewest fault windows."""
-    form = "json" if json else form
-    check_output(form, output=output, page=page)
-    answers = ask(
-        Source(dataset=dataset, campaigns=options.names_of(campaign), master=spark, conf=options.conf_of(spark, spark_conf)),
-        [TRIAGE],
-    )
-    if page is not None:
-        repeat = f"highwater triage --dataset {dataset}" + (f" --campaign {campaign}" if campaign else "")
-        write_page(page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)
-    if form == "table" and output is None:
+    wanted, dataset = checked(given.wanted), given.dataset
+    answers = ask(source_of(dataset, wanted, given.campaign), [TRIAGE])
+    if wanted.page is not None:
+        repeat = f"highwater triage --dataset {dataset}{_filter(given.campaign)}"
+        write_page(wanted.page, answers, title=TRIAGE.title, dataset=dataset, repeat=repeat)
+    if wanted.form == "table" and wanted.output is None:
         _say_causes(answers[0].table.to_pylist())
     else:
-        show(answers, form, output)
-    if page is not None and form != "json":
-        say(f"page  {page}")
+        show(answers, wanted.form, wanted.output)
+    say_page(wanted)
     return 0
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from highwater.admin import reassign_tool
 from highwater.admin.reassign_tool import Command
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from reference.types import BrokerId
@@ -20,56 +22,61 @@ _ADDRESS = re.compile(r"[\w.-]+:\d{1,5}(?:,[\w.-]+:\d{1,5})*(?:/[\w./-]+)?")
 _File = Annotated[Path | None, typer.Option(metavar="FILE", help="Reassignment in the JSON format that --generate prints.")]
 
 
-def reassign(
-    *,
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater admin reassign`."""
+
     zookeeper: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of ZooKeeper; a path after it is the root of the cluster's znodes.")
-    ],
-    generate: Annotated[bool, typer.Option("--generate", help="Propose a reassignment; change nothing.")] = False,
-    execute: _File = None,
-    verify: _File = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Roll back all pending reassignments.")] = False,
+    ]
+    generate: Annotated[bool, typer.Option("--generate", help="Propose a reassignment; change nothing.")] = False
+    execute: _File = None
+    verify: _File = None
+    cancel: Annotated[bool, typer.Option("--cancel", help="Roll back all pending reassignments.")] = False
     remove_cancel: Annotated[
         bool, typer.Option("--remove-cancel", help="Remove the cancellation, so that new reassignments are accepted.")
-    ] = False,
-    generate_extra: Annotated[bool, typer.Option("--generate-extra", help="Same as --generate.")] = False,
-    verify_extra: _File = None,
-    execute_extra: _File = None,
-    requests: Annotated[bool, typer.Option("--requests", help="The cluster implements proposal B of KIP-236.")] = False,
-    topics: Annotated[str, typer.Option(help="Topics for --generate, separated by commas; all if not given.")] = "",
-    brokers: Annotated[str, typer.Option(help="Brokers for --generate, separated by commas; all live ones if not given.")] = "",
-    json: options.AsJson = False,
-) -> int:
+    ] = False
+    generate_extra: Annotated[bool, typer.Option("--generate-extra", help="Same as --generate.")] = False
+    verify_extra: _File = None
+    execute_extra: _File = None
+    requests: Annotated[bool, typer.Option("--requests", help="The cluster implements proposal B of KIP-236.")] = False
+    topics: Annotated[str, typer.Option(help="Topics for --generate, separated by commas; all if not given.")] = ""
+    brokers: Annotated[str, typer.Option(help="Brokers for --generate, separated by commas; all live ones if not given.")] = ""
+    json: options.AsJson = False
+
+
+@takes(Options)
+def reassign(given: Options) -> int:
     """Move partitions to other brokers: propose, execute, verify, cancel, also while other moves are in flight."""
     # R-240: --cancel, --remove-cancel, --generate-extra, --verify-extra, --execute-extra, besides the three older options
-    if not _ADDRESS.fullmatch(zookeeper):
-        raise UsageError(f"--zookeeper must be HOST:PORT, optionally followed by a path, not {zookeeper}")
-    if requests and (cancel or remove_cancel or generate_extra or verify_extra or execute_extra):
+    if not _ADDRESS.fullmatch(given.zookeeper):
+        raise UsageError(f"--zookeeper must be HOST:PORT, optionally followed by a path, not {given.zookeeper}")
+    unfit = given.cancel or given.remove_cancel or given.generate_extra or given.verify_extra or given.execute_extra
+    if given.requests and unfit:
         raise UsageError(
             "--requests goes with --generate, --execute and --verify only; "
             "to add or change a move, --execute another FILE; to cancel, --execute the saved FILE"
         )
     executes, verifies = reassign_tool.execute, reassign_tool.verify
-    if requests:
+    if given.requests:
         executes, verifies = reassign_tool.request, reassign_tool.verify_requests
     chosen: list[Command] = []
-    if generate or generate_extra:
-        chosen.append(reassign_tool.generate(options.names_of(topics), _ids(brokers)))
-    for file, command in ((execute, executes), (execute_extra, reassign_tool.execute_extra)):
+    if given.generate or given.generate_extra:
+        chosen.append(reassign_tool.generate(options.names_of(given.topics), _ids(given.brokers)))
+    for file, command in ((given.execute, executes), (given.execute_extra, reassign_tool.execute_extra)):
         if file is not None:
             chosen.append(command(reassign_tool.entries_of(_read(file), str(file))))
-    for file in (verify, verify_extra):
+    for file in (given.verify, given.verify_extra):
         if file is not None:
             chosen.append(verifies(reassign_tool.entries_of(_read(file), str(file))))
-    chosen += [reassign_tool.cancel()] if cancel else []
-    chosen += [reassign_tool.remove_cancel()] if remove_cancel else []
+    chosen += [reassign_tool.cancel()] if given.cancel else []
+    chosen += [reassign_tool.remove_cancel()] if given.remove_cancel else []
     if len(chosen) != 1:
         raise UsageError(
             "give exactly one of --generate, --execute, --verify, --cancel, --remove-cancel, --generate-extra, --execute-extra, "
             f"--verify-extra; {len(chosen)} were given"
         )
-    lines = asyncio.run(_perform(zookeeper, chosen[0]))
-    if json:
+    lines = asyncio.run(_perform(given.zookeeper, chosen[0]))
+    if given.json:
         say_json({"exit": 0, "lines": lines})
     else:
         for line in lines:

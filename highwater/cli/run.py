@@ -8,16 +8,16 @@ from time import monotonic
 from typing import Annotated
 
 import typer
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.backends.sim.world import World
 from highwater.cli import options
-from highwater.cli.choosing import choose, perform
+from highwater.cli.choosing import Choice, chosen, perform
+from highwater.cli.declaration import takes
 from highwater.cli.output import followed, say, say_json
 from highwater.exit_codes import ExitCode
-from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, is_foreign, system_of, words_of
 from highwater.rig.backend import Backend
 from highwater.runs.run import BackendName, Keep, backend_named
@@ -26,46 +26,28 @@ from history.manifest import RECORDED, RunManifest
 from history.seed import format_seed
 
 
-def run(
-    *,
-    seed: Annotated[str | None, typer.Option(help="Seed: decimal, 0x…, or 16 hex digits.")] = None,
-    derivation: options.Derivation = None,
-    plan: Annotated[Path | None, typer.Option(help="Plan file (YAML) instead of a seed.")] = None,
-    protocol: options.ProtocolIfAny = None,
-    faults: options.Faults = "",
-    profile: options.ProfileOption = "within",
-    seconds: options.Seconds = None,
-    workload: options.Workload = MIXED,
-    backend: options.BackendOption = None,
-    system: options.System = None,
-    described: options.With = None,
-    store: options.Store = Path("store"),
-    no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False,
-    report: Annotated[bool, typer.Option(help="Write the report page.")] = True,
-    bisect: options.Bisect = False,  # run_command_line converts the exit code
-    json: options.AsJson = False,
-) -> int:
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater run`."""
+
+    choice: Choice = Choice()
+    store: options.Store = Path("store")
+    no_store: Annotated[bool, typer.Option("--no-store", help="Store nothing.")] = False
+    report: Annotated[bool, typer.Option(help="Write the report page.")] = True
+    bisect: options.Bisect = False  # run_command_line converts the exit code
+    json: options.AsJson = False
+
+
+@takes(Options)
+def run(given: Options) -> int:
     """Perform one plan, judge the recorded history, and store it with its report."""
-    chosen = choose(
-        seed=seed,
-        derivation=derivation,
-        plan=plan,
-        protocol=protocol,
-        faults=faults,
-        profile=profile,
-        seconds=seconds,
-        workload=workload,
-        backend=backend,
-        system=system,
-        described=described,
-    )
-    keep = Keep(store=None if no_store else options.folder_of(store), report=report)
-    if not json:
-        say(headline(chosen.plan))
-    with _shown(chosen.backend, quiet=json) as performer:
-        summary = perform(chosen, keep, performer).summary
-    summary = replace(summary, store=_below(store, summary.store), report=_below(store, summary.report))
-    say_json(summary) if json else show(summary)
+    plan = chosen(given.choice)
+    keep = Keep(store=None if given.no_store else options.folder_of(given.store), report=given.report)
+    if not given.json:
+        say(headline(plan.plan))
+    with _shown(plan.backend, quiet=given.json) as performer:
+        summary = perform(plan, keep, performer).summary
+    summary = replace(summary, store=_below(given.store, summary.store), report=_below(given.store, summary.report))
+    say_json(summary) if given.json else show(summary)
     return summary.exit_code
 
 

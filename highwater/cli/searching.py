@@ -17,9 +17,9 @@ from highwater.cli.output import status
 from highwater.errors import HarnessError, UsageError
 from highwater.explore.breadth_first import BreadthFirst, Checkpoint, Searched, read_checkpoint
 from highwater.explore.depth_first import DepthFirst
-from highwater.explore.model import Model
-from highwater.explore.search import Budget, Progress, Result
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget, Progress, Result
 from highwater.explore.walks import Scheduler, Walks
 from highwater.plans.actions import AnyAction
 from highwater.runs.memory import available_bytes
@@ -75,7 +75,7 @@ def check(question: Question, manner: Manner) -> None:
 
 def search(question: Question, manner: Manner, budget: Budget, *, quiet: bool) -> Result[AnyAction]:
     """Search the whole space, or a part of it by walks."""
-    world = partial(Model, question.variant, question.bounds)
+    world = partial(MachineWorld, question.variant, question.bounds)
     if manner.strategy == "breadth-first":
         folder = _made(manner.folder or _unused(question.protocol))
         return _ended(_breadth_first(question, folder), None, budget, folder, quiet=quiet)
@@ -113,7 +113,7 @@ def memory_limit_mib() -> int:
 
 def _breadth_first(question: Question, folder: Path) -> BreadthFirst[tuple[int, ...], AnyAction]:
     searched = Searched(
-        world=partial(Model, question.variant, question.bounds), properties=tuple(sorted({"committed", question.holds}))
+        world=partial(MachineWorld, question.variant, question.bounds), properties=tuple(sorted({"committed", question.holds}))
     )
     name = msgspec.json.encode(replace(question, commit=present_build().commit)).decode()
     return BreadthFirst(searched, folder, monotonic, workers=question.workers, name=name)

@@ -4,18 +4,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from checkers.engine.anomalies import NOT_LIVE
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.corpus import SAFE, Expectation, add_entry, check_new_entry
 from highwater.cli import options
+from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
-from highwater.plans.derive import MIXED
 from highwater.plans.plan import Plan, checked, unknown_protocol
 from highwater.plans.text import load_plan
+from highwater.runs.run import BackendName
 from highwater.runs.summary import ValidityName
 from highwater.shrink.folder import INTERRUPTED, NEIGHBOURS, Asked, Shrunk, folder_of, shrink_in, sizes
 from highwater.shrink.record import Recorded, record
@@ -26,61 +28,45 @@ from nemesis.capability import refusals
 from pipeline.local import cores
 from reference.config import VARIANTS
 
-_What = Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")]
-_Against = Annotated[str, typer.Option(help="Protocol that must be VALID and live on each smaller plan.")]
-_Trials = Annotated[int, typer.Option(min=1, help="Plans to try at most.")]
-_Cpu = Annotated[float, typer.Option(min=0.001, help="CPU seconds to spend on trying plans.")]
-_Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")]
-_Runs = Annotated[int, typer.Option(min=1, help="Runs of each plan on real nodes.")]
-_Failing = Annotated[int, typer.Option(min=1, help="How many of them must fail.")]
-_KeepName = Annotated[str | None, typer.Option("--keep", metavar="NAME", help="Add the result to the regression corpus.")]
-_Corpus = Annotated[Path, typer.Option(help="Folder of the corpus, for --keep.")]
+
+class Options(Struct, frozen=True, kw_only=True):
+    """The options of `highwater shrink`."""
+
+    what: Annotated[str, typer.Argument(metavar="RUN|PLAN|SEED", help="Folder of a stored run, a plan file, or a seed.")]
+    protocol: options.ProtocolIfAny = None
+    derivation: options.Derivation = None
+    faults: options.Faults = ""
+    load: options.Load = options.Load()
+    against: Annotated[str, typer.Option(help="Protocol that must be VALID and live on each smaller plan.")] = SAFE
+    backend: options.BackendOption = None
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each plan on real nodes.")] = 1
+    failing: Annotated[int, typer.Option(min=1, help="How many of them must fail.")] = 1
+    trials: Annotated[int, typer.Option(min=1, help="Plans to try at most.")] = 500
+    cpu_seconds: Annotated[float, typer.Option(min=0.001, help="CPU seconds to spend on trying plans.")] = 120.0
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes; one per core if not given.")] = None
+    keep: Annotated[str | None, typer.Option("--keep", metavar="NAME", help="Add the result to the regression corpus.")] = None
+    corpus: Annotated[Path, typer.Option(help="Folder of the corpus, for --keep.")] = Path("corpus")
+    store: options.Store = Path("store")
+    json: options.AsJson = False
 
 
-def shrink(
-    what: _What,
-    *,
-    protocol: options.ProtocolIfAny = None,
-    derivation: options.Derivation = None,
-    faults: options.Faults = "",
-    profile: options.ProfileOption = "within",
-    seconds: options.Seconds = None,
-    workload: options.Workload = MIXED,
-    against: _Against = SAFE,
-    backend: options.BackendOption = None,
-    runs: _Runs = 1,
-    failing: _Failing = 1,
-    trials: _Trials = 500,
-    cpu_seconds: _Cpu = 120.0,
-    workers: _Workers = None,
-    keep: _KeepName = None,
-    corpus: _Corpus = Path("corpus"),
-    store: options.Store = Path("store"),
-    json: options.AsJson = False,
-) -> int:
+@takes(Options)
+def shrink(given: Options) -> int:
     """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
-    options.check_seeds(derivation)
-    backend = options.backend_for(backend, None, None)
+    options.check_seeds(given.derivation)
+    backend = options.backend_for(given.backend, None, None)
     request = Request(
-        protocol=protocol or SAFE,
-        faults=options.names_of(faults),
-        profile=profile,
-        seconds=seconds,
-        workload=workload,
-        backend=backend,
+        protocol=given.protocol or SAFE, faults=options.names_of(given.faults), backend=backend, **asdict(given.load)
     )
-    plan = _plan_of(what, request, protocol, derivation)
-    _check(plan, against, request, runs=runs, failing=failing)
-    if keep is not None:
-        check_new_entry(corpus, keep)
-        if plan.variant is not None:
-            raise UsageError("--keep needs a named protocol; the plan has a variant of its own")
-    asked = Asked(plan=plan, against=against, backend=backend, runs=runs, failing=failing)
-    folder = folder_of(options.folder_of(store), plan, backend)
-    if not json:
+    plan = _plan_of(given, request)
+    _check(plan, given, backend)
+    asked = Asked(plan=plan, against=given.against, backend=backend, runs=given.runs, failing=given.failing)
+    folder = folder_of(options.folder_of(given.store), plan, backend)
+    if not given.json:
         say(headline(plan))
-    budget = Budget(trials=trials, cpu_seconds=cpu_seconds)
-    with progress(trials, quiet=json) as ticker:
+    budget = Budget(trials=given.trials, cpu_seconds=given.cpu_seconds)
+    workers = given.workers or (cores() if backend == "sim" else 1)
+    with progress(given.trials, quiet=given.json) as ticker:
         told = 0
 
         def tell(smallest: Smallest) -> None:
@@ -89,39 +75,43 @@ def shrink(
                 ticker.tick(f"{len(smallest.plan.schedule)} windows, {smallest.seen.operations} operations")
             told = smallest.trials
 
-        found = shrink_in(folder, asked, budget=budget, workers=workers or (cores() if backend == "sim" else 1), tell=tell)
+        found = shrink_in(folder, asked, budget=budget, workers=workers, tell=tell)
     smallest = load_plan(Path(found.plan))
-    recorded = record(found, store) if found.stopped != INTERRUPTED and backend == "sim" else None
-    say_json(found) if json else _show(found, folder, recorded)
-    if keep is not None and found.stopped != INTERRUPTED:
-        entry, file = add_entry(corpus, keep, smallest, story=_why(plan, found), expect=_expected(plan, found))
-        if not json:
+    recorded = record(found, given.store) if found.stopped != INTERRUPTED and backend == "sim" else None
+    say_json(found) if given.json else _show(found, folder, recorded)
+    if given.keep is not None and found.stopped != INTERRUPTED:
+        entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, found), expect=_expected(plan, found))
+        if not given.json:
             say(f"kept    {entry}, {file}")
     return found.exit
 
 
-def _plan_of(what: str, request: Request, protocol: str | None, derivation: int | None) -> Plan:
-    path = Path(what)
+def _plan_of(given: Options, request: Request) -> Plan:
+    what, path = given.what, Path(given.what)
     if not path.exists() and path.suffix not in (".yaml", ".yml"):
         return request.plan(options.seed_not_file(what, files="run folder or plan file"))
-    if derivation is not None or request != Request(protocol=request.protocol, backend=request.backend):
+    if given.derivation is not None or request != Request(protocol=request.protocol, backend=request.backend):
         raise UsageError(f"{what} is a file or folder with a plan; only --protocol may be combined with it")
     plan = load_plan(path / run_store.PLAN if path.is_dir() else path)
-    return plan if protocol is None else checked(replace(plan, protocol=protocol, variant=None))
+    return plan if given.protocol is None else checked(replace(plan, protocol=given.protocol, variant=None))
 
 
-def _check(plan: Plan, against: str, request: Request, *, runs: int, failing: int) -> None:
-    """Refuse what cannot be shrunk, before anything is written."""
+def _check(plan: Plan, given: Options, backend: BackendName) -> None:
+    """Refuse what cannot be shrunk or kept, before anything is written."""
     if plan.path:
         raise UsageError(f"{plan.name}: the path of an explorer is shortest already")
-    if against not in VARIANTS:
-        raise UsageError(unknown_protocol(against))
-    if request.backend == "sim" and runs > 1:
+    if given.against not in VARIANTS:
+        raise UsageError(unknown_protocol(given.against))
+    if backend == "sim" and given.runs > 1:
         raise UsageError("--runs is for --backend process and docker: a simulated run is always the same")
-    if failing > runs:
-        raise UsageError(f"--failing must be at most --runs ({runs}), not {failing}")
-    for reason in refusals(request.backend, plan.schedule)[:1]:
+    if given.failing > given.runs:
+        raise UsageError(f"--failing must be at most --runs ({given.runs}), not {given.failing}")
+    for reason in refusals(backend, plan.schedule)[:1]:
         raise UsageError(f"{plan.name}: {reason}")
+    if given.keep is not None:
+        check_new_entry(given.corpus, given.keep)
+        if plan.variant is not None:
+            raise UsageError("--keep needs a named protocol; the plan has a variant of its own")
 
 
 def _show(found: Shrunk, folder: Path, recorded: Recorded | None) -> None:

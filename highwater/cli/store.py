@@ -1,4 +1,4 @@
-"""`highwater store ingest|compact|verify`: a dataset of runs as Parquet for Spark, Polars and DuckDB (docs/dataset.md)."""
+"""`highwater store ingest|compact|verify`: a dataset of runs as Parquet for Spark, Polars and DuckDB (docs/data.md)."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

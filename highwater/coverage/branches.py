@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
-from highwater.coverage.switches import decided, is_taken, reads_switch
+from highwater.coverage.conditions import decided, is_taken, reads_switch
 from highwater.errors import HarnessError
 from reference.config import Variant
 

@@ -15,10 +15,10 @@ from msgspec.structs import fields, replace
 from highwater.explore.abstract.guide import Guide
 from highwater.explore.breadth_first import BreadthFirst, Searched
 from highwater.explore.directed import Directed, with_shorter_path
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.published import PUBLISHED, guide_of
-from highwater.explore.search import Budget, Result
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget, Result
 from highwater.explore.walks import Walks
 from highwater.plans.actions import AnyAction
 from highwater.plans.actions import Path as Actions
@@ -73,7 +73,7 @@ class Ablations:
         start = self._clock()
         value = str(getattr(variant, switch))
         try:
-            Model(variant, self._bounds).initial()
+            MachineWorld(variant, self._bounds).initial()
         except AssertionError as error:  # an assertion of the machines, or an endless loop of theirs
             return Ablation(switch=switch, value=value, bounds=self._bounds, stuck=str(error), seconds=self._clock() - start)
         result = self._breadth_first(variant)
@@ -92,19 +92,19 @@ class Ablations:
         elif not (self._bounds.zk_async or self._bounds.kip343):
             found = self._directed(variant, found)
         if not found.fell and not found.same:
-            walks = Walks(partial(Model, variant, self._bounds), _PROPERTIES, self._clock, scheduler="mixed", seed=1)
+            walks = Walks(partial(MachineWorld, variant, self._bounds), _PROPERTIES, self._clock, scheduler="mixed", seed=1)
             result = _whole(walks.run(self._budget))
             found = _fallen(found, result, "walk", self._bounds) if result.violations else found
         return replace(found, seconds=self._clock() - start)
 
     def _breadth_first(self, variant: Variant) -> Result[AnyAction]:
-        searched = Searched(world=partial(Model, variant, self._bounds), properties=_PROPERTIES)
+        searched = Searched(world=partial(MachineWorld, variant, self._bounds), properties=_PROPERTIES)
         with temporary_folder("ablate") as folder:
             return _whole(BreadthFirst(searched, folder, self._clock).run(self._budget))
 
     def _directed(self, variant: Variant, found: Ablation) -> Ablation:
         for name, published in PUBLISHED.items():
-            model = Model(variant, published.bounds)
+            model = MachineWorld(variant, published.bounds)
             properties = tuple(property_ for property_ in model.properties if property_.name in _PROPERTIES)
             search = Directed(model, self._guide(name, variant), properties, self._clock)
             result = _whole(search.run(replace(self._budget, states=DIRECTED_STATES_MAX)))

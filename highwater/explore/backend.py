@@ -8,7 +8,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from highwater.explore.model import Impossible, Model
+from highwater.explore.machine_world import Impossible, MachineWorld
 from highwater.explore.path import bounds_of, refusal
 from highwater.explore.state import CLIENT, TOPIC, Spent
 from highwater.plans.plan import Plan
@@ -44,7 +44,7 @@ class ExploreBackend:
     def perform(self, plan: Plan, provenance: Provenance) -> Run:
         """Perform the plan's list of actions. An impossible action ends the run as a failure of the harness."""
         start = perf_counter()
-        model = Model(variant_of(plan), bounds_of(plan), keep_versions=True)
+        model = MachineWorld(variant_of(plan), bounds_of(plan), keep_versions=True)
         scribe = _Scribe(plan)
         outcome: Outcome = "completed"
         failure = None

@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from highwater.errors import HarnessError, UsageError
-from highwater.explore.search import Budget, End, Progress, Result, Violation, collision_odds, few_collections, spent
 from highwater.explore.shard import ROOT, SHARDS_MAX, Found, Mark, Report, Shard
+from highwater.explore.strategy import Budget, End, Progress, Result, Violation, collision_odds, few_collections, spent
 from highwater.explore.world import Action, State, World
 
 _ROUND = 256  # expanded by a single worker between two looks at the budget

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from highwater.explore.machines import STALE, Machines, Versions, Waiting, renamed_message
-from highwater.explore.parts import Numbers, Parts
+from highwater.explore.numbering import Numbers, Parts
 from highwater.explore.state import Flight, Host
 from highwater.explore.steps import Brokers, HostFacts, address
 from highwater.plans.actions import Deliver

@@ -7,7 +7,7 @@ visited; transitions then count more than once.
 from collections.abc import Callable, Iterator
 from typing import Generic
 
-from highwater.explore.search import (
+from highwater.explore.strategy import (
     Budget,
     End,
     Judge,

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from highwater.explore.abstract.guide import Guide
 from highwater.explore.abstract.kafka_replication import Replica, Situation
 from highwater.explore.abstract.pictures import Picture, ReplicaPicture
-from highwater.explore.model import Impossible, Model
+from highwater.explore.machine_world import Impossible, MachineWorld
 from highwater.explore.refinement import picture_of
-from highwater.explore.search import Budget, End, Judge, Progress, Result, Violation, few_collections, resident_mib, spent
+from highwater.explore.strategy import Budget, End, Judge, Progress, Result, Violation, few_collections, resident_mib, spent
 from highwater.explore.transition import Key
 from highwater.explore.world import Property
 from highwater.plans.actions import AnyAction, Path
@@ -49,7 +49,9 @@ class Frontier(Struct, frozen=True, kw_only=True):
 class Directed:
     """One directed search. `clock` gives seconds, for the budget and the result only."""
 
-    def __init__(self, model: Model, guide: Guide, properties: tuple[Property[Key], ...], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, model: MachineWorld, guide: Guide, properties: tuple[Property[Key], ...], clock: Callable[[], float]
+    ) -> None:
         self._model = model
         self._guide = guide
         self._judge = Judge(properties, model.goals)
@@ -199,7 +201,7 @@ def _replica(now: ReplicaPicture, before: Replica | None) -> Replica:
     return Replica(log=log, hw=now.hw, epoch=now.epoch, leader=now.leader, isr=now.isr)
 
 
-def with_shorter_path(model: Model, result: Result[AnyAction]) -> Result[AnyAction]:
+def with_shorter_path(model: MachineWorld, result: Result[AnyAction]) -> Result[AnyAction]:
     """A result whose first violation has the path that `shortened` leaves."""
     found = result.violations[0]
     (property_,) = (property_ for property_ in model.properties if property_.name == found.name)
@@ -207,7 +209,7 @@ def with_shorter_path(model: Model, result: Result[AnyAction]) -> Result[AnyActi
     return replace(result, violations=(replace(found, path=path), *result.violations[1:]))
 
 
-def shortened(model: Model, path: Path, property_: Property[Key]) -> Path:
+def shortened(model: MachineWorld, path: Path, property_: Property[Key]) -> Path:
     """The path without actions that the violation does not need, the last ones first; it ends with the violation."""
     width = max(1, len(path) // 2)
     while width:
@@ -222,7 +224,7 @@ def shortened(model: Model, path: Path, property_: Property[Key]) -> Path:
     return path
 
 
-def _violating(model: Model, path: Path, property_: Property[Key]) -> Path | None:
+def _violating(model: MachineWorld, path: Path, property_: Property[Key]) -> Path | None:
     key = model.initial()
     for number, action in enumerate(path, 1):
         try:

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from highwater.explore.abstract.pictures import AskedIsr, Picture, ReplicaPicture, Unexplained, explain
 from highwater.explore.abstract.rules import Rules
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.machines import Replica
-from highwater.explore.model import Model
-from highwater.explore.search import Budget, resident_mib, spent
 from highwater.explore.state import Host, log_of, tp_of
+from highwater.explore.strategy import Budget, resident_mib, spent
 from highwater.explore.transition import Key
 from highwater.explore.zookeeper import Stated
 from highwater.plans.actions import AnyAction, Path
@@ -45,7 +45,7 @@ class Refined(Struct, frozen=True, kw_only=True):
 class Refinement:
     """One breadth-first search of a world that checks each step. `clock` gives seconds."""
 
-    def __init__(self, model: Model, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(self, model: MachineWorld, rules: Rules, clock: Callable[[], float]) -> None:
         self._model = model
         self._rules = rules
         self._clock = clock
@@ -149,7 +149,7 @@ class Refinement:
         )
 
 
-def picture_of(model: Model, key: Key, known: dict[tuple[int, int], ReplicaPicture]) -> Picture:
+def picture_of(model: MachineWorld, key: Key, known: dict[tuple[int, int], ReplicaPicture]) -> Picture:
     """The abstraction of a state: what the replication model has variables for. `known` keeps the replicas seen before."""
     stated = model.standing(key).partitions[0]
     for index, number in enumerate(key[: model.bounds.brokers]):
@@ -164,7 +164,7 @@ def picture_of(model: Model, key: Key, known: dict[tuple[int, int], ReplicaPictu
     )
 
 
-def _asked(model: Model, key: Key, stated: Stated) -> frozenset[AskedIsr]:
+def _asked(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]:
     # ISR changes on their way to ZooKeeper or to the controller. A record that anybody has committed is one that must be held.
     if not (model.bounds.zk_async or model.bounds.kip343):
         return frozenset()
@@ -174,7 +174,7 @@ def _asked(model: Model, key: Key, stated: Stated) -> frozenset[AskedIsr]:
     return frozenset(AskedIsr(frozenset(broker - 1 for broker in isr), hw) for isr in isrs)
 
 
-def _in_flight(model: Model, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
+def _in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
     # Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR.
     tp = tp_of(0)
     requests = [flight.message for flight in model.network(key)]

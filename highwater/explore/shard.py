@@ -19,7 +19,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from highwater.explore.search import Judge, resident_mib
+from highwater.explore.strategy import Judge, resident_mib
 from highwater.explore.world import Action, Parts, State, World
 
 ROOT = (1 << 64) - 1  # in place of the number of the state before the initial state

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.explore.machines import Machines, Replica, View, Waiting
-from highwater.explore.parts import Numbers, Parts
+from highwater.explore.numbering import Numbers, Parts
 from highwater.explore.state import CLIENT, Flight, Host, values_of
 from reference.effects import (
     AnyEffect,

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from highwater.explore import ghost as promises
 from highwater.explore.canonical import Canonical
 from highwater.explore.machines import ANY_VERSIONS, Machines
-from highwater.explore.parts import Parts
+from highwater.explore.numbering import Parts
 from highwater.explore.state import CLIENT, Flight, Ghost, Host, Spent, tp_of
 from highwater.explore.steps import Brokers, Op, Step
 from highwater.explore.zookeeper import ZooKeepers, standing

@@ -15,7 +15,8 @@ schedulers differ in what they make likely:
 from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
-from highwater.explore.search import (
+from highwater.explore.shard import PARTS_MAX
+from highwater.explore.strategy import (
     Budget,
     End,
     Judge,
@@ -27,7 +28,6 @@ from highwater.explore.search import (
     resident_mib,
     spent,
 )
-from highwater.explore.shard import PARTS_MAX
 from highwater.explore.world import Action, State, World
 from history.seed import Rng
 

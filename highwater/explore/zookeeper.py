@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.explore.machines import Versions
-from highwater.explore.parts import Numbers, Parts
+from highwater.explore.numbering import Numbers, Parts
 from highwater.explore.state import TOPIC, tp_of
 from reference.coordination import paths
 from reference.coordination.admin_paths import (

@@ -39,8 +39,8 @@ from history import store
 from history.errors import HistoryError
 from history.history import History
 from history.manifest import RunManifest
-from reports.model import Hazard as HazardOnPage
 from reports.render import Link, run_html
+from reports.run_page import Hazard as HazardOnPage
 
 BackendName = Literal["sim", "process", "docker"]
 REPEATABLE = ("sim", "explore")  # backends that give the same history for the same plan

@@ -79,7 +79,8 @@ def _contradiction(asked: Hashable, told: Hashable) -> str:
     # What is wrong with the answer to a transaction, compared with its invocation; "" if nothing is, or if one was not recorded.
     if asked is None or told is None or not (_is_transaction(asked) or _is_transaction(told)):
         return ""
-    assert isinstance(asked, tuple)
+    if not isinstance(asked, tuple):
+        return "a transaction instead of the value"
     if not isinstance(told, tuple) or len(asked) != len(told):
         return f"{len(told) if isinstance(told, tuple) else 'no list of'} micro-operations instead of the {len(asked)}"
     for one, other in zip(asked, told, strict=True):

@@ -11,7 +11,7 @@ NEVER_NS = 10**16
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column of an answer; `words` is its meaning as docs/analytics.md gives it."""
+    """One column of an answer; `words` is its meaning as docs/data.md gives it."""
 
     name: str
     words: str

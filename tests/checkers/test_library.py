@@ -25,10 +25,10 @@ def test_examples_in_docstrings_of_checkers_run(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0
 
 
-def test_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_of_the_library_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("```", "")
-    tried = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, "README.md", None, 0))
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").replace("```", "")
+    tried = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, "docs/api.md", None, 0))
 
     assert (tried.failed, tried.attempted) == (0, 3)
 

@@ -22,7 +22,7 @@ from history import store
 from history.event import ClusterEvent
 from history.event import EventKind as K
 from history.history import History
-from reports.model import page_of
+from reports.run_page import page_of
 from tests.reports.scenes import Scene, manifest_of, small_loss
 
 PLANS = Path(__file__).parents[2] / "corpus" / "plans"

@@ -29,8 +29,8 @@ from highwater.campaigns.chaos import (
     search,
 )
 from highwater.campaigns.corpus import complaint, load_corpus, load_entry, load_plans, tasks_of
+from highwater.campaigns.generations import Search, reach_of
 from highwater.campaigns.red import Red, annotation, lines_of, markdown, reds
-from highwater.campaigns.search import Search, reach_of
 from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
 from highwater.coverage.branches import Step, packed

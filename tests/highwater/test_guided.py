@@ -9,10 +9,10 @@ import pytest
 from highwater.backends.sim.backend import SimBackend
 from highwater.campaigns.campaign import Campaign, Limits, Request, Watch
 from highwater.campaigns.folder import PLANS, Asked, CampaignFolder
+from highwater.campaigns.generations import Planned, Search
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
 from highwater.campaigns.records import CampaignRecords
-from highwater.campaigns.search import Planned, Search
 from highwater.coverage.branches import Reach, Step, packed
 from highwater.errors import UsageError
 from highwater.plans.plan import plan_digest

@@ -10,11 +10,12 @@ from checkers.engine.verdict import Verdict
 from checkers.judge import judge
 from checkers.registry import ALL, OF_BLACK_BOXES
 from highwater.backends.sim.backend import SimBackend
-from highwater.catalogue.invariants import INVARIANTS, table
 from highwater.catalogue.mutants import (
+    INVARIANTS,
     Catch,
     Caught,
     Masked,
+    by_invariant,
     catches,
     declared,
     document,
@@ -83,7 +84,7 @@ def test_caught_mistake_breaks_one_of_its_listed_invariants() -> None:
     """A variant that is caught for another reason does not show its own mistake."""
     rows = [(catch.protocol, catch.checker, catch.kind) for catch in CATCHES]
 
-    assert [(variant, bug) for variant, bug, _, by in table(rows) if not by] == []
+    assert [(variant, bug) for variant, bug, _, by in by_invariant(rows) if not by] == []
 
 
 def test_every_anomaly_kind_breaks_a_known_invariant() -> None:

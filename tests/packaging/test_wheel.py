@@ -1,25 +1,37 @@
 """What a user gets from `pip install`: every command works outside of this checkout, and without Spark."""
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.packaging.conftest import SAMPLE, User
+from tests.shown import examples, is_shown
+from tests.tidy.sources import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 INVALID = 10
 
 
-def test_wheel_judges_a_history_of_the_user_and_draws_it(user: User, tmp_path: Path) -> None:
-    """README.md: from `pip install` to a verdict on a file of one's own, with its picture."""
+def test_wheel_prints_what_the_readme_shows(user: User, tmp_path: Path) -> None:
+    """README.md, docs/commands.md: runs by seed, and from `pip install` to a verdict on a file of one's own, with its picture."""
     shutil.copy(SAMPLE / "history.edn", tmp_path)
+    text = "".join((ROOT / name).read_text() for name in ("README.md", "docs/commands.md"))
+    shown = [(shlex.split(command, comments=True), output) for command, output in examples(text)]
+    codes = []
 
-    done = user.run("highwater", "check", "history.edn", "--report", "out.html", cwd=tmp_path)
+    for command, output in shown:
+        if command[0] != "highwater":
+            assert output == "", command
+            continue
+        done = user.run(*command, cwd=tmp_path)
+        assert done.stderr == ""
+        assert is_shown(output, done.stdout), (command, done.stdout)
+        codes.append(done.returncode)
 
-    assert (done.returncode, done.stderr) == (INVALID, "")
-    assert "INVALID: history.edn: 3 operations" in done.stdout
+    assert codes == [0, INVALID, INVALID]
     assert "<svg" in (tmp_path / "out.html").read_text()
 
 

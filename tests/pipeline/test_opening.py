@@ -1,4 +1,4 @@
-"""The documented ways to open a dataset, and the example notebook (docs/dataset.md)."""
+"""The documented ways to open a dataset, and the example notebook (docs/data.md)."""
 
 import ast
 import json
@@ -35,7 +35,7 @@ _WANTED = [(c, p, f"seed-{s}/sim-{p}-0") for c in ("first", "second") for p in (
 
 def _line(tool: str, dataset: Path) -> str:
     """The documented line, with the path of the dataset."""
-    document = (ROOT / "docs" / "dataset.md").read_text()
+    document = (ROOT / "docs" / "data.md").read_text()
     found = re.search(rf"^\| {tool} \| `(.*)` \|$", document, re.MULTILINE)
     assert found is not None
     return found[1].replace("DATASET", str(dataset))

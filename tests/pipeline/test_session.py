@@ -175,8 +175,8 @@ def test_executor_with_other_code_or_python_is_refused() -> None:
 
 
 def test_documented_settings_are_those_of_a_session() -> None:
-    """docs/spark.md has a table of them."""
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    """docs/campaigns.md has a table of them."""
+    text = (Path(__file__).parents[2] / "docs" / "campaigns.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `spark.")]
 
     assert rows == [f"| `{setting.key}` | {setting.value} | {setting.why} |" for setting in SETTINGS]

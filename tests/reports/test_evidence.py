@@ -14,9 +14,9 @@ from reports.bands import packed
 from reports.calls import Call, calls_of, quantile
 from reports.lag import lag_points
 from reports.nodes import nodes_of
+from reports.offset_story import AFTER_MAX, Place, story_of, witness_rows
 from reports.replicas import PartitionTrack, ReplicaTrack, tracks_of
 from reports.rows import event_line, folded, operation_line
-from reports.story import AFTER_MAX, Place, story_of, witness_rows
 from reports.svg import TimeScale
 from reports.timeline import lane_count
 from reports.windows import FaultWindow, category_of, windows_of

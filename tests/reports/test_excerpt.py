@@ -5,8 +5,8 @@ import pytest
 from checkers.engine.verdict import Findings, merge
 from history.history import History
 from reports.excerpt import EXCERPT_NS, WHOLE_MAX_NS, excerpt_of
-from reports.model import page_of
 from reports.render import run_html
+from reports.run_page import page_of
 from reports.svg import NS_PER_S
 from tests.reports.scenes import random_run
 from tests.reports.test_why import a_loss

@@ -27,7 +27,6 @@ from tests.tidy.sources import PACKAGES, Source, sources
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "protocol.md"
 REQUIREMENTS = ROOT / "docs" / "requirements.md"
-README = ROOT / "README.md"
 MISSING = Path(__file__).with_name("missing.txt")
 MARKER = "<!-- generated: python -m tests.tidy.protocol --rewrite -->\n"
 
@@ -245,7 +244,7 @@ def _points(found: tuple[Row, ...]) -> str:
 
 
 def counts(found: tuple[Row, ...]) -> str:
-    """The line of README.md that counts statements."""
+    """The line of docs/requirements.md that counts statements and clauses."""
     stated = trace.chosen(found, "R")
     clauses = Counter(clause.status.partition(":")[0] for row in stated for clause in row.clauses)
     missing = sum(not trace.is_settled(row) for row in stated)
@@ -267,7 +266,6 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
     )
     points = "\n## Contradictions\n\n" + _points(trace.chosen(found, "C"))
     points += "\n## Unsafe points\n\n" + _points(trace.chosen(found, "U"))
-    readme = re.sub(r"^\d+ statements of the five documents\b.*$", counts(found), README.read_text(encoding="utf-8"), flags=re.M)
     return {
         DOCUMENT: _below_marker(
             DOCUMENT,
@@ -275,7 +273,6 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
             "\n## Mistakes of history\n\n" + catalogue(found),
         ),
         REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(found)}.\n" + by_document + points),
-        README: readme,
     }
 
 

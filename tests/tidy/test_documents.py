@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from highwater.cli.commands import COMMANDS, GROUPS
 from tests.tidy.sources import ROOT
 
 # document -> the function that writes it
 GENERATED = {
     "docs/history-format.md": ("history.schema", "document"),
-    "docs/properties.md": ("checkers.registry", "document"),
+    "docs/properties.md": ("checkers.properties", "document"),
     "docs/faults.md": ("nemesis.document", "document"),
-    "docs/dataset.md": ("pipeline.tables", "document"),
+    "docs/campaigns.md": ("bench.guided", "document"),
+    "docs/data.md": ("pipeline.tables", "document"),
     "docs/wire.md": ("highwater.catalogue.wire_document", "document"),
 }
 HISTORIES = ROOT / "corpus" / "histories"
@@ -21,9 +23,11 @@ HISTORIES = ROOT / "corpus" / "histories"
 
 @pytest.mark.parametrize("name", sorted(GENERATED))
 def test_generated_document_is_up_to_date(name: str) -> None:
+    """Below its marker, if it has one: what stands above is written by hand."""
     module, function = GENERATED[name]
+    *_, below = re.split(r"^<!-- generated: .* -->\n", (ROOT / name).read_text(), flags=re.MULTILINE)
 
-    assert (ROOT / name).read_text() == getattr(importlib.import_module(module), function)()
+    assert below == getattr(importlib.import_module(module), function)()
 
 
 def _names(folder: Path) -> list[str]:
@@ -45,6 +49,26 @@ def test_links_between_documents_resolve() -> None:
     broken = [f"{d.name} -> {m[1]}" for d in documents for m in link.finditer(d.read_text()) if not (d.parent / m[1]).exists()]
 
     assert broken == []
+
+
+def test_every_command_and_target_has_its_row() -> None:
+    """What `highwater --help` and `make` list is explained in docs/commands.md."""
+    text = (ROOT / "docs" / "commands.md").read_text()
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    grouped = [f"{group.name} {member.name}" for group in GROUPS for member in group.members]
+    wanted = [*(f"make {target}" for target in targets if target != "help"), *(command.name for command in COMMANDS), *grouped]
+    cells = re.findall(r"^\| (`[^|]*?) \|", text.replace("\\|", "/"), re.MULTILINE)
+    explained = [f"{name} " for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+    assert [name for name in wanted if not any(shown.startswith(f"{name} ") for shown in explained)] == []
+
+
+def test_index_of_decisions_names_every_decision() -> None:
+    decisions = ROOT / "docs" / "decisions"
+    titles = {path.name: path.read_text().splitlines()[0].partition(". ")[2] for path in decisions.glob("0*.md")}
+    rows = dict(re.findall(r"^\| \[\d+\]\((\S+)\) \| (.+) \|$", (decisions / "README.md").read_text(), re.MULTILINE))
+
+    assert rows == titles
 
 
 def test_files_named_in_documents_exist() -> None:

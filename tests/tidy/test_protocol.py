@@ -11,7 +11,6 @@ from reference.config import VARIANTS, Variant
 from tests.tidy.promise import rules_now
 from tests.tidy.protocol import (
     DOCUMENT,
-    README,
     REQUIREMENTS,
     STEPS,
     cited_in,
@@ -31,7 +30,7 @@ def found() -> tuple[trace.Row, ...]:
     return trace.rows(gathered())
 
 
-@pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS, README], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [DOCUMENT, REQUIREMENTS], ids=lambda path: path.name)
 def test_generated_protocol_tables_are_up_to_date(path: Path) -> None:
     """If this fails, run `python -m tests.tidy.protocol --rewrite`."""
     assert path.read_text(encoding="utf-8") == documents(found())[path]

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from highwater.backends.real.zookeeper.sessions import end_session
+from highwater.backends.real.zookeeper.expiry import end_session
 from reference.coordination.api import AnyAnswer, AnyOp, Change, Create, Exists, SessionState
 from server.kazoo_client import KazooCoordination
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.backends.real.zookeeper.sessions import end_session
+from highwater.backends.real.zookeeper.expiry import end_session
 from reference.coordination.api import Create, Created, Data, Exists, GetData, NoNode, SessionExpired, SetData, Unknown
 from tests.zookeeper.bench import Client
 

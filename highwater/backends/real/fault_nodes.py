@@ -9,7 +9,7 @@ from highwater.backends.real.fault_links import REFUSED
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
 from highwater.backends.real.systems.port import Coordination
-from highwater.backends.real.zookeeper.sessions import OverError, SilenceError
+from highwater.backends.real.zookeeper.expiry import OverError, SilenceError
 from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from nemesis.faults import (

@@ -7,8 +7,8 @@ from highwater.backends.real.fault_links import HELD, REFUSED, LinkFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site
 from highwater.backends.real.systems.port import Coordination
+from highwater.backends.real.zookeeper.expiry import SilenceError
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
-from highwater.backends.real.zookeeper.sessions import SilenceError
 from history.seed import Draws
 from nemesis.faults import ZooKeeperDown, ZooKeeperFault, ZooKeeperLinks
 from nemesis.schedule import Window

@@ -6,5 +6,5 @@ disk                        durability of logs
 zk, zk_client               ZooKeeper's server, and its library inside a node
 node, clients               processes
 faults, fault_*, open_window    the nemesis; one module for each family of faults
-simulation, observer, world    the state that all share; the harness as a client; a whole run
+simulation, world              the state that all share; a whole run
 """

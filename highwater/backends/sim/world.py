@@ -11,7 +11,6 @@ from highwater.backends.sim.ensemble import Ensemble
 from highwater.backends.sim.faults import Faults
 from highwater.backends.sim.inquirer import Inquirer
 from highwater.backends.sim.node import Boot, NodeHost
-from highwater.backends.sim.observer import Observer
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer, ZooKeeper
@@ -24,9 +23,10 @@ from history.event import EventKind
 from reference.broker import heartbeats
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, Data
-from reference.messages import MetadataReply
+from reference.events import AnyEvent, Received
+from reference.messages import Metadata, MetadataReply, PartitionState
 from reference.node import Node
-from reference.types import BrokerId
+from reference.types import Address, BrokerId
 from workloads.client import Phase
 
 SLICE_MS = 100  # how often limits and ends are checked
@@ -38,6 +38,26 @@ LOOK_MS = 200  # for the answers to the Metadata requests at the end
 
 class TooManyEvents(Exception):  # noqa: N818 - says what happened
     """Raised when a simulated run handles more events than its plan allows."""
+
+
+class Observer:
+    """The harness's own client: asks each broker once, at the end, for its metadata; `told` has the states of each answer."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.address = Address("c-laboratory")  # draws of delays are named by it
+        self.life = 1
+        self.up = True
+        self.told: dict[str, tuple[PartitionState, ...]] = {}
+        self._sim = sim
+
+    def ask(self, node: Address, correlation: int) -> None:
+        """Ask this broker for its metadata."""
+        self._sim.transport.send(self, node, Metadata(correlation))
+
+    def take(self, source: str, event: AnyEvent) -> None:
+        """Keep the partition states of a broker's metadata answer; ignore all other events."""
+        if isinstance(event, Received) and isinstance(event.message, MetadataReply):
+            self.told[source] = event.message.states
 
 
 class World:

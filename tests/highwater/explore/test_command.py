@@ -11,7 +11,7 @@ import pytest
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.explore.breadth_first import BreadthFirst
-from highwater.explore.search import Budget
+from highwater.explore.strategy import Budget
 
 V3 = ["explore", "machines", "--protocol", "v3", "--records", "1", "--holds", "strong-isr"]
 

@@ -21,10 +21,10 @@ from highwater.explore.abstract.rules import VARIANTS as RULES
 from highwater.explore.abstract.rules import Machines, Sizes
 from highwater.explore.breadth_first import BreadthFirst
 from highwater.explore.directed import Directed, shortened
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.published import PUBLISHED, guide_of
-from highwater.explore.search import Budget, Result
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget, Result
 from highwater.plans.actions import AnyAction, Crash, Expire, Fire, Restart
 from highwater.plans.text import load_plan
 from reference.config import SAFE, VARIANTS, Variant
@@ -33,8 +33,8 @@ SMALL = Sizes(replicas=2, log_size=2, max_records=2, max_epoch=2)
 EXPLORED = Path(__file__).parents[3] / "corpus" / "explored"
 
 
-def model_of(protocol: str, bounds: Bounds) -> Model:
-    return Model(replace(VARIANTS[protocol], unclean_election=False), bounds)
+def model_of(protocol: str, bounds: Bounds) -> MachineWorld:
+    return MachineWorld(replace(VARIANTS[protocol], unclean_election=False), bounds)
 
 
 def searched(name: str, protocol: str, bounds: Bounds) -> tuple[Directed, Result[AnyAction]]:

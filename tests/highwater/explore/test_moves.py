@@ -11,10 +11,10 @@ from highwater.cli.searching import PropertyName
 from highwater.exit_codes import ExitCode
 from highwater.explore.backend import ExploreBackend
 from highwater.explore.breadth_first import BreadthFirst, Searched
-from highwater.explore.model import Impossible, Model
+from highwater.explore.machine_world import Impossible, MachineWorld
 from highwater.explore.path import bounds_of, plan_of
-from highwater.explore.search import Budget, Result
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget, Result
 from highwater.plans.actions import AnyAction, Deliver, Move, Produce
 from highwater.rig.backend import Provenance
 from highwater.runs.run import judge
@@ -30,7 +30,7 @@ def variant(protocol: str) -> Variant:
 
 
 def search(protocol: str, bounds: Bounds) -> Result[AnyAction]:
-    searched = Searched(world=lambda: Model(variant(protocol), bounds), properties=EVERY)
+    searched = Searched(world=lambda: MachineWorld(variant(protocol), bounds), properties=EVERY)
     with TemporaryDirectory() as folder:
         return BreadthFirst(searched, Path(folder), lambda: 0.0).run(Budget())
 
@@ -82,7 +82,7 @@ def test_two_partitions_have_logs_and_leaders_of_their_own() -> None:
     result = search("safe", Bounds(partitions=2, crashes=0, expiries=0))
 
     assert (result.end, result.states, result.transitions, result.depth) == ("exhausted", 250, 516, 10)
-    model = Model(variant("safe"), Bounds(partitions=2, records=2))
+    model = MachineWorld(variant("safe"), Bounds(partitions=2, records=2))
     state = model.after(model.initial(), Produce(node="b1", partition=1))
     state = model.after(state, Deliver(message="FetchReply", source="b1", to="b2"))
     assert [host.values for host in model.hosts(state)] == [((), ("v1",)), ((), ("v1",))]
@@ -105,7 +105,7 @@ def test_explore_refuses_moves_that_a_world_cannot_have(
 
 
 def test_second_move_is_refused_while_one_is_under_way() -> None:
-    model = Model(variant("safe"), replace(ONE_MOVE, moves=2))
+    model = MachineWorld(variant("safe"), replace(ONE_MOVE, moves=2))
     move = Move(partition=0, replicas=(2,))
     state = model.after(model.initial(), move)
 

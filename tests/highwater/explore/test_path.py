@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity
 from highwater.explore.backend import ExploreBackend
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.path import bounds_of, plan_of
+from highwater.explore.sentences import tell
 from highwater.explore.state import Bounds
-from highwater.explore.story import tell
 from highwater.plans.actions import AnyAction, Crash, Deliver, Expire, Fire, Lose, Produce, Restart
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_from_yaml, plan_to_yaml
@@ -40,7 +40,7 @@ def plan(path: tuple[AnyAction, ...] = LOSS) -> Plan:
 
 
 def test_counterexample_text_names_truncation_and_election() -> None:
-    told = " ".join(tell(Model(V3_CLEAN, bounds_of(plan())), LOSS))
+    told = " ".join(tell(MachineWorld(V3_CLEAN, bounds_of(plan())), LOSS))
 
     assert "b2 truncates its log at offset 0, to its high watermark" in told
     assert "b2 becomes leader of epoch 1 with LEO 0" in told

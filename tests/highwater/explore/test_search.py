@@ -14,9 +14,9 @@ from highwater.errors import HarnessError
 from highwater.explore import shard
 from highwater.explore.breadth_first import BreadthFirst, Searched, read_checkpoint
 from highwater.explore.depth_first import DepthFirst
-from highwater.explore.model import Model
-from highwater.explore.search import Budget, Result
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget, Result
 from highwater.explore.transition import Key
 from highwater.explore.walks import Scheduler, Walks
 from highwater.plans.actions import AnyAction, Crash, Expire, Fire, words
@@ -31,8 +31,8 @@ def clock() -> float:
     return 0.0
 
 
-def world(protocol: str, bounds: Bounds, **switches: str) -> Callable[[], Model]:
-    return partial(Model, replace(VARIANTS[protocol], unclean_election=False, **switches), bounds)
+def world(protocol: str, bounds: Bounds, **switches: str) -> Callable[[], MachineWorld]:
+    return partial(MachineWorld, replace(VARIANTS[protocol], unclean_election=False, **switches), bounds)
 
 
 def search(
@@ -152,13 +152,13 @@ def test_two_searches_of_one_model_give_equal_results() -> None:
 
 def test_started_cluster_without_faults_has_nothing_to_explore() -> None:
     """No timer of a warm `safe` cluster changes the state."""
-    model = Model(VARIANTS["safe"], Bounds(records=0, crashes=0, expiries=0))
+    model = MachineWorld(VARIANTS["safe"], Bounds(records=0, crashes=0, expiries=0))
 
     assert list(model.successors(model.initial())) == []
 
 
 def test_explorer_limits_faults_but_not_recovery_steps() -> None:
-    model = Model(VARIANTS["safe"], Bounds(records=0, crashes=1, expiries=0))
+    model = MachineWorld(VARIANTS["safe"], Bounds(records=0, crashes=1, expiries=0))
     state = model.after(model.initial(), Crash(node="b2"))
 
     actions = [action for action, _ in model.successors(state)]

@@ -33,6 +33,8 @@ BAD = {
             ("[[:append 1 1]]", "[[:append 1 1] [:r 1 [1]]]", "2 micro-operations instead of the 1"),
             ("[[:append 1 1]]", "[]", "0 micro-operations instead of the 1"),
             ("[]", "[[:r 1 nil]]", "1 micro-operations instead of the 0"),
+            ("#{1}", "[[:r 1 nil]]", "a transaction instead of the value"),
+            ("7", "[[:r 1 nil]]", "a transaction instead of the value"),
             ("[[:r 1 nil]]", "[[:r 2 nil]]", "['r' 2 nil] instead of ['r' 1 nil]"),
             ("[[:r 1 nil]]", "[[:w 1 nil]]", "['w' 1 nil] instead of ['r' 1 nil]"),
             ("[[:r 1 nil] [:w 2 1]]", "[[:w 2 1] [:r 1 nil]]", "['w' 2 1] instead of ['r' 1 nil]"),

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from highwater.backends.real.zookeeper.sessions import SilenceError, end_session
+from highwater.backends.real.zookeeper.expiry import SilenceError, end_session
 from highwater.errors import HarnessError
 from reference.coordination import paths
 from reference.coordination.api import (

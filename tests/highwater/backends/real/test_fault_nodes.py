@@ -10,7 +10,7 @@ from highwater.backends.real.fault_nodes import NodeFault, NodeFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Probe, Proof, Site
 from highwater.backends.real.zookeeper.admin import Admin
-from highwater.backends.real.zookeeper.sessions import OverError
+from highwater.backends.real.zookeeper.expiry import OverError
 from highwater.errors import HarnessError
 from highwater.rig.nemesis import Nemesis
 from history.event import EventKind

@@ -10,10 +10,10 @@ from highwater.exit_codes import ExitCode
 from highwater.explore.abstract.kafka_replication import KafkaReplication, Situation
 from highwater.explore.abstract.pictures import Picture, ReplicaPicture, Unexplained, explain
 from highwater.explore.abstract.rules import VARIANTS, Rules, Sizes
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.refinement import Refined, Refinement
-from highwater.explore.search import Budget
 from highwater.explore.state import Bounds
+from highwater.explore.strategy import Budget
 from highwater.explore.transition import Key
 from reference.config import VARIANTS as PROTOCOLS
 
@@ -75,7 +75,7 @@ def test_every_step_of_a_model_is_explained_by_its_action(variant: str) -> None:
 
 
 def refined(protocol: str, rules: Rules, bounds: Bounds, *, depth: int | None = None) -> Refined:
-    model = Model(replace(PROTOCOLS[protocol], unclean_election=False), bounds)
+    model = MachineWorld(replace(PROTOCOLS[protocol], unclean_election=False), bounds)
     return Refinement(model, rules, lambda: 0.0).run(Budget(depth=depth))
 
 

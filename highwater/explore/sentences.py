@@ -1,6 +1,6 @@
 """Describes a schedule of the explorer in sentences: each action and what the brokers did in response."""
 
-from highwater.explore.model import Model
+from highwater.explore.machine_world import MachineWorld
 from highwater.explore.state import CLIENT
 from highwater.plans.actions import Deliver, Path, words
 from highwater.rig.commits import AnyCommit, NodeCreated, NodeWritten, SessionEnded
@@ -13,7 +13,7 @@ from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, Leade
 from reference.sealed import in_the_clear
 
 
-def tell(model: Model, path: Path) -> tuple[str, ...]:
+def tell(model: MachineWorld, path: Path) -> tuple[str, ...]:
     """Describe a schedule of the explorer: one sentence for each action. Raises model.Impossible."""
     state = model.initial()
     sentences = []

@@ -9,7 +9,7 @@ from checkers.sketches import history_of
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.explore.abstract.rules import VARIANTS
-from highwater.runs.refinement import validate
+from highwater.runs.conformance import validate
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from checkers.registry import ALL, OF_BLACK_BOXES
 from history.event import EventKind
 from history.history import History
 from reports.anomalies import EXAMPLES_MAX, STORY_MAX
-from reports.model import RunPage, banner_of, page_of
-from reports.story import Place
+from reports.offset_story import Place
+from reports.run_page import RunPage, banner_of, page_of
 from tests.reports.scenes import MS, Scene, manifest_of, small_loss
 
 

@@ -37,7 +37,7 @@ def takes(kind: type[Given]) -> Callable[[Callable[[Given], int]], Callable[...,
     def with_parameters(command: Callable[[Given], int]) -> Callable[..., int]:
         @wraps(command)
         def called(**values: object) -> int:
-            return command(_filled(kind, values))
+            return command(filled(kind, values))
 
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # `inspect.signature` reads it
@@ -82,12 +82,17 @@ def _under(hint: Any, heading: str | None) -> Any:
     return Annotated[(kind, *found)]
 
 
-def _filled(kind: type[Given], values: Mapping[str, object]) -> Given:
-    """The struct with the values of the command line."""
+def filled(kind: type[Given], values: Mapping[str, object]) -> Given:
+    """The struct with these values of its options, by name; the others have their defaults."""
+    defaults = {parameter.name: parameter.default for parameter in parameters_of(kind)}
+    return _struct(kind, {**defaults, **values})
+
+
+def _struct(kind: type[Given], values: Mapping[str, object]) -> Given:
     found = {}
     for name, hint, _ in _fields(kind):
         group = _group(hint)
-        found[name] = values[name] if group is None else _filled(group, values)
+        found[name] = values[name] if group is None else _struct(group, values)
     return kind(**found)
 
 

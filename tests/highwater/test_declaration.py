@@ -1,13 +1,17 @@
 """The options of a command: the fields of one struct, from which the command line is made."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
+import pytest
 import typer
 from msgspec import Struct, defstruct
 from typer.testing import CliRunner
 
-from highwater.cli.parameters import CommandWithSections, takes
+from highwater.cli.commands import COMMANDS, GROUPS, Command
+from highwater.cli.declaration import CommandWithSections, parameters_of, takes
+
+OPTIONS_MAX = 8  # of a command without a struct: more are hard to hand on, and near the wall of a function's lines
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -69,3 +73,17 @@ def test_new_field_is_a_new_option_in_help() -> None:
 
     assert "--colour" not in before
     assert "Which colour." in after.partition("--colour")[2]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *(member for group in GROUPS for member in group.members)], ids=lambda c: c.name)
+def test_many_options_of_a_command_are_fields_of_a_struct(command: Command) -> None:
+    """A command with its options in its signature stands at the longest length of a function, and no option can be added."""
+    function = command.load()
+
+    inner = getattr(function, "__wrapped__", None)
+    if inner is None:
+        assert len(function.__annotations__) <= OPTIONS_MAX
+    else:
+        (kind,) = (hint for name, hint in get_type_hints(inner).items() if name != "return")
+        assert list(function.__annotations__) == [parameter.name for parameter in parameters_of(kind)]
+        assert list(function.__annotations__)[-1] == "json"

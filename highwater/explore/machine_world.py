@@ -53,7 +53,7 @@ class Impossible(Exception):  # noqa: N818 - not an error of the program
     """The explorer's action is not possible in this state; the message says why."""
 
 
-class Model:
+class MachineWorld:
     """The world of the machines for one protocol variant within bounds on epochs and faults.
 
     Deterministic: equal states have equal successors in equal order.

@@ -7,8 +7,8 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
-from highwater.backends.real.zookeeper import sessions
-from highwater.backends.real.zookeeper.sessions import OverError, end_session, password
+from highwater.backends.real.zookeeper import expiry
+from highwater.backends.real.zookeeper.expiry import OverError, end_session, password
 from tests.zookeeper.bench import Proxy
 
 
@@ -61,7 +61,7 @@ def test_session_is_ended_although_its_owner_reconnects(zookeeper: str, monkeypa
                 way.join()
             super().stop()
 
-    monkeypatch.setattr(sessions, "KazooClient", Slow)
+    monkeypatch.setattr(expiry, "KazooClient", Slow)
     end_session(way.address, owner.client_id[0])
 
     looker = KazooClient(zookeeper)
@@ -89,7 +89,7 @@ def test_takeover_is_repeated_if_the_owner_is_faster(zookeeper: str, monkeypatch
                 Late.has_lost = True
                 raise KazooTimeoutError("Connection time-out")
 
-    monkeypatch.setattr(sessions, "KazooClient", Late)
+    monkeypatch.setattr(expiry, "KazooClient", Late)
     end_session(zookeeper, session)
 
     with pytest.raises(OverError):

@@ -5,20 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from highwater.explore.model import Impossible, Model
+from highwater.explore.machine_world import Impossible, MachineWorld
 from highwater.explore.state import Bounds
 from highwater.explore.transition import Key
 from highwater.plans.actions import AnyAction, Crash, Deliver, Double, Fire, Notice, Produce, Restart, ZkHear, ZkPerform
 from reference.config import VARIANTS
 
 BOUNDS = Bounds(records=2, max_epochs=9, crashes=1, expiries=1, losses=1)
-PLAIN = {name: Model(replace(VARIANTS[name], unclean_election=False), BOUNDS) for name in ("safe", "v3", "kip101")}
+PLAIN = {name: MachineWorld(replace(VARIANTS[name], unclean_election=False), BOUNDS) for name in ("safe", "v3", "kip101")}
 EXACT = {
-    name: Model(replace(VARIANTS[name], unclean_election=False), BOUNDS, keep_versions=True) for name in ("safe", "v3", "kip101")
+    name: MachineWorld(replace(VARIANTS[name], unclean_election=False), BOUNDS, keep_versions=True)
+    for name in ("safe", "v3", "kip101")
 }
 
 
-def take(model: Model, state: Key, *actions: AnyAction) -> Key:
+def take(model: MachineWorld, state: Key, *actions: AnyAction) -> Key:
     for action in actions:
         state = model.after(state, action)
     return state
@@ -41,7 +42,7 @@ def test_explored_state_with_renumbered_versions_acts_the_same(protocol: str, ch
 
 
 def test_explored_fetch_at_the_log_end_waits_for_records() -> None:
-    model = Model(VARIANTS["safe"], Bounds())
+    model = MachineWorld(VARIANTS["safe"], Bounds())
 
     state = take(
         model,
@@ -56,7 +57,7 @@ def test_explored_fetch_at_the_log_end_waits_for_records() -> None:
 
 
 def test_explored_crash_drops_messages_to_the_broker() -> None:
-    model = Model(VARIANTS["safe"], Bounds())
+    model = MachineWorld(VARIANTS["safe"], Bounds())
     state = model.after(model.initial(), Produce(node="b1"))
 
     network = model.state(state).network
@@ -66,7 +67,7 @@ def test_explored_crash_drops_messages_to_the_broker() -> None:
 
 
 def test_doubled_message_arrives_twice() -> None:
-    model = Model(VARIANTS["safe"], Bounds(doubles=1))
+    model = MachineWorld(VARIANTS["safe"], Bounds(doubles=1))
     produced = model.after(model.initial(), Produce(node="b1"))
     doubles = [(action, after) for action, after in model.successors(produced) if isinstance(action, Double)]
 
@@ -81,7 +82,7 @@ def test_doubled_message_arrives_twice() -> None:
 
 
 def test_restarted_broker_waits_for_its_old_session() -> None:
-    model = Model(VARIANTS["safe"], Bounds())
+    model = MachineWorld(VARIANTS["safe"], Bounds())
     back = take(model, model.initial(), Crash(node="b2"), Restart(node="b2"))
 
     assert model.standing(back).sessions == (1, 2, 4)  # 3 was the session of the administrator
@@ -89,7 +90,7 @@ def test_restarted_broker_waits_for_its_old_session() -> None:
 
 def test_async_zk_writes_and_answers_are_separate_actions() -> None:
     """An ISR change: first ZooKeeper does not know it, then ZooKeeper knows it but the leader does not."""
-    model = Model(VARIANTS["v3"], Bounds(zk_async=True))
+    model = MachineWorld(VARIANTS["v3"], Bounds(zk_async=True))
     initial = model.initial()
 
     (asked,) = (after for action, after in model.successors(initial) if getattr(action, "timer", "") == "isr")
@@ -102,7 +103,7 @@ def test_async_zk_writes_and_answers_are_separate_actions() -> None:
 
 def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
     """KIP-343: a broker that the controller has not heard of leaves the ISR; its next heartbeat is not late for ever."""
-    model = Model(VARIANTS["safe"], Bounds(kip343=True))
+    model = MachineWorld(VARIANTS["safe"], Bounds(kip343=True))
     initial = model.initial()
     silent = take(model, initial, Fire(node="b1", timer="silent:2"))
     beat = take(model, silent, Fire(node="b2", timer="heartbeat"))
@@ -123,14 +124,14 @@ def test_explored_controller_drops_a_silent_broker_from_the_isr() -> None:
     ],
 )
 def test_impossible_explorer_action_is_refused_with_a_reason(action: AnyAction, why: str) -> None:
-    model = Model(VARIANTS["safe"], Bounds())
+    model = MachineWorld(VARIANTS["safe"], Bounds())
 
     with pytest.raises(Impossible, match=why):
         model.after(model.initial(), action)
 
 
 def test_expired_broker_reconnects_with_a_new_session() -> None:
-    model = Model(VARIANTS["safe"], Bounds())
+    model = MachineWorld(VARIANTS["safe"], Bounds())
     initial = model.initial()
     expired = next(after for action, after in model.successors(initial) if repr(action) == "Expire(node='b2')")
 
