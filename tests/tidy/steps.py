@@ -12,12 +12,13 @@ from importlib import import_module
 from typing import NamedTuple
 
 from reference.broker.broker import DirEvent, Registration
+from reference.client.admin import CommandStep
 from reference.controller.context import AdminStep, AgentStep, ChangeStep, ControllerStep, DirEventsStep, ListingStep, MoveStep
 from reference.replica.partition import FollowerStep, IsrStep
-from tests.tidy.sources import sources
+from tests.tidy.sources import at, functions, sources
 
 _HEAD = ("state", "event", "next", "effects", "by")
-FOLDERS = ("reference/controller", "reference/broker", "reference/replica")
+FOLDERS = ("reference/controller", "reference/broker", "reference/replica", "reference/client")
 ATTRIBUTES = ("step", "registration", "dir_event")  # of structs, that hold one of these steps
 MACHINES: dict[type[StrEnum], tuple[str, str]] = {
     ControllerStep: ("A broker becomes controller", "reference.controller.controller_election"),
@@ -31,6 +32,7 @@ MACHINES: dict[type[StrEnum], tuple[str, str]] = {
     FollowerStep: ("A follower", "reference.replica.follower"),
     Registration: ("A broker registers and learns what it holds", "reference.broker.startup"),
     DirEvent: ("Notification of a failed log directory, by its broker", "reference.broker.log_dirs"),
+    CommandStep: ("A command of an administrator, in the client", "reference.client.admin"),
 }
 
 
@@ -79,13 +81,17 @@ class Assigned(NamedTuple):
 
 def assigned() -> Iterator[Assigned]:
     """Every step that the code assigns, or gives to a struct that it makes."""
+    for name, function in functions_by_name():
+        for value in (value for node in ast.walk(function) for value in _values(node)):
+            named: list[StrEnum | None] = [*_named(value)]
+            yield from (Assigned(name, step) for step in named or [None])
+
+
+def functions_by_name() -> Iterator[tuple[str, ast.AST]]:
+    """The functions and methods of the modules that have steps, as module.function."""
     for source in sources(*FOLDERS):
         module = source.name.removesuffix(".py").rpartition("/")[2]
-        for function in (node for node in source.tree.body if isinstance(node, ast.FunctionDef)):
-            for node in ast.walk(function):
-                for value in _values(node):
-                    named: list[StrEnum | None] = [*_named(value)]
-                    yield from (Assigned(f"{module}.{function.name}", step) for step in named or [None])
+        yield from ((f"{module}.{function.name}", function) for function in functions(source))
 
 
 def _values(node: ast.AST) -> Iterator[ast.expr]:
@@ -98,7 +104,7 @@ def _values(node: ast.AST) -> Iterator[ast.expr]:
             yield value
 
 
-def _is_step(target: ast.expr) -> bool:
+def _is_step(target: ast.AST) -> bool:
     return isinstance(target, ast.Attribute) and target.attr in ATTRIBUTES
 
 
@@ -110,17 +116,24 @@ def _named(value: ast.expr) -> Iterator[StrEnum]:
 
 
 def bare() -> list[str]:
-    """The comparisons of a step with a string, as file:line."""
-    found = []
-    for source in sources(*FOLDERS):
-        for node in ast.walk(source.tree):
-            if not isinstance(node, ast.Compare):
-                continue
-            sides = [node.left, *node.comparators]
-            words = [part for side in sides for part in ast.walk(side) if isinstance(part, ast.Constant)]
-            if any(map(_is_step, sides)) and any(isinstance(word.value, str) for word in words):
-                found.append(f"{source.name}:{node.lineno}")
-    return found
+    """The comparisons and cases of a step with a string, as file:line."""
+    return [
+        at(source, node) for source in sources(*FOLDERS) for node in ast.walk(source.tree) if any(map(_has_word, _compared(node)))
+    ]
+
+
+def _compared(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.Compare(left=left, comparators=others) if any(map(_is_step, (left, *others))):
+            yield from (left, *others)
+        case ast.Match(subject=subject, cases=cases) if _is_step(subject):
+            yield from (case.pattern for case in cases)
+        case ast.Call(func=ast.Attribute(value=value), args=words) if _is_step(value):
+            yield from words
+
+
+def _has_word(side: ast.AST) -> bool:
+    return any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(side))
 
 
 def document() -> str:

@@ -131,8 +131,8 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
     if move.step is MoveStep.DELETING and _stop(controller, state, move):
         go_on(turn.config.variant, move)
         controller.agent.again = True
-    widened = move.step in (MoveStep.NARROWING, MoveStep.CLEARING) and turn.config.variant.reassign_order == "ar_last"
-    if widened and _untold(controller, move):
+    ends = move.step in (MoveStep.NARROWING, MoveStep.CLEARING)
+    if ends and turn.config.variant.reassign_order == "ar_last" and _untold(controller, move):
         move.step = MoveStep.DELETING  # a broker that registered now may have read the old assignment
         _stop(controller, state, move)
 
