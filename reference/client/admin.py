@@ -12,11 +12,11 @@ REQUEST_TIMED_OUT; the request stays, and the controller goes on with it.
     idle                any other command                        asking      write its request           start
     asking              no answer, and it may be written         looking     look for its znode          _forget
     below               no answer, or the session ends           listing     list the admin paths        _forget
-    watching, looking   a znode that was to be gone is there     asking      delete it again             _answered
+    looking             its deletion did not arrive              asking      delete the znode again      _answered
     asking              written; the controller must delete it   watching    watch its znode             _answered
-    any but idle        its znode is found                       watching    wait for the watch          _answered
+    looking             its znode is found                       watching    wait for the watch          _answered
     listing             the admin paths are listed               below       list the nodes of topics    _listed
-    any                 the outcome is known, or time is over    idle        answer                      _end
+    any but idle        the outcome is known, or time is over    idle        answer                      _end
 """
 
 from collections.abc import Sequence

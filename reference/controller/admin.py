@@ -11,8 +11,9 @@ the procedure starts again by reading (B-62), so every step can be repeated.
                         delete                                                                   deletion.on_read
     topics              topics are read                   reading    read partitions             partitions.on_read,
                                                                                                  deletion.on_read
-    listing, topics,    no request is there               idle                                   _on_elections_read,
-      reading                                                                                    deletion.on_done
+    listing             no request is there               idle                                   _on_elections_read,
+                                                                                                 deletion.on_done
+    topics, reading     it names no partition             idle                                   deletion.on_done
     listing             a request for elections           electing   elections                   _on_elections_read
     electing            none is under way                 ready                                  _wait_for_elections
     reading             partitions are planned            ready      add: elections              partitions._plan

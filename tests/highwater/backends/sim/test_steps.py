@@ -1,4 +1,4 @@
-"""Simulated brokers do what the tables of steps say: each change of a step has a row with its state, next and function."""
+"""Simulated nodes do what the tables of steps say: each change of a step has a row, and each row is taken by some run."""
 
 import sys
 from collections.abc import Iterator
@@ -11,14 +11,16 @@ from highwater.backends.sim.backend import SimBackend
 from highwater.plans.derive import derive
 from highwater.rig.backend import Provenance
 from reference.broker.broker import Broker
+from reference.client.admin import Admin
 from reference.controller.context import AdminProcedure, Agent, Controller, DirEvents, Listing, Move, StateChange
 from reference.replica.partition import Follower, IsrChange
 from tests.tidy import steps
 
 HOLDERS: tuple[type[Struct], ...] = (
-    *(AdminProcedure, Agent, Broker, Controller, DirEvents, Follower, IsrChange, Listing, Move, StateChange),
+    *(Admin, AdminProcedure, Agent, Broker, Controller, DirEvents, Follower, IsrChange, Listing, Move, StateChange),
 )
-# Protocols whose variants take other ways, and workloads that move, delete and elect.
+# Protocols whose variants take other ways, and workloads that move, delete and elect. Each takes a row that no other does, or
+# tells of a variant's way; if an edit of the protocol makes a row rare, look for a seed that takes it.
 RUNS = (
     ("safe", 3, "everything"),
     ("safe", 11, "admin-storm"),
@@ -28,14 +30,31 @@ RUNS = (
     ("reassign-ar-first", 8, "admin-storm"),
     ("no-broker-incarnation", 9, "create-delete"),
     ("kip279", 10, "produce-consume"),
+    ("truncate-to-hw-no-incarnation", 101, "everything"),
+    ("no-zk-guard", 106, "create-delete"),
+    ("article", 111, "everything"),
+    ("no-startup-epoch-floor", 114, "everything"),
+    ("reassignment-by-requests", 130, "everything"),
 )
-Change = tuple[StrEnum, StrEnum, str]  # before, after, by
+# Functions whose row no run takes: an answer is lost at the one moment, or a broker dies in it. tests/reference has those.
+RARE = {
+    ("controller.on_answer", "looking"),
+    ("leader_election.start", "reading"),  # while it asks for logs: a new StateChange, which has no step before
+    ("move._begin_again", "widening"),
+    ("isr.on_answer", "superseded"),
+    ("startup.learn", "learning-topics"),
+    ("admin._forget", "listing"),
+    ("admin._answered", "asking"),
+}
 
 
-@pytest.fixture
-def changes() -> Iterator[dict[Change, int]]:
-    """Counts each change of a step from now on."""
-    found: dict[Change, int] = {}
+Change = tuple[StrEnum, StrEnum, str]  # the step before, the step after, and the function, as module.function
+
+
+@pytest.fixture(scope="module")
+def changes() -> Iterator[frozenset[Change]]:
+    """Every change of a step in these runs."""
+    found: set[Change] = set()
     first = {holder: holder.__setattr__ for holder in HOLDERS}
 
     def recorded(self: Struct, name: str, value: object) -> None:
@@ -43,27 +62,40 @@ def changes() -> Iterator[dict[Change, int]]:
         first[type(self)](self, name, value)
         if isinstance(before, StrEnum) and isinstance(value, StrEnum) and before is not value:
             frame = sys._getframe(1)
-            change = (before, value, f"{frame.f_globals['__name__'].rpartition('.')[2]}.{frame.f_code.co_name}")
-            found[change] = found.get(change, 0) + 1
+            found.add((before, value, f"{frame.f_globals['__name__'].rpartition('.')[2]}.{frame.f_code.co_name}"))
 
     for holder in HOLDERS:
         holder.__setattr__ = recorded  # type: ignore[method-assign,assignment] # for this test
-    yield found
-    for holder in HOLDERS:
-        del holder.__setattr__
+    try:
+        for protocol, seed, workload in RUNS:
+            plan = derive(seed, protocol=protocol, faults=("all",), profile="beyond", seconds=25, workload=workload)
+            SimBackend().perform(plan, Provenance(run_id="test", plan_digest=""))
+    finally:
+        for holder in HOLDERS:
+            del holder.__setattr__
+    yield frozenset(found)
+
+
+def _is_of(row: steps.Row, change: Change) -> bool:
+    before, after, by = change
+    return before in row.states and after in row.next and by in row.by
 
 
 @pytest.mark.slow
-def test_every_change_of_a_step_has_a_row(changes: dict[Change, int]) -> None:
-    for protocol, seed, workload in RUNS:
-        plan = derive(seed, protocol=protocol, faults=("all",), profile="beyond", seconds=25, workload=workload)
-        SimBackend().perform(plan, Provenance(run_id="test", plan_digest=""))
-
+def test_every_change_of_a_step_has_a_row(changes: frozenset[Change]) -> None:
     rows = {machine: steps.rows(machine) for machine in steps.MACHINES}
-    without = [
-        (f"{type(before).__name__}: {before} to {after}", by)
-        for before, after, by in changes
-        if not any(before in row.states and after in row.next and by in row.by for row in rows[type(before)])
+    without = [change for change in changes if not any(_is_of(row, change) for row in rows[type(change[0])])]
+
+    assert sorted(f"{type(before).__name__}: {before} to {after} by {by}" for before, after, by in without) == []
+
+
+@pytest.mark.slow
+def test_every_row_of_a_table_is_taken(changes: frozenset[Change]) -> None:
+    """A row that no run takes tells of a state or an event that the code does not know."""
+    rows = [(machine, row) for machine in steps.MACHINES for row in steps.rows(machine)]
+    taken = [
+        (machine, row) for machine, row in rows if any(type(change[0]) is machine and _is_of(row, change) for change in changes)
     ]
-    assert without == []
-    assert {type(before) for before, _, _ in changes} == {*steps.MACHINES}
+    rest = [row for pair in rows if pair not in taken for row in [pair[1]] if row.next != {"gone"} and row.states != {"new"}]
+
+    assert {(by, step) for row in rest for by in row.by for step in row.next} == RARE
