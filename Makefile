@@ -105,18 +105,19 @@ bench-spark: $(READY)
 prove-checkers: $(READY)
 	POLARS_MAX_THREADS=1 nice $(BIN)/python -m proof --histories 100000 --workers $(WORKERS) --write docs/proof.md
 
-# Breaks the code of each clause of the documents whose code, tests or mutation changed, and sees its tests fail.
+# Breaks the code of each clause of the documents whose code, tests or mutation changed, and sees its tests fail; also of each mistake
+# that a reader made up, and sees its plan fail.
 prove-requirements: $(READY)
-	$(BIN)/python -m tests.clauses $(if $(AGAIN),--again) $(IDS)
+	$(BIN)/python -m mutation $(if $(AGAIN),--again) $(IDS)
 
 # The same for three minutes at most, without storing what was proved.
 check-requirements: $(READY)
-	$(BIN)/python -m tests.clauses --check --within 180
+	$(BIN)/python -m mutation --check --within 180
 
 # Breaks the protocol in 160 drawn places, one at a time, and sees whether the gate (test-chaos) notices. Hours; it can be stopped and
 # goes on where it was.
 mutation: $(READY)
-	nice $(BIN)/python -m mutation $(if $(AGAIN),--again) $(IDS)
+	nice $(BIN)/python -m mutation --gate --jobs 2 $(if $(AGAIN),--again) $(IDS)
 
 # The documents and the API of the judges as pages: dist/site/index.html. A dead link is an error.
 site: $(READY)

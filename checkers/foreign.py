@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from checkers.elle.consistency import FORBIDS
 from checkers.jepsen.judge import MODELS as JEPSEN
+from checkers.linearizability.own import KIND as OWN_READ
 from checkers.linearizability.registry import NAMES, model_named
 
 
@@ -77,6 +78,15 @@ JUDGES: tuple[Judge, ...] = (
         blind="The inside of the cluster; offsets that consumers in a group skip, and sends that interleave, which Kafka allows "
         "(and noted).",
         complexity="n log n in the records sent and polled",
+    ),
+    Judge(
+        name="a model of your own",
+        claim="Some order explains every answer of the object (`first`, `step`), or each read holds (`reads`, `holds`).",
+        kinds=("nonlinearizable", OWN_READ),
+        group="key, where all calls have Jepsen's values `[key value]`; else history",
+        assumes="Lines are in time order. The code is yours: its step, or its predicate, says what is right.",
+        blind="What the code does not look at. A history whose answers it never doubts is UNKNOWN.",
+        complexity="a search as for linearizability, or one question a read",
     ),
     *(
         Judge(

@@ -33,9 +33,11 @@ def judging(facts: Facts, checkers: Sequence[Checker]) -> tuple[Checker, ...]:
 
 
 def unjudged(system: SystemFacts | None, facts: Facts, checkers: Sequence[Checker]) -> Iterator[str]:
-    """One sentence for each combination of missing sources: which checkers do not judge for want of them."""
+    """What is judged otherwise: one sentence if there are no final reads, and one for each set of sources that checkers lack."""
     if system is None:
         return
+    if not facts.makes_final_reads:
+        yield f"{system.name} makes no final reads: its records are judged by all reads"
     silent: dict[tuple[Source, ...], list[str]] = {}
     for checker in checkers:
         lacks = _lacks(facts, checker)

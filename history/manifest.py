@@ -85,6 +85,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     client_retries: tuple[int, ...] = ()  # of a produce (message.send.max.retries), by number of the client
     healed_at_ns: int | None = None
     final_reads_at_ns: int | None = None
+    makes_final_reads: bool = True  # False: a recorded history that says it has none
     end_ns: int = 0
     faults: tuple[FaultCount, ...] = ()
     messages: tuple[MessageCount, ...] = ()  # empty where the backend does not see messages

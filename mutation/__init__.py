@@ -1,1 +1,1 @@
-"""Measure which mistakes in the protocol's code `make test-chaos` would notice (`make mutation`, docs/mutation.md)."""
+"""Edits that break the code on purpose, and what must notice each: tests, a plan, or `make test-chaos` (docs/mutation.md)."""

@@ -1,55 +1,103 @@
-"""`make mutation`: measure which mutants of the protocol the gate kills, and write docs/mutation.md.
+"""Break the code on purpose, and see that what should notice it does (`make prove-requirements`, `make mutation`).
 
-python -m mutation [ID ...] [--by-hand] [--again] [--jobs N] [--within S]
+python -m mutation [ID ...] [--check] [--again] [--jobs N] [--within S] [--deadline S]
+    Proves the rows with tests or a plan that changed since they were proved, or whose code, tests or plan did (`--again`: all).
+    R-308 chooses R-308.1 too. `--check` stores nothing.
+python -m mutation --gate [ID ...] [--again] [--jobs N] [--within S]
+    Measures which of the drawn mutants the gate kills, and writes docs/mutation.md. Goes on where the ledger of this code ends.
+python -m mutation --reaim [ID ...] [--write]
+    Says for each edit that does not fit the code any more where it may belong; `--write` writes that into the register.
 
-It goes on where the ledger of this code ends. The exit code is 0 if every chosen mutant is decided, 1 if not, 2 if the arguments
-or the sample are wrong. `--draw` draws a new sample, `--order` a new order of the gate's runs, `--page` only writes the page.
+The exit code is 0 if every row is proved, decided or fits, 1 if one is not, 2 if the arguments or the register are wrong.
 """
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from msgspec.structs import replace
+
+from mutation.aims.aim import AimError
+from mutation.aims.reaim import reaimed
+from mutation.aims.shortest import aimed
 from mutation.gate import plans
 from mutation.groups import measure_together
 from mutation.measure import ORDER, ROUNDS, Bench, Gate, in_order, serving
 from mutation.page import result_of, store_results, write_page
-from mutation.sample import BY_HAND, SAMPLE, SIZE, Mutant, MutationError, draw, load_sample, store_sample
+from mutation.prove import prove, to_prove
+from mutation.rows import DRAWN, REGISTER, MutationError, Row, drawn, load, rows, store
+from mutation.sample import SIZE, draw
+from mutation.trees import ROOT
 
 _FIRST = 20  # runs that every mutant performs before more runs of the baseline are made
 
 
 def main() -> int:
-    """Measure the chosen mutants and say what is known of all."""
+    """Do what the arguments say."""
     asked = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # remove the copies of the tree
     try:
-        if asked.draw:
-            store_sample(draw())
-            return 0
-        if not asked.page:
-            return _measure(asked)
-        write_page()
-        return 0
-    except MutationError as error:
+        return _done(asked)
+    except (MutationError, AimError) as error:
         sys.stderr.write(f"mutation: {error}\n")
         return 2
     except KeyboardInterrupt:
         return 130
 
 
+def _done(asked: argparse.Namespace) -> int:
+    if asked.draw:
+        store(REGISTER / f"{DRAWN}.yaml", draw())
+    elif asked.page:
+        write_page()
+    elif asked.aim:
+        before, after = (path.read_text(encoding="utf-8") for path in asked.aim)
+        _say(aimed(asked.aim[0].resolve().relative_to(ROOT).as_posix(), before, after).words)
+    elif asked.reaim:
+        return reaim(REGISTER, ROOT, asked.ids, write=asked.write)
+    elif asked.gate or asked.order:
+        return _measure(asked)
+    else:
+        chosen = to_prove(asked.ids, again=asked.again)
+        return prove(chosen, jobs=asked.jobs, deadline_s=asked.deadline, within_s=asked.within, check=asked.check)
+    return 0
+
+
+def reaim(folder: Path, root: Path, ids: Sequence[str], *, write: bool) -> int:
+    """Print a proposal for each edit of a register that does not fit the code below `root`; `write`: put it into the register."""
+    lost = 0
+    for path in sorted(folder.glob("*.yaml")):
+        before = load(path)
+        found = list(before)
+        for n, row in enumerate(before):
+            chosen = row.edit and not row.gone and (not ids or {row.id, row.statement} & set(ids))
+            proposal = reaimed(row.aim, root) if chosen else None
+            if proposal is None:
+                continue
+            lost += 1
+            _say(f"{row.id}\n  was  {row.edit}\n  {proposal.how}")
+            if proposal.aim is not None:
+                found[n] = replace(row, edit=proposal.aim.words)
+                _say(f"  now  {found[n].edit}")
+        if write and found != list(before):
+            store(path, found)
+    _say(f"{lost} edits do not fit" if lost else "every edit fits")
+    return 1 if lost else 0
+
+
 def _measure(asked: argparse.Namespace) -> int:
-    mutants = _sample(asked)
-    chosen = [mutant for mutant in mutants if not asked.ids or mutant.id in asked.ids]
+    mutants = [row for row in rows() if row.file.startswith("reference/") and row.id in asked.ids] or list(drawn())
     gate_plans = plans()
     names = list(gate_plans)
     bench = Bench(asked.jobs, gate_plans, within_s=asked.within, say=_say)
     if asked.again:
-        bench.forget([mutant.id for mutant in chosen])
+        bench.forget([mutant.id for mutant in mutants])
 
-    def now() -> list[Mutant]:
-        return serving(chosen, bench.folder, len(chosen) if asked.by_hand else SIZE)
+    def now() -> list[Row]:
+        return serving(mutants, bench.folder, len(mutants) if asked.ids else SIZE)
 
     with bench.open():
         for stage in [names] if asked.order else _stages(names):
@@ -58,22 +106,17 @@ def _measure(asked: argparse.Namespace) -> int:
             if asked.order:
                 ORDER.write_text("".join(f"{name}\n" for name in gate.most_reaching()), encoding="utf-8")
                 return 0
-            for row in gate.red:
-                _say(f"{row.run} is red without a mutation and is left out: {row.words}")
+            for run in gate.red:
+                _say(f"{run.run} is red without a mutation and is left out: {run.words}")
             bench.measure(gate, now, rounds=ROUNDS[:1])
             measure_together(bench, gate, now())
             bench.measure(gate, now)
-    if not asked.by_hand:
-        store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.is_known)
-        write_page()
+    store_results(result_of(row, bench.stamp) for row in map(gate.progress, mutants) if row.is_known)
+    write_page()
     found = [gate.progress(mutant) for mutant in now()]
     counts = {outcome: sum(row.outcome == outcome for row in found) for outcome in ("killed", "survived", "undecided")}
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts["undecided"] else 0
-
-
-def _sample(asked: argparse.Namespace) -> tuple[Mutant, ...]:
-    return load_sample(BY_HAND if asked.by_hand else SAMPLE)
 
 
 def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
@@ -83,19 +126,24 @@ def _stages(names: Sequence[str]) -> tuple[list[str], ...]:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m mutation", description="Measure which mutants the gate kills.")
-    parser.add_argument("ids", nargs="*", metavar="ID", help="M-001; all mutants of the sample if there is none")
-    parser.add_argument("--by-hand", action="store_true", help="measure the mistakes that people made up")
-    parser.add_argument("--again", action="store_true", help="forget what the ledger holds of these mutants")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree at work at once")
+    parser = argparse.ArgumentParser(prog="python -m mutation", description="Break the code on purpose, and see what notices it.")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="rows of the register; all of their kind if there is none")
+    parser.add_argument("--gate", action="store_true", help="measure mutants against the whole gate, instead of proving rows")
+    parser.add_argument("--check", action="store_true", help="store no proof")
+    parser.add_argument("--again", action="store_true", help="also what was proved and did not change, or what was measured")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="copies of the tree at work at once")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="S", help="begin nothing after S seconds")
+    parser.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds for the tests, or the plan, of a row")
+    parser.add_argument("--reaim", action="store_true", help="say where edits belong that do not fit any more")
+    parser.add_argument("--write", action="store_true", help="with --reaim: write them into the register")
+    parser.add_argument("--aim", nargs=2, type=Path, metavar="FILE", help="the edit that makes the second text of the first file")
     parser.add_argument("--draw", action="store_true", help="draw a new sample")
     parser.add_argument("--order", action="store_true", help="write mutation/order.txt from what the runs of the gate execute")
     parser.add_argument("--page", action="store_true", help="only write the page")
     asked = parser.parse_args()
-    known = {mutant.id for mutant in _sample(asked)}
+    known = {id_ for row in rows() for id_ in (row.id, row.statement)}
     if strange := [id_ for id_ in asked.ids if id_ not in known]:
-        parser.error(f"no mutant has the id {', '.join(strange)}")
+        parser.error(f"no row has the id {', '.join(strange)}")
     if asked.jobs < 1:
         parser.error("--jobs must be at least 1")
     return asked

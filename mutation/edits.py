@@ -10,13 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 from msgspec import Struct
 
 from mutation.switches import decided, is_taken, reads_switch
+from mutation.trees import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 OPERATORS = (
     "comparison",  # another relation
     "boolean",  # and for or, a dropped operand, a dropped `not`

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mutation.measure import Bench, Gate
-from mutation.sample import Mutant, MutationError, texts_with
+from mutation.rows import MutationError, Row, texts_with
 from mutation.worker import RunRow
 
 
-def measure_together(bench: Bench, gate: Gate, mutants: Sequence[Mutant]) -> None:
+def measure_together(bench: Bench, gate: Gate, mutants: Sequence[Row]) -> None:
     """Perform the runs that are left for mutants that changed no history so far."""
     group = _compatible([mutant for mutant in mutants if _is_silent(gate, mutant)])
     wanted = {name for mutant in group for name in gate.progress(mutant).left}
@@ -23,14 +23,14 @@ def measure_together(bench: Bench, gate: Gate, mutants: Sequence[Mutant]) -> Non
     bench.each(lambda chunk: _perform(bench, gate, list(group), chunk), [names[n : n + step] for n in range(0, len(names), step)])
 
 
-def _is_silent(gate: Gate, mutant: Mutant) -> bool:
+def _is_silent(gate: Gate, mutant: Row) -> bool:
     found = gate.progress(mutant)
     return bool(found.rows) and found.outcome == "undecided" and found.differed == 0
 
 
-def _compatible(mutants: Sequence[Mutant]) -> list[Mutant]:
+def _compatible(mutants: Sequence[Row]) -> list[Row]:
     """The mutants whose edits leave each other's text alone."""
-    found: list[Mutant] = []
+    found: list[Row] = []
     for mutant in mutants:
         try:
             texts_with([*found, mutant])
@@ -40,7 +40,7 @@ def _compatible(mutants: Sequence[Mutant]) -> list[Mutant]:
     return found
 
 
-def _perform(bench: Bench, gate: Gate, group: list[Mutant], runs: Sequence[str]) -> None:
+def _perform(bench: Bench, gate: Gate, group: list[Row], runs: Sequence[str]) -> None:
     left = list(runs)
     while left and len(group) > 1 and not bench.is_over:
         for row in list(bench.performed(group, left, gate, "differs")):
@@ -55,9 +55,9 @@ def _perform(bench: Bench, gate: Gate, group: list[Mutant], runs: Sequence[str])
             )
 
 
-def _changing(bench: Bench, gate: Gate, group: Sequence[Mutant], name: str) -> list[Mutant]:
+def _changing(bench: Bench, gate: Gate, group: Sequence[Row], name: str) -> list[Row]:
     """The mutants of a group that change the history of a run."""
-    found: list[Mutant] = []
+    found: list[Row] = []
     for half in (group[: len(group) // 2], group[len(group) // 2 :]):
         if not half:
             continue
@@ -70,7 +70,7 @@ def _changing(bench: Bench, gate: Gate, group: Sequence[Mutant], name: str) -> l
     return found
 
 
-def _credit(bench: Bench, gate: Gate, group: Sequence[Mutant], row: RunRow) -> None:
+def _credit(bench: Bench, gate: Gate, group: Sequence[Row], row: RunRow) -> None:
     """Store a run with each mutant of the group for which it was left."""
     for mutant in group:
         if row.run in gate.progress(mutant).left:

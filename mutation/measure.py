@@ -28,13 +28,14 @@ import msgspec
 from msgspec import Struct
 
 from highwater.plans.plan import Plan
-from mutation.sample import HERE, Mutant, MutationError, lines_of, texts_with
+from mutation.rows import MutationError, Row, texts_with
+from mutation.sample import lines_of
 from mutation.trees import ROOT, copy_of_the_tree, mutated
 from mutation.worker import SERVES, Order, Run, RunRow
 from pipeline.stamp import present_stamp
 
 LEDGER = ROOT / "store" / "mutation"
-ORDER = HERE / "order.txt"
+ORDER = Path(__file__).with_name("order.txt")
 ROUNDS = (5, 20, 60, 10_000)  # runs of a mutant: all mutants do the first few before any does more
 _CHUNK = 25  # runs of the baseline that a worker performs at once
 
@@ -46,7 +47,7 @@ Outcome = Literal["killed", "survived", "undecided", "does not serve"]
 class Progress(Struct, frozen=True, kw_only=True):
     """How far a mutant has come: the runs that it performed, and those that reach its edit and are left."""
 
-    mutant: Mutant
+    mutant: Row
     rows: tuple[RunRow, ...]
     left: tuple[str, ...]
     reached: int  # runs of the gate that execute the edited statement
@@ -164,7 +165,7 @@ class Bench:
     def measure(
         self,
         gate: "Gate",
-        mutants: Callable[[], Sequence[Mutant]],
+        mutants: Callable[[], Sequence[Row]],
         *,
         rounds: Sequence[int] = ROUNDS,
     ) -> None:
@@ -178,7 +179,7 @@ class Bench:
                 known |= {m.id for m in fresh}
                 self.each(partial(self._go_on, gate, limit), fresh)
 
-    def _go_on(self, gate: "Gate", limit: int, mutant: Mutant) -> None:
+    def _go_on(self, gate: "Gate", limit: int, mutant: Row) -> None:
         found = gate.progress(mutant)
         names = [name for name in found.left if name in gate.baseline][: max(0, limit - found.performed)]
         if found.outcome != "undecided" or not names:
@@ -187,12 +188,12 @@ class Bench:
             self.add(mutant, row)
         self.say(words(gate.progress(mutant)))
 
-    def add(self, mutant: Mutant, row: RunRow) -> None:
+    def add(self, mutant: Row, row: RunRow) -> None:
         """Add a run to the ledger of a mutant."""
         _append(self.folder / f"{mutant.id}.jsonl", row)
 
     def performed(
-        self, mutants: Sequence[Mutant], names: Sequence[str], gate: "Gate", until: Literal["killed", "differs"] = "killed"
+        self, mutants: Sequence[Row], names: Sequence[str], gate: "Gate", until: Literal["killed", "differs"] = "killed"
     ) -> Iterator[RunRow]:
         """Perform these runs with these mutants in one tree, until one is red, or until one differs from the unmutated code."""
         runs = tuple(Run(name=name, plan=self._plans[name], digest=gate.baseline[name].digest) for name in names)
@@ -294,7 +295,7 @@ class Gate:
         self.red = [row for row in self.baseline.values() if row.killed_by]  # without a mutation
         self._folder = folder
 
-    def progress(self, mutant: Mutant) -> Progress:
+    def progress(self, mutant: Row) -> Progress:
         """How far a mutant has come. A run whose baseline is not known yet counts as left."""
         rows = tuple(_read(self._folder / f"{mutant.id}.jsonl"))
         done = {row.run for row in rows}
@@ -302,13 +303,14 @@ class Gate:
         reached = [name for name in self.names if self._may_reach(name, mutant.file, edited)]
         return Progress(mutant=mutant, rows=rows, left=tuple(n for n in reached if n not in done), reached=len(reached))
 
-    def _may_reach(self, name: str, file: str, edited: tuple[int, int] | None) -> bool:
+    def _may_reach(self, name: str, file: str, edited: list[tuple[int, int]] | None) -> bool:
         row = self.baseline.get(name)
         if row is None:
             return True
         if row.killed_by:
             return False  # the gate is red without a mutation
-        return edited is None or any(edited[0] <= line <= edited[1] for line in row.lines.get(file, ()))
+        lines = row.lines.get(file, ())
+        return edited is None or any(first <= line <= last for first, last in edited for line in lines)
 
     def most_reaching(self) -> list[str]:
         """An order of runs: the next one executes the most lines, for its events, that no earlier one did."""
@@ -334,7 +336,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in set(names)]
 
 
-def serving(mutants: Sequence[Mutant], folder: Path, size: int) -> list[Mutant]:
+def serving(mutants: Sequence[Row], folder: Path, size: int) -> list[Row]:
     """The first `size` of these mutants that are not known to not serve."""
     return [m for m in mutants if not _is_dead(folder / f"{m.id}.jsonl")][:size]
 
@@ -346,8 +348,7 @@ def _is_dead(path: Path) -> bool:
 
 def words(found: Progress) -> str:
     """One line about a mutant."""
-    mutant = found.mutant
-    where = f"{mutant.id} {mutant.file}:{mutant.line} {mutant.operator}"
+    where = f"{found.mutant.id} {found.mutant.aim.at} {found.mutant.text}"
     if found.outcome == "killed" and found.kill is not None:
         return f"{where}: killed by {found.kill.killed_by} in {found.kill.run}, run {found.performed}"
     seen = f"{found.differed} differ, {found.unknown} are UNKNOWN"

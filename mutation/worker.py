@@ -21,10 +21,10 @@ from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
 from highwater.runs.provenance import Build
 from highwater.runs.run import attempting, judge, perform
+from mutation.trees import ROOT
 
 SERVES = "serves"  # a run without faults, before those of the gate: a mutant that crashes here proves nothing
 _BUILD = Build(commit="", dirty=False, versions={})
-_ROOT = Path(__file__).resolve().parents[1]
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -103,14 +103,14 @@ def _judged(row: RunRow, verdict: Verdict) -> RunRow:
 
 
 def _measured(run: Run) -> RunRow:
-    cover = Coverage(data_file=None, include=[str(_ROOT / "reference" / "*")], config_file=False)
+    cover = Coverage(data_file=None, include=[str(ROOT / "reference" / "*")], config_file=False)
     cover.start()
     try:
         row = _row(run)
     finally:
         cover.stop()
     data = cover.get_data()
-    found = {Path(file).relative_to(_ROOT).as_posix(): sorted(data.lines(file) or ()) for file in data.measured_files()}
+    found = {Path(file).relative_to(ROOT).as_posix(): sorted(data.lines(file) or ()) for file in data.measured_files()}
     return replace(row, lines=found)
 
 

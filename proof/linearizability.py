@@ -7,6 +7,7 @@ more calls, whose answers mostly follow some order; otherwise nearly all would b
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any, cast
 
 from checkers.engine.verdict import Validity
 from checkers.linearizability import unique
@@ -36,7 +37,7 @@ class Tally:
     undecided: int = 0
     exhaustive: int = 0  # histories of the exhaustive part
     calls_max: int = 0  # calls in the longest histories of the exhaustive part
-    unanswered: int = 0  # histories without an answer, which the judge must leave undecided
+    unanswered: int = 0  # histories without an answer that could be wrong, which the judge must leave undecided
     loose: int = 0  # impossible histories whose witness is a later call than necessary
     wrong: list[str] = field(default_factory=list)
 
@@ -150,7 +151,7 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
         except unique.NotApplicable:
             pass
     found = judge(model, calls)
-    if all(call.end is None for call in calls):
+    if not any(call.end is not None and _may_be_wrong(call) for call in calls):
         tally.unanswered += 1
         return "" if found.validity is Validity.UNKNOWN else "the judge, without an answer"
     if found.validity is Validity.UNKNOWN:
@@ -159,6 +160,15 @@ def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possi
     if (found.validity is Validity.VALID) != possible:
         return "the judge"
     return "" if possible else _wrong_witness(subject, calls, found.longest[0], tally)
+
+
+def _may_be_wrong(call: Call) -> bool:
+    """Whether the answer of a returned call tells anything: that of a write, an add or an append without an offset does not."""
+    if call.f == "txn":
+        return any(f in ("read", "r") and value is not None for f, _, value in cast(tuple[tuple[Any, ...], ...], call.result))
+    if call.f == "append":
+        return isinstance(call.result, int)
+    return call.f not in ("write", "put", "add", "enqueue")
 
 
 def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tally: Tally) -> str:

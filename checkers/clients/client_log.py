@@ -1,13 +1,13 @@
-"""Checker of a black box: every acknowledged record is read back, as clients alone show it (docs/promise.md DUR-1, LIVE-1).
+"""Checker of a black box: every promised record is read at the end, as clients alone show it (docs/promise.md DUR-1, VAC-4).
 
 It stands in for the ledger (`durability.acked_loss`) where a system shows nothing of its replicas. An acknowledgement under
-acks=all promises the record. It is missing if a poll that began afterwards returned the records around its offset without it, or
-if the final readers, after the quiet time, were told an end of the log at or below its offset. Wounds on fewer brokers than
-min.insync.replicas excuse no loss (docs/promise.md DUR-4). No copy is seen, so nobody knows what more wounds excuse: a partition
-that has them is unchecked.
+acks=all promises the record, and so does a read. It is lost if a poll that began afterwards returned the records around its
+offset without it, or if the final readers, after the quiet time, were told an end of the log at or below its offset. Otherwise a
+final read must return it (`final_reads`). Wounds on fewer brokers than min.insync.replicas excuse no loss (docs/promise.md
+DUR-4). No copy is seen, so nobody knows what more wounds excuse: a partition that has them is unchecked.
 
-A partition is not live if no produce under acks=all was acknowledged from the bound B after healing on, or if the final readers
-did not get to its end.
+A partition is not live (LIVE-1) if no produce under acks=all was acknowledged from the bound B after healing on, or if the final
+readers did not get to its end.
 
     >>> from checkers.clients.client_log import CHECKER
     >>> from checkers.sketches import history_of
@@ -17,10 +17,9 @@ did not get to its end.
     ['lost-write']
 """
 
-from typing import NamedTuple
-
 import polars as pl
 
+from checkers.clients.final_reads import Loss, PromisedRecord, final_calls, unread
 from checkers.durability.acked_loss import LOST_WRITE
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, deadline_ns, promised
@@ -33,31 +32,14 @@ NAME = "client-log"
 _ACKS_ALL = -1
 
 
-class _Promised(NamedTuple):
-    """An acknowledged record: its offset, value, and the row of the acknowledgement."""
-
-    offset: int
-    value: str
-    at: int
-
-
-class _Loss(NamedTuple):
-    """A promised record that a later answer lacks, and the row of that answer."""
-
-    record: _Promised
-    at: int
-    words: str
-
-
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
-    """Judge one partition by what clients were told; the count `unread` is of acknowledged records that nobody read back."""
+    """Judge one partition by what clients were told; the count `unread` is of promised records of which nobody knows."""
     if not operations.height:
         return Findings()  # no client of this run asks a partition by itself: its workload has transactions
     topic, number = partition_of(operations, events)
     name = f"{topic}-{number}"
     done = calls(operation_rows(operations))
-    acknowledged = _acknowledged(done)
-    final = [call for call in done if facts.final_reads_at_ns is not None and call.invoked_ns >= facts.final_reads_at_ns]
+    final = final_calls(done, facts)
     ends = [call for call in final if call.f == "latest" and call.type == "ok" and call.rows[0].offset is not None]
     not_live = tuple(_not_live(name, done, final, ends, facts))
     judged = deadline_ns(facts) is not None
@@ -66,34 +48,40 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     if len(wounded) >= (1 if promise is None else promise.min_insync_replicas):
         why = f"{NAME}: {name} was wounded on {', '.join(sorted(wounded))}; without notes nobody knows which losses that excuses"
         return Findings(unchecked=(why,), not_live=not_live, live_judged=judged)
-    losses = _losses(acknowledged, done, ends)
-    read = {(row.offset, row.value) for call in done if call.f == "poll" and call.type == "ok" for row in call.rows}
-    unread = [one for one in acknowledged if (one.offset, one.value) not in read and one.offset not in losses]
-    unchecked = (f"{NAME}: {len(unread)} acknowledged records of {name} were never read back",) if unread else ()
+    promises = _promises(done)
+    losses = _losses(promises, done, ends)
+    shown, unknown = unread([record for record in promises if record.offset not in losses], done, final, facts)
+    losses |= {loss.record.offset: loss for loss in shown}
+    records = len(unknown.records)
+    unchecked = (f"{NAME}: {records} promised records of {name} were not read at the end: {unknown.why}",) if records else ()
     return Findings(
         anomalies=tuple(_anomaly(name, loss) for _, loss in sorted(losses.items())),
         unchecked=unchecked,
         not_live=not_live,
         live_judged=judged,
-        counts={"unread": len(unread)},
+        counts={"unread": records},
     )
 
 
-def _acknowledged(done: list[Call]) -> list[_Promised]:
-    return [
-        _Promised(row.offset, row.value, call.ended)
-        for call in done
-        if call.f == "produce" and call.type == "ok" and call.asked[0].acks == _ACKS_ALL
-        for row in call.rows
-        if row.offset is not None and row.value is not None
-    ]
+def _promises(done: list[Call]) -> list[PromisedRecord]:
+    """The records that were acknowledged under acks=all or read, each with the first row that promised it."""
+    found: dict[tuple[int, str], PromisedRecord] = {}
+    for call in done:
+        produced = call.f == "produce" and call.asked[0].acks == _ACKS_ALL
+        if call.type == "ok" and (produced or call.f == "poll"):
+            how = "was acknowledged" if produced else "was read"
+            for row in call.rows:
+                if row.offset is not None and row.value is not None:
+                    record = PromisedRecord(row.offset, row.value, call.ended, row.time_ns, how)
+                    found.setdefault((row.offset, row.value), record)
+    return list(found.values())
 
 
-def _losses(acknowledged: list[_Promised], done: list[Call], ends: list[Call]) -> dict[int, _Loss]:
+def _losses(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) -> dict[int, Loss]:
     """The first answer that lacks each promised record, by the record's offset."""
-    found: dict[int, _Loss] = {}
-    by_offset: dict[int, list[_Promised]] = {}
-    for record in acknowledged:
+    found: dict[int, Loss] = {}
+    by_offset: dict[int, list[PromisedRecord]] = {}
+    for record in promises:
         by_offset.setdefault(record.offset, []).append(record)
     for call in done:
         if call.f != "poll" or call.type != "ok" or call.asked[0].offset is None:
@@ -104,18 +92,18 @@ def _losses(acknowledged: list[_Promised], done: list[Call], ends: list[Call]) -
                 row = got.get(offset)
                 if record.at < call.invoked and (row is None or row.value != record.value):
                     instead = f"process {call.process} read {row.value} there" if row else f"process {call.process} read past it"
-                    found.setdefault(offset, _Loss(record, call.ended, instead))
+                    found.setdefault(offset, Loss(record, call.ended, instead))
     for call in ends:
         end = call.rows[0].offset
-        for record in acknowledged:
+        for record in promises:
             if end is not None and record.offset >= end and record.at < call.invoked:
-                found.setdefault(record.offset, _Loss(record, call.ended, f"the log ended at {end} for process {call.process}"))
+                found.setdefault(record.offset, Loss(record, call.ended, f"the log ended at {end} for process {call.process}"))
     return found
 
 
-def _anomaly(name: str, loss: _Loss) -> Anomaly:
+def _anomaly(name: str, loss: Loss) -> Anomaly:
     record = loss.record
-    words = f"{record.value} was acknowledged at offset {record.offset}, and later {loss.words}"
+    words = f"{record.value} {record.how} at offset {record.offset}, and later {loss.words}"
     return Anomaly(kind="lost-write", checker=NAME, key=name, witness=(record.at, loss.at), words=words)
 
 
@@ -138,9 +126,9 @@ def _not_live(name: str, done: list[Call], final: list[Call], ends: list[Call], 
 
 CHECKER = Checker(
     name=NAME,
-    claim="An acknowledged record is read back at its offset; after the quiet time writes are acknowledged and all is readable.",
+    claim="A promised record is read back at its offset by the final reads; after the quiet time writes are acknowledged.",
     assumes="The final readers ask each partition for its end and read it from offset 0. Logs have no gaps.",
-    blind="Everything inside of the cluster; which losses several wounds excuse; records that were never acknowledged.",
+    blind="Everything inside of the cluster; which losses several wounds excuse; records that nobody read or was told of.",
     reports=(LOST_WRITE,),
     group_by=PARTITION,
     operations=("produce", "poll", "latest"),

@@ -29,6 +29,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     client_timeout_ms: int | None = None  # None: not known
     client_retries: tuple[int, ...] = ()  # by number of the client
     client_places: tuple[str, ...] = ()  # by number of the client
+    makes_final_reads: bool = True  # False: the history says that it has none, and all reads are judged in their place
     recorded: bool = False  # by another program: nobody knows which faults there were
     observes: tuple[Source, ...] = SOURCES  # which rows the system under test gives completely
 
@@ -51,6 +52,7 @@ def facts_of(manifest: RunManifest) -> Facts:
         client_timeout_ms=manifest.client_timeout_ms,
         client_retries=manifest.client_retries,
         client_places=manifest.client_places,
+        makes_final_reads=manifest.makes_final_reads,
         recorded=manifest.backend == RECORDED,
         observes=SOURCES if manifest.system is None else manifest.system.observes,
     )

@@ -28,6 +28,10 @@ class Mutex:
         """False: both calls of a mutex change its state."""
         return False
 
+    def could_fail(self, call: Call) -> bool:
+        """True: a held mutex is not acquired, a free one not released."""
+        return True
+
     def key(self, call: Call) -> Hashable:
         """The call's own key: each mutex is judged separately."""
         return call.key
@@ -60,6 +64,10 @@ class GrowSet:
 
     def observes(self, call: Call) -> bool:
         """True for reads of the set, which do not change it."""
+        return call.f == "read"
+
+    def could_fail(self, call: Call) -> bool:
+        """True for reads."""
         return call.f == "read"
 
     def key(self, call: Call) -> Hashable:
@@ -108,6 +116,10 @@ class FifoQueue:
     def observes(self, call: Call) -> bool:
         """True for a dequeue that answered nil, which does not change the queue."""
         return call.f == "dequeue" and call.result is None
+
+    def could_fail(self, call: Call) -> bool:
+        """True for dequeues."""
+        return call.f == "dequeue"
 
     def key(self, call: Call) -> Hashable:
         """The call's own key: each queue is judged separately."""
@@ -159,6 +171,10 @@ class PartitionLog:
     def observes(self, call: Call) -> bool:
         """True for reads. `end` is not one: it restricts the offsets of later appends."""
         return call.f == "read"
+
+    def could_fail(self, call: Call) -> bool:
+        """True for reads, ends, and appends that were told an offset."""
+        return call.f != "append" or isinstance(call.result, int)
 
     def key(self, call: Call) -> Hashable:
         """The partition: the call's own key."""

@@ -2,7 +2,8 @@
 
 If the values determine the order, a polynomial algorithm decides (`checkers.linearizability.unique`), otherwise the search. The
 parts are searched in rounds of growing budgets: one impossible part is enough, and it is often found at once while another part
-would take very long. A part that is not decided within the last round is unchecked, and so is a history without any answer.
+would take very long. A part that is not decided within the last round is unchecked, and so is a history without any answer that
+could have been wrong: a history of writes shows nothing.
 
     >>> from checkers.linearizability.judge import judge
     >>> from checkers.linearizability.registers import Register
@@ -28,11 +29,11 @@ from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, shown, text_of
 
 CHECKER = "linearizability"
-NOTHING_ANSWERED = "no call certainly completed with an answer"
+NOTHING_ANSWERED = "no call certainly completed with an answer that could have been wrong: nothing was read"
 _FIRST_ROUND = 2_000
 _GROWTH = 5
 STEPS_MAX = 2_000_000  # default budget of one part
-_ANOMALIES_MAX = 8
+ANOMALIES_MAX = 8
 _LAST_PLACED = 3  # the number of witnesses placed before the impossible call
 _WORDS_MAX = 200
 
@@ -98,17 +99,17 @@ def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) ->
         if budget == steps_max:
             break
         budget = min(budget * _GROWTH, steps_max)
-    answered = any(call.end is not None for part in parts.values() for call in part)
+    answered = any(call.end is not None and model.could_fail(call) for part in parts.values() for call in part)
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
-        anomalies=tuple(anomaly for anomaly, _ in anomalies[:_ANOMALIES_MAX]),
+        anomalies=tuple(anomaly for anomaly, _ in anomalies[:ANOMALIES_MAX]),
         unchecked=unchecked,
         notes=notes,
         operations=len(calls),
-        longest=tuple(stuck for _, stuck in anomalies[:_ANOMALIES_MAX]),
+        longest=tuple(stuck for _, stuck in anomalies[:ANOMALIES_MAX]),
     )
 
 
@@ -157,7 +158,7 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
     return Anomaly(
         kind="nonlinearizable",
         checker=CHECKER,
-        key=_name(key),
+        key=name_of_key(key),
         witness=(*before, impossible.line),
         words=f"{words_of(impossible)} of line {impossible.line} "
         f"cannot follow the {len(stuck.order)} calls ordered before it: {why}",
@@ -176,10 +177,11 @@ def _short(value: Hashable) -> str:
     return text if len(text) <= _WORDS_MAX else f"…{text[-_WORDS_MAX:]}"
 
 
-def _name(key: Hashable) -> str:
+def name_of_key(key: Hashable) -> str:
+    """A key as anomalies name it: its text; empty if there is only one object."""
     text = "" if key is None else text_of(key)
     return shown(key) if text is None else text
 
 
 def _about(key: Hashable) -> str:
-    return "" if key is None else f"key {_name(key)}: "
+    return "" if key is None else f"key {name_of_key(key)}: "

@@ -38,6 +38,9 @@ class Model(Protocol):
     def observes(self, call: Call) -> bool:
         """Whether the call leaves the object's state unchanged, like a read."""
 
+    def could_fail(self, call: Call) -> bool:
+        """Whether some state forbids the answer of the returned call: a write is always right, a read is not."""
+
     def key(self, call: Call) -> Hashable:
         """Return the key of the object that the call uses; None if there is only one object."""
 

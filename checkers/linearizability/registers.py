@@ -37,6 +37,10 @@ class Register:
         """True for reads of the register."""
         return call.f == "read"
 
+    def could_fail(self, call: Call) -> bool:
+        """True for reads."""
+        return call.f == "read"
+
     def key(self, call: Call) -> Hashable:
         """The call's own key: each register is judged separately."""
         return call.key
@@ -82,6 +86,10 @@ class CasRegister(Register):
         """True for reads, and for a cas that answered "false"."""
         return call.f == "read" or (call.f == "cas" and call.result in _REFUSED)
 
+    def could_fail(self, call: Call) -> bool:
+        """True for reads and for compare-and-set, which returns only where it found the old value."""
+        return call.f in ("read", "cas")
+
     def helps(self, other: Call, call: Call) -> bool:
         """True for a write or a cas to the value that was read."""
         return (other.argument[1] if other.f == "cas" else other.argument) == call.result  # type: ignore[index]
@@ -126,6 +134,12 @@ class MultiRegister:
     def observes(self, call: Call) -> bool:
         """True for transactions that only read."""
         return all(f in ("read", "r") for f, _, _ in _micro(call.argument))
+
+    def could_fail(self, call: Call) -> bool:
+        """True for transactions that read a value."""
+        if call.result is UNKNOWN:
+            return False
+        return any(f in ("read", "r") and (value is not None or self.nil_is_a_value) for f, _, value in _micro(call.result))
 
     def key(self, call: Call) -> Hashable:
         """None: transactions connect the registers, so all are judged together."""
@@ -177,6 +191,10 @@ class KeyValue:
         return state if call.result is UNKNOWN or text_of(call.result) == state else ILLEGAL
 
     def observes(self, call: Call) -> bool:
+        """True for gets."""
+        return call.f == "get"
+
+    def could_fail(self, call: Call) -> bool:
         """True for gets."""
         return call.f == "get"
 
@@ -243,6 +261,10 @@ class VersionedNode:
     def observes(self, call: Call) -> bool:
         """True for reads of the znode and for calls that were answered with an error."""
         return call.f == "read" or text_of(call.result) in ("no-node", "node-exists", "bad-version")
+
+    def could_fail(self, call: Call) -> bool:
+        """True: each call answers whether the znode exists, or its version."""
+        return True
 
     def key(self, call: Call) -> Hashable:
         """The path: the call's own key."""

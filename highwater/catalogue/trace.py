@@ -2,11 +2,12 @@
 
 `requirements.yaml` holds the statements (R), and the contradictions and unsafe points (C, U) with their settlement. `bugs.yaml`
 holds the catalogue of known mistakes (B) with their switches. `promise.json` holds the rules of docs/promise.md (DUR, ORD, VIS,
-CUT, LIVE, SILENT, VAC). `trace.json` lists where each of them is cited. `python -m tests.tidy.protocol --rewrite` gathers both
-JSON files from the page, the code, the tests and corpus/mutants.yaml, so that an installed highwater has them without the tests.
+CUT, LIVE, SILENT, VAC). `trace.json` lists where each of them is cited, and the clauses of each statement.
+`python -m tests.tidy.protocol --rewrite` gathers both JSON files from the page, the code, the tests, corpus/mutants.yaml and
+mutation/register, so that an installed highwater has them without these.
 
-A statement is `proved` if all its clauses that are built are proved by a mutation (highwater/catalogue/clauses.py). A statement
-or rule is `tested` if code and a test cite it, `not built` if requirements.yaml gives a reason, else `missing`.
+A statement is `proved` if all its clauses that are built are proved by a mutation (mutation/rows.py). A statement or rule is
+`tested` if code and a test cite it, `not built` if requirements.yaml gives a reason, else `missing`.
 """
 
 from functools import cache
@@ -16,8 +17,6 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from highwater.catalogue.clauses import Clause, clauses_of
-from highwater.catalogue.clauses import status as status_of_clause
 from nemesis.text import Document
 from reference.config import VARIANTS, Variant
 
@@ -62,14 +61,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Cited(Struct, frozen=True):
-    """The places in code and in tests that cite each statement, known mistake or rule."""
-
-    code: dict[str, tuple[str, ...]] = {}
-    tests: dict[str, tuple[str, ...]] = {}
-
-
-class ClauseRow(Struct, frozen=True, kw_only=True):
+class Clause(Struct, frozen=True, kw_only=True):
     """A clause of a statement: its text, the file that its mutation changes, the tests that catch it, and its status."""
 
     id: str
@@ -77,6 +69,14 @@ class ClauseRow(Struct, frozen=True, kw_only=True):
     file: str
     tests: tuple[str, ...]
     status: str
+
+
+class Cited(Struct, frozen=True):
+    """The places in code and in tests that cite each statement, known mistake or rule, and the clauses of each statement."""
+
+    code: dict[str, tuple[str, ...]] = {}
+    tests: dict[str, tuple[str, ...]] = {}
+    clauses: dict[str, tuple[Clause, ...]] = {}
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Row(Struct, frozen=True, kw_only=True):
     code: tuple[str, ...]
     tests: tuple[str, ...]
     status: str
-    clauses: tuple[ClauseRow, ...] = ()
+    clauses: tuple[Clause, ...] = ()
 
 
 def _read(name: str, type_: type[T]) -> T:
@@ -137,14 +137,10 @@ def rows(cited: Cited) -> tuple[Row, ...]:
 
 def _statement(cited: Cited, id_: str, document: str, text: str) -> Row:
     row = _row(cited, id_, document, text, _status(cited, id_))
-    clauses = tuple(_clause_row(clause) for clause in clauses_of(id_))
+    clauses = cited.clauses.get(id_, ())
     built = {clause.status for clause in clauses if not clause.status.startswith("not built")}
     status = PROVED if row.status == TESTED and built == {PROVED} else row.status
     return structs.replace(row, clauses=clauses, status=status)
-
-
-def _clause_row(row: Clause) -> ClauseRow:
-    return ClauseRow(id=row.id, text=row.text, file=row.file, tests=row.tests, status=status_of_clause(row))
 
 
 def _row(cited: Cited, id_: str, document: str, text: str, status: str) -> Row:

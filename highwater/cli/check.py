@@ -40,7 +40,8 @@ class Options(Struct, frozen=True, kw_only=True):
     model: Annotated[
         str | None,
         typer.Option(
-            help=f"Model of the object under test: {', '.join(MODELS)}; guessed from the functions in use if not given."
+            help=f"Model of the object under test: {', '.join(MODELS)}, or FILE.py:CLASS of your own; guessed from the functions "
+            "in use if not given."
         ),
     ] = None
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""

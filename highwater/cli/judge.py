@@ -15,6 +15,7 @@ from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
 from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked
+from highwater.foreign.own import is_own
 from highwater.runs import judging
 from highwater.runs.judging import Case
 from highwater.runs.summary import in_full, in_short
@@ -77,6 +78,8 @@ def judge(given: Options) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
     asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
     check_asked(asked)
+    if is_own(asked.model):
+        raise UsageError("a model of your own is for `highwater check`: a ledger keeps no verdict of code that may change")
     conf, paths, json = given.on.settings, given.paths, given.json
     sources = judging.find(paths, asked)
     book = Ledger(storage_at(_writable(given.ledger or judging.ledger_beside(paths))))

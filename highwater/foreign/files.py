@@ -23,8 +23,10 @@ from checkers.kafka.transactions import Op, operations
 from checkers.linearizability.judge import Judgement
 from checkers.linearizability.judge import judge as judge_linearizability
 from checkers.linearizability.model import Model
+from checkers.linearizability.own import OwnReads
 from checkers.linearizability.registry import NAMES, WITH_INITIAL, model_named
 from highwater.errors import UsageError
+from highwater.foreign.own import is_own, own_model
 from history import store
 from history.errors import HistoryError, unknown
 from history.foreign import edn, export, ours, recorded
@@ -62,7 +64,9 @@ def arguments_of(asked: Asked, *, default: str = "") -> list[str]:
 
 def check_asked(asked: Asked) -> None:
     """Check how a history file is to be judged: raise UsageError for an unknown model, consistency or initial value."""
-    if asked.model not in MODELS:
+    if is_own(asked.model):
+        own_model(asked.model)
+    elif asked.model not in MODELS:
         raise UsageError(unknown("model", asked.model, MODELS))
     known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
     if any(name not in known for name in asked.consistency):
@@ -119,7 +123,7 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
         initial = _given(asked) if asked.initial else None
         found = jepsen.judge(asked.model, history, initial=initial, strict="linearizable" in asked.consistency)
     else:
-        found = _linearizable(history, form, asked)
+        found = _by_object(history, form, asked)
     notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if mine is not None else ()))
     return replace(found, notes=notes)
 
@@ -145,13 +149,16 @@ def _queue_steps(history: History) -> Iterable[Step]:
     return export.renewed(lambda: ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history))
 
 
-def _linearizable(history: Paired, form: Form, asked: Asked) -> Judgement:
-    found = judge_linearizability(_object(form, asked), history.calls)
+def _by_object(history: Paired, form: Form, asked: Asked) -> Judgement:
+    model = _object(form, asked)
+    found = model.judge(history.calls) if isinstance(model, OwnReads) else judge_linearizability(model, history.calls)
     validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
     return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
 
 
-def _object(form: Form, asked: Asked) -> Model:
+def _object(form: Form, asked: Asked) -> Model | OwnReads:
+    if is_own(asked.model):
+        return own_model(asked.model)
     # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if asked.model == LOG else asked.model
     first = _given(asked) if asked.initial else _implied(form, name)
@@ -180,9 +187,9 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     judged: Object | list[Op] | None = None
     if asked.model == KAFKA:
         judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
-    elif asked.model in (LOG, *NAMES):
+    elif asked.model not in (*TRANSACTIONS, *jepsen.NAMES) and not isinstance(model := _object(form, asked), OwnReads):
         history = ours.calls(mine) if mine is not None else _calls(file, form)
-        judged = Object(model=_object(form, asked), calls=history.calls)
+        judged = Object(model=model, calls=history.calls)
 
     def read() -> Iterable[Step]:
         return _steps(file, form) if mine is None else _steps_in(mine)

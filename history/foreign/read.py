@@ -25,7 +25,7 @@ class Form(StrEnum):
     """The file formats in which a history can be read."""
 
     OURS = "ours"  # the folder of a run, Parquet or JSONL: read by history.store
-    RECORDED = "recorded"  # JSON lines behind a manifest of two fields: read by history.foreign.recorded
+    RECORDED = "recorded"  # JSON lines behind a line of manifest: read by history.foreign.recorded
     EDN = "edn"
     JSON = "json"
     ETCD_LOG = "etcd log"

@@ -1,4 +1,4 @@
-"""Reads a history that any program recorded: a manifest of two fields, then one JSON object a line (docs/your-own-system.md).
+"""Reads a history that any program recorded: one line of manifest, then one JSON object a line (docs/your-own-system.md).
 
     {"manifest": {"system": "my-queue 1.2", "model": "log"}}
     {"process": 0, "type": "invoke", "f": "produce", "values": ["a"], "time": 1000}
@@ -58,6 +58,7 @@ def _one_of(*names: str) -> _Test:
 
 _WHOLE: _Test = (_whole, "a whole number from 0 on")
 _TEXT: _Test = ((lambda value: isinstance(value, str) and value != ""), "a text that is not empty")
+_TRUTH: _Test = ((lambda value: isinstance(value, bool)), "true or false")
 _ANY: _Test = ((lambda value: True), "any JSON")
 _OFFSETS: _Test = (
     (lambda value: isinstance(value, list) and all(map(_whole, value))),
@@ -145,7 +146,7 @@ def read(path: Path, models: Sequence[str]) -> Recorded:
         raise Mistakes(path, reader.mistakes, shown=_MISTAKES_MAX)
     system, model = reader.manifest["system"], reader.manifest["model"]
     if model == LOG:
-        return Recorded(system=system, model=model, log=_history(system, reader.lines))
+        return Recorded(system=system, model=model, log=_history(reader.manifest, reader.lines))
     rows = ((one.number, tuple(one.fields), tuple(map(frozen, one.fields.values()))) for one in reader.lines)
     return Recorded(system=system, model=model, steps=tuple(jepsen.of_rows(rows)))
 
@@ -157,7 +158,7 @@ class _Reader:
         self.manifest: dict[str, Any] = {}
         self.lines: list[_Line] = []
         self.mistakes: list[str] = []
-        self._allowed: dict[str, _Test] = {"system": _TEXT, "model": _one_of(*models)}
+        self._allowed: dict[str, _Test] = {"system": _TEXT, "model": _one_of(*models), "final_reads": _TRUTH}
         self._open: dict[int, _Line] = {}
         self._begun = False  # the manifest was read: the first line that is not blank
         self._knows_model = False
@@ -201,6 +202,8 @@ class _Reader:
 
     def _take_mark(self, number: int, found: dict[str, Any]) -> None:
         allowed = {"mark": _one_of(FINAL_READS), "time": _EVERY["time"]}
+        if self.manifest.get("final_reads") is False:
+            self._complain(number, "the manifest says that the history has no final reads (final_reads is false)")
         if self._fields(number, found, allowed, needs=("mark", "time")):
             self.lines.append(_Line(number, found, found))
 
@@ -288,7 +291,7 @@ def _shown(value: object) -> str:
 # --- as a history of a log ----------------------------------------------------------------------------------------------------
 
 
-def _history(system: str, lines: Sequence[_Line]) -> History:
+def _history(stated: dict[str, Any], lines: Sequence[_Line]) -> History:
     operations: list[Operation] = []
     events: list[ClusterEvent] = []
     for line in lines:
@@ -304,7 +307,7 @@ def _history(system: str, lines: Sequence[_Line]) -> History:
         draws=0,
         plan_digest="",
         protocol="",
-        system=SystemFacts(name=system),
+        system=SystemFacts(name=stated["system"]),
         backend=RECORDED,
         commit="",
         dirty=False,
@@ -314,6 +317,7 @@ def _history(system: str, lines: Sequence[_Line]) -> History:
         brokers=tuple(sorted({row.node for row in operations if row.node is not None})),
         assignments=(),
         final_reads_at_ns=events[0].time_ns if events else None,
+        makes_final_reads=stated.get("final_reads", True),
         end_ns=lines[-1].fields["time"],
         digest=digest(operations, events),
     )

@@ -70,7 +70,7 @@ GONE = "topic-deleted topic_id=7"
     ids=["it stays", "it goes", "it was gone", "refused", "another refused", "not confirmed", "there is none"],
 )
 def test_confirmed_deletion_takes_the_topic_away(rows: tuple[str, ...], told: bool) -> None:
-    """An administrator took a request that never arrived for done (K-26 in mutation/by_hand.yaml)."""
+    """An administrator took a request that never arrived for done (K-26 in mutation/register/by-hand.yaml)."""
     found = sketch("availability-cluster", "registered node=b1 incarnation=1", *rows, "healed", "final-reads time_ns=90000000000")
 
     assert any("was not deleted" in words for words in found) is told

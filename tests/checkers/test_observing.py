@@ -70,6 +70,65 @@ def test_record_acknowledged_after_the_read_began_is_not_lost() -> None:
     assert "lost-write" not in {anomaly.kind for anomaly in judge(black_box(*lines)).anomalies}
 
 
+def asked_at_the_end(f: str, answer: str) -> tuple[str, ...]:
+    """A call of the final reader and its answer: "ok offset=1", "ok", "fail error=..."."""
+    kind, _, rest = answer.partition(" ")
+    return f"invoke {f} offset=0 process=2 {LATE}", f"{kind} {f} {rest} process=2 {LATE}"
+
+
+@pytest.mark.parametrize("error", ["UNKNOWN_TOPIC_OR_PARTITION", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID"])
+def test_records_of_a_topic_that_is_denied_at_the_end_are_lost(error: str) -> None:
+    denied = (*asked_at_the_end("latest", f"fail error={error}"), *asked_at_the_end("poll", f"fail error={error}"))
+
+    assert [found.kind for found in judge(black_box(WRITTEN, *ENDS, *denied)).anomalies] == ["lost-write"]
+
+
+def test_empty_final_poll_below_the_end_shows_a_loss() -> None:
+    answers = (*asked_at_the_end("latest", "ok offset=1"), *asked_at_the_end("poll", "ok"))
+
+    assert [found.kind for found in judge(black_box(WRITTEN, *ENDS, *answers)).anomalies] == ["lost-write"]
+
+
+def test_record_read_after_an_empty_poll_is_not_lost() -> None:
+    """A new leader's HW may lie below the epoch's start for a while, and polls are empty until then (VIS-2)."""
+    first = (*asked_at_the_end("latest", "ok offset=1"), *asked_at_the_end("poll", "ok"))
+    verdict = judge(black_box(WRITTEN, *ENDS, *first, *asked_at_the_end("poll", "ok offset=0 value=a")))
+
+    assert verdict.anomalies == ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ((), "no final read asked for them"),
+        (
+            asked_at_the_end("poll", "fail error=REQUEST_TIMED_OUT"),
+            "1 of 1 final reads failed, the last poll with REQUEST_TIMED_OUT",
+        ),
+        (
+            (*asked_at_the_end("latest", "fail error=UNKNOWN_TOPIC_OR_PARTITION"), *asked_at_the_end("latest", "ok offset=1")),
+            "1 of 2 final reads failed, the last latest with UNKNOWN_TOPIC_OR_PARTITION",
+        ),
+    ],
+    ids=["none", "timed out", "denied once"],
+)
+def test_record_not_read_at_the_end_is_unknown(answers: tuple[str, ...], why: str) -> None:
+    """docs/promise.md VAC-4: reads before the end count for nothing, since the record may have been lost since."""
+    read = "ok poll offset=0 value=a process=3"
+    verdict = judge(black_box(WRITTEN, read, *ENDS, *answers))
+
+    assert (verdict.validity, verdict.anomalies) == (Validity.UNKNOWN, ())
+    assert f"client-log: 1 promised records of t-0 were not read at the end: {why}" in verdict.unchecked
+
+
+def test_record_that_was_only_read_is_promised() -> None:
+    """Its produce has an unknown outcome, and a consumer was given it: it may not be gone at the end (DUR-1)."""
+    lines = ("invoke produce value=a acks=1", "ok poll offset=0 value=a process=3")
+    verdict = judge(black_box(*lines, *ENDS, *asked_at_the_end("latest", "ok offset=0")))
+
+    assert [found.kind for found in verdict.anomalies] == ["lost-write"]
+
+
 def test_partition_that_cannot_be_read_at_the_end_is_not_live() -> None:
     verdict = judge(black_box(WRITTEN, *ENDS, *SERVED))
 

@@ -30,8 +30,11 @@ from tests.tidy.sources import ROOT
 
 OURS = Asked(model=LOG)
 VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
-GOOD = "{:process 0 :type :invoke :f :write :value 1}\n{:process 0 :type :ok :f :write :value 1}\n"
-BAD = GOOD + "{:process 0 :type :invoke :f :read :value nil}\n{:process 0 :type :ok :f :read :value 2}\n"
+_WRITE = "{:process 0 :type :invoke :f :write :value 1}\n{:process 0 :type :ok :f :write :value 1}\n"
+GOOD, BAD = (
+    f"{_WRITE}{{:process 0 :type :invoke :f :read :value nil}}\n{{:process 0 :type :ok :f :read :value {read}}}\n"
+    for read in (1, 2)
+)
 
 
 @pytest.fixture

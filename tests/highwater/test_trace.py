@@ -2,8 +2,9 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from highwater.catalogue import clauses, trace
+from highwater.catalogue import trace
 from highwater.catalogue.trace import Cited
 from highwater.cli.main import run_command_line
 
@@ -55,22 +56,17 @@ def test_protocol_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) ->
 
 def test_statement_without_code_and_test_is_missing() -> None:
     """Code without a test and a test without code are not enough."""
-    both = Cited({"R-001": ("a.b",), "R-002": ("a.b",)}, {"R-001": ("t",), "R-003": ("t",)})
+    both = Cited({"R-001": ("a.b",), "R-002": ("a.b",)}, {"R-001": ("t",), "R-003": ("t",)}, trace.stored().clauses)
     status = {row.id: row.status for row in trace.rows(both)}
 
     assert [status[f"R-00{n}"] for n in (1, 2, 3)] == ["proved", "missing", "missing"]
     assert status["R-047"].startswith("not built: ")
 
 
-def test_statement_is_proved_only_if_all_its_clauses_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = Cited({"R-001": ("a.b",)}, {"R-001": ("t",)})
-    first, *others = clauses.clauses_of("R-001")
-    stored = clauses.proofs()
+def test_statement_is_proved_only_if_all_its_clauses_are() -> None:
+    first, *others = trace.stored().clauses["R-001"]
 
-    for known, expected in [(stored, "proved"), ({k: v for k, v in stored.items() if k != first.id}, "tested")]:
-        monkeypatch.setattr(clauses, "proofs", lambda known=known: known)
-        (row,) = trace.chosen(trace.rows(both), "R-001")
-        assert row.status == expected
-        assert [clause.status for clause in row.clauses] == ["proved" if expected == "proved" else "unproved"] + ["proved"] * len(
-            others
-        )
+    for clauses, expected in [((first, *others), "proved"), ((replace(first, status="unproved"), *others), "tested")]:
+        cited = Cited({"R-001": ("a.b",)}, {"R-001": ("t",)}, {"R-001": clauses})
+        (row,) = trace.chosen(trace.rows(cited), "R-001")
+        assert (row.status, row.clauses) == (expected, clauses)

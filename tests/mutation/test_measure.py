@@ -11,7 +11,7 @@ from highwater.plans.plan import Plan
 from mutation.gate import FIRST, SEEDS, plans
 from mutation.groups import measure_together
 from mutation.measure import Bench, Gate, Progress, serving
-from mutation.sample import BY_HAND, Mutant, MutationError, load_sample
+from mutation.rows import MutationError, Row, drawn, rows
 from mutation.trees import ROOT
 from mutation.worker import SERVES, Order, Run, RunRow
 from tests.tidy.sources import ROOT as TREE
@@ -19,20 +19,14 @@ from tests.tidy.sources import ROOT as TREE
 FAST = "corpus/jepsen-2013"
 
 
-def mutant(id_: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(id=id_, file=file, line=1, operator="statement", old=old, new=new)
+def mutant(id_: str, edit: str) -> Row:
+    return Row(id=id_, text="statement", edit=edit)
 
 
-LEADER = "reference/replica/leader.py"
-KILLED = mutant("M-1", LEADER, "    follower.leo = fetch.offset\n", "    pass\n")
-DEAD = mutant("M-2", LEADER, "    base = partition.log.leo\n", "    raise ValueError\n")
-HANGS = mutant("M-3", "reference/replica/isr.py", "    if slow:\n", "    while slow:\n        pass\n    if slow:\n")
-UNREACHED = mutant(
-    "M-4",
-    "reference/controller/reassign/move.py",
-    "    move.step = order[order.index(move.step) + 1]\n",
-    "    raise ValueError\n",
-)
+KILLED = mutant("M-1", "replica.leader._record_progress follower.leo = fetch.offset => pass")
+DEAD = mutant("M-2", "replica.leader.on_produce base = partition.log.leo => raise ValueError")
+HANGS = mutant("M-3", "replica.isr.maybe_shrink if slow: ... =>\nwhile slow: pass\nif slow: ...")
+UNREACHED = mutant("M-4", "controller.reassign.move.go_on move.step = order[order.index(move.step) + 1] => raise ValueError")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +34,7 @@ def gate_plans() -> Mapping[str, Plan]:
     return plans()
 
 
-def measured(mutants: list[Mutant], chosen: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
+def measured(mutants: list[Row], chosen: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
     """Measure mutants against these runs alone, and read the ledger."""
     bench = Bench(1, chosen, say=lambda words: None, ledger=ledger, deadline_s=20.0)
     with bench.open():
@@ -62,7 +56,7 @@ def test_ledger_tells_how_each_mutant_ended(tmp_path: Path, gate_plans: Mapping[
         "M-3": ("killed", "hang", 1),
         "M-4": ("survived", "", 0),
     }
-    assert (ROOT / LEADER).read_text(encoding="utf-8").count(KILLED.old) == 1  # the tree itself is never edited
+    assert "follower.leo = fetch.offset\n" in (ROOT / KILLED.file).read_text(encoding="utf-8")  # the tree itself is never edited
 
 
 @pytest.mark.slow
@@ -83,7 +77,7 @@ def test_kill_counts_when_a_shared_run_is_stored_after_it() -> None:
     assert (found.outcome, found.kill, found.performed) == ("killed", kill, 1)
 
 
-def together(group: list[Mutant], gate_plans: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
+def together(group: list[Row], gate_plans: Mapping[str, Plan], ledger: Path) -> dict[str, Progress]:
     """Measure mutants that served, all in one tree against the fast run, and read the ledger."""
     chosen = {name: gate_plans[name] for name in (SERVES, FAST)}
     bench = Bench(1, chosen, say=lambda words: None, ledger=ledger)
@@ -97,8 +91,8 @@ def together(group: list[Mutant], gate_plans: Mapping[str, Plan], ledger: Path) 
 
 
 SILENT = (
-    mutant("M-6", LEADER, "    base = partition.log.leo\n", "    base = 0 + partition.log.leo\n"),
-    mutant("M-7", "reference/replica/isr.py", "    if slow:\n", "    if slow and True:\n"),
+    mutant("M-6", "replica.leader.on_produce base = partition.log.leo => base = 0 + partition.log.leo"),
+    mutant("M-7", "replica.isr.maybe_shrink if slow: ... => if slow and True: ..."),
 )
 
 
@@ -129,7 +123,7 @@ def test_mutant_gives_the_same_digests_where_it_is_not_reached(tmp_path: Path, g
     with bench.open():
         bench.baseline(list(chosen))
         gate = Gate(list(chosen), bench.folder)
-        skipped = {m: sorted(set(chosen) - {SERVES} - set(gate.progress(m).left)) for m in load_sample()[::15]}
+        skipped = {m: sorted(set(chosen) - {SERVES} - set(gate.progress(m).left)) for m in drawn()[::15]}
         rows = [row for m, names in skipped.items() if names for row in bench.performed([m], names, gate)]
 
     assert len(rows) == sum(map(len, skipped.values())) > 5
@@ -177,15 +171,16 @@ def test_torn_last_line_of_a_ledger_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("left", "known"), [((), True), (("corpus/a",), False)], ids=["reached by no run", "not run yet"])
 def test_mutant_that_no_run_reaches_is_a_survivor(left: tuple[str, ...], known: bool) -> None:
-    found = Progress(mutant=load_sample()[0], rows=(), left=left, reached=len(left))
+    found = Progress(mutant=drawn()[0], rows=(), left=left, reached=len(left))
 
     assert (found.is_known, found.outcome) == (known, "survived" if known else "undecided")
 
 
-def test_every_mistake_by_hand_can_be_chosen() -> None:
-    """There are more of them than the sample has mutants."""
-    last = load_sample(BY_HAND)[-1]
-    chosen = [sys.executable, "-m", "mutation", "--by-hand", last.id, "--within", "0"]
+@pytest.mark.slow
+def test_every_edit_of_the_protocol_can_be_measured() -> None:
+    """Also what is not in the sample."""
+    some = [[row.id for row in rows(name) if row.file.startswith("reference/")][-1] for name in ("by-hand", "kip-343")]
+    chosen = [sys.executable, "-m", "mutation", "--gate", *some, "--within", "0"]
     done = subprocess.run(chosen, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
-    assert (done.returncode, done.stdout) == (1, "0 killed, 0 survived, 1 undecided\n")
+    assert (done.returncode, done.stdout) == (1, "0 killed, 0 survived, 2 undecided\n")

@@ -5,10 +5,11 @@ from msgspec.structs import replace
 
 from mutation import page as pages
 from mutation.measure import Outcome
-from mutation.page import Result, Review, changed, load_results, page, store_results
-from mutation.sample import SIZE, Mutant, load_sample
+from mutation.page import Result, load_results, page, store_results
+from mutation.rows import BY_HAND, DRAWN, rows
+from mutation.sample import SIZE
 
-MUTANTS = load_sample()
+MUTANTS = tuple(replace(row, equivalent="", masked="", missing="") for row in rows(DRAWN) if not row.gone)
 
 
 def result(number: int, outcome: Outcome, *, by: str = "", run: str = "") -> Result:
@@ -16,16 +17,15 @@ def result(number: int, outcome: Outcome, *, by: str = "", run: str = "") -> Res
 
 
 def test_score_leaves_out_equivalent_and_undecided_mutants() -> None:
-    rows = [
+    results = [
         result(0, "killed", by="acked-loss/lost-write", run="corpus/a"),
         result(1, "killed", by="hang", run="corpus/a"),
         result(2, "survived"),
         result(3, "survived"),
         result(4, "undecided"),
     ]
-    text = page(
-        rows, [Review(id=rows[2].id, made="equivalent", why="It is the same."), Review(id=rows[3].id, made="missing", why="x")]
-    )
+    reviewed = replace(MUTANTS[2], equivalent="It is the same."), replace(MUTANTS[3], missing="x")
+    text = page(results, (*MUTANTS[:2], *reviewed, *MUTANTS[4:]), ())
 
     assert f"**2 of {SIZE - 1} mutants are killed: 1 %.**" in text
     assert f"Of {SIZE} mutants, 2 are killed (1 by `hang`), 2 survived, {SIZE - 4} are undecided." in text
@@ -35,7 +35,7 @@ def test_score_leaves_out_equivalent_and_undecided_mutants() -> None:
 
 
 def test_mutant_that_does_not_serve_is_listed_apart() -> None:
-    text = page([result(0, "does not serve", by="crash", run="serves")], [])
+    text = page([result(0, "does not serve", by="crash", run="serves")], MUTANTS, ())
     apart = text.index("## Does not serve")
 
     assert MUTANTS[0].id not in text[:apart]
@@ -43,11 +43,8 @@ def test_mutant_that_does_not_serve_is_listed_apart() -> None:
     assert MUTANTS[SIZE].id in text[:apart]  # the first of the reserve takes its place
 
 
-def test_mutant_whose_code_is_gone_is_listed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = (replace(MUTANTS[0], gone="Another guard is enough."), *MUTANTS[1:])
-    monkeypatch.setattr(pages, "load_drawn", lambda: drawn)
-    monkeypatch.setattr(pages, "load_sample", lambda: drawn[1:])
-    text = page([], [])
+def test_mutant_whose_code_is_gone_is_listed_apart() -> None:
+    text = page([], (replace(MUTANTS[0], gone="Another guard is enough."), *MUTANTS[1:]), ())
     apart = text.index("## Gone")
 
     assert "1 drawn mutants are gone" in text
@@ -69,14 +66,16 @@ def test_mutant_whose_code_is_gone_is_listed_apart(monkeypatch: pytest.MonkeyPat
 def test_decided_result_stays_until_the_code_changes(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, old: Result, new: Result, expected: str
 ) -> None:
-    monkeypatch.setattr(pages, "RESULTS", tmp_path_factory.mktemp("results") / "results.json")
+    monkeypatch.setattr(pages, "RESULTS", tmp_path_factory.mktemp("results") / "results.jsonl")
     for row in (old, new):
         store_results([row])
 
     assert [row.outcome for row in load_results()] == [expected]
 
 
-def test_edit_is_shown_without_the_lines_around_it() -> None:
-    mutant = Mutant(id="M-1", file="a/b/c.py", line=2, operator="guard", old="a\nb\nc\n", new="a\nd\nc\n")
+def test_page_shows_edits_of_survivors_and_plans_of_mistakes() -> None:
+    mistake = rows(BY_HAND)[0]
+    text = page([result(0, "survived")], MUTANTS, [mistake])
 
-    assert changed(mutant) == (["b"], ["d"])
+    assert f"### {MUTANTS[0].id} {MUTANTS[0].text}, {MUTANTS[0].aim.at}\n\n```diff\n-{MUTANTS[0].aim.old}\n" in text
+    assert f"| {mistake.id} | {mistake.aim.at} | {mistake.text} | `{mistake.plan}` |" in text

@@ -1,11 +1,10 @@
-"""A mutant applies where its text occurs once, and knows which lines lead to it."""
-
-from pathlib import Path
+"""The sample is drawn by a fixed seed, and a mutant knows which lines lead to it."""
 
 import pytest
-from msgspec.structs import replace
 
-from mutation.sample import Mutant, MutationError, lines_of, load_drawn, load_sample, statement_at, store_sample
+from mutation.rows import Row
+from mutation.sample import draw, lines_of, statement_at
+from tests.tidy.sources import ROOT
 
 SOURCE = b"""LIMIT = 3
 
@@ -45,43 +44,27 @@ def test_statement_of_an_edit_ends_before_its_body(part: bytes, expected: tuple[
 
 
 def test_mutant_is_reached_through_its_statement() -> None:
-    text = "def f(x: int) -> None:\n    a()\n    if x:\n        b()\n"
-    mutant = Mutant(id="M-1", file="f.py", line=3, operator="guard", old="    if x:\n", new="    if not (x):\n")
+    text = "from m import a, b, c, d\ndef f(x: int):\n    a()\n    if x:\n        b()\n    # Why.\n    c()\n"
 
-    assert lines_of(mutant, text) == (3, 3)
-
-
-def test_edit_that_begins_with_a_comment_may_be_in_any_run() -> None:
-    text = "def f() -> None:\n    a()\n    # Why.\n    b()\n"
-    mutant = Mutant(id="M-1", file="f.py", line=3, operator="statement", old="    # Why.\n    b()\n", new="    c()\n")
-
-    assert lines_of(mutant, text) is None
-
-
-def test_mutant_is_refused_unless_its_text_occurs_once() -> None:
-    mutant = Mutant(id="M-1", file="f.py", line=1, operator="statement", old="a()\n", new="pass\n")
-
-    with pytest.raises(MutationError, match=r"f\.py 2 times, not once"):
-        mutant.applied_to("a()\na()\n")
+    for edit, expected in [
+        ("x => not x", [(4, 4)]),
+        ("if x: b() => if x: b(); c()", [(5, 5)]),
+        ("if x: ...\nc() =>\nif x: ...\nd()\nc()", [(7, 7)]),
+        ("if x: ...\nc() =>\nif x: ...\nd()", [(7, 7)]),
+        ("a(); ...; c() => b(); ...; d()", [(3, 3), (7, 7)]),
+        ("def f(x: int): ... => def f(x: str): ...", None),
+    ]:
+        mutant = Row(id="M-1", text="guard", edit=f"nowhere.f {edit}")
+        assert lines_of(mutant, text) == expected
 
 
-def test_sample_is_read_as_it_was_stored(tmp_path: Path) -> None:
-    some = load_sample()[:5]
-    store_sample(some, tmp_path / "sample.yaml")
+@pytest.mark.slow
+def test_draw_is_the_same_each_time_and_its_edits_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mutation.sample.MODULES", ("log",))
+    some = draw(size=4, reserve=1)
 
-    assert load_sample(tmp_path / "sample.yaml") == some
-
-
-def test_gone_mutant_is_drawn_but_not_in_the_sample(tmp_path: Path) -> None:
-    one, other = load_sample()[:2]
-    store_sample([replace(one, gone="Another guard is enough."), other], tmp_path / "sample.yaml")
-
-    assert [mutant.id for mutant in load_drawn(tmp_path / "sample.yaml")] == [one.id, other.id]
-    assert load_sample(tmp_path / "sample.yaml") == (other,)
-
-
-def test_malformed_sample_is_refused_with_file_and_line(tmp_path: Path) -> None:
-    (tmp_path / "sample.yaml").write_text("- id: M-1\n  file: 3\n")
-
-    with pytest.raises(MutationError, match=r"^sample\.yaml:\d"):
-        load_sample(tmp_path / "sample.yaml")
+    assert some == draw(size=4, reserve=1)
+    assert [(row.id, row.module) for row in some] == [(f"M-00{n}", "log") for n in range(1, 6)]
+    assert len({row.edit for row in some}) == 5
+    for row in some:
+        row.applied_to((ROOT / row.file).read_text(encoding="utf-8"))

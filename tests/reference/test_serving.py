@@ -1,4 +1,4 @@
-"""The least that a mutant of the reference must still do: under a dead one a red test proves nothing (tests/clauses.py)."""
+"""The least that a mutant of the reference must still do: under a dead one a red test proves nothing (mutation/prove.py)."""
 
 from reference.errors import ErrorCode
 from reference.messages import FetchReply, ProduceReply

@@ -1,8 +1,8 @@
 """Gathers what code and tests cite: for the tables of docs/protocol.md and docs/requirements.md, and for `highwater protocol`.
 
-`python -m tests.tidy.protocol --rewrite` writes the tables into the documents, below their marker, the citations into
-highwater/catalogue/trace.json and the rules of docs/promise.md into highwater/catalogue/promise.json. It removes from
-tests/tidy/missing.txt the ids that are no longer missing.
+`python -m tests.tidy.protocol --rewrite` writes the tables into the documents, below their marker, the citations and the clauses
+of mutation/register into highwater/catalogue/trace.json, and the rules of docs/promise.md into highwater/catalogue/promise.json.
+It removes from tests/tidy/missing.txt the ids that are no longer missing.
 """
 
 import ast
@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
-from highwater.catalogue.trace import Cited, ClauseRow, Row
+from highwater.catalogue.trace import Cited, Clause, Row
+from mutation.rows import clauses, proofs, status
 from tests.tidy import steps as step_tables
 from tests.tidy.promise import cited_rules, rules_now
 from tests.tidy.sources import PACKAGES, Source, sources
@@ -189,8 +191,20 @@ def gathered() -> Cited:
         for id_ in [*_ID.findall(text), *by_rule(text)]:
             tests[id_] = [*tests.get(id_, []), f"corpus {entry.stem}"]
     return Cited(
-        {id_: code[id_] for id_ in sorted(code) if code[id_]}, {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]}
+        {id_: code[id_] for id_ in sorted(code) if code[id_]},
+        {id_: tuple(tests[id_]) for id_ in sorted(tests) if tests[id_]},
+        _clauses(),
     )
+
+
+def _clauses() -> dict[str, tuple[Clause, ...]]:
+    """The clauses of each statement, as mutation/register has them."""
+    stored = proofs()
+    found: dict[str, tuple[Clause, ...]] = {}
+    for row in clauses():
+        clause = Clause(id=row.id, text=row.text, file=row.file, tests=row.tests, status=status(row, stored))
+        found[row.statement] = (*found.get(row.statement, ()), clause)
+    return found
 
 
 def _cells(places: tuple[str, ...]) -> str:
@@ -228,7 +242,7 @@ def _statements(found: tuple[Row, ...]) -> str:
     return "\n".join(table) + "\n"
 
 
-def _clause(row: ClauseRow) -> str:
+def _clause(row: Clause) -> str:
     tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in row.tests)
     file = f"`{row.file.removeprefix('reference/')}`" if row.file else ""
     return f"| {row.id} | {row.text} | {file} | {tests} | {row.status} |"
@@ -246,11 +260,11 @@ def _points(found: tuple[Row, ...]) -> str:
 def counts(found: tuple[Row, ...]) -> str:
     """The line of docs/requirements.md that counts statements and clauses."""
     stated = trace.chosen(found, "R")
-    clauses = Counter(clause.status.partition(":")[0] for row in stated for clause in row.clauses)
+    by_status = Counter(clause.status.partition(":")[0] for row in stated for clause in row.clauses)
     missing = sum(not trace.is_settled(row) for row in stated)
     not_built = sum(row.status.startswith("not built") for row in stated)
     words = f"{len(stated)} statements of the five documents, {not_built} of them not built for a reason; "
-    words += f"{clauses.total()} clauses: " + ", ".join(f"{clauses[status]} {status}" for status in _STATUS if clauses[status])
+    words += f"{by_status.total()} clauses: " + ", ".join(f"{by_status[word]} {word}" for word in _STATUS if by_status[word])
     return words + (f"; {missing} statements missing" if missing else "")
 
 
@@ -287,8 +301,15 @@ def known_missing() -> list[str]:
 
 
 def encoded(stored: Cited | dict[str, trace.Rule]) -> bytes:
-    """The text of highwater/catalogue/trace.json or promise.json."""
-    return msgspec.json.format(msgspec.json.encode(stored), indent=1) + b"\n"
+    """The text of highwater/catalogue/trace.json or promise.json, a line for each id."""
+    fields = stored if isinstance(stored, dict) else {name: getattr(stored, name) for name in stored.__struct_fields__}
+    return _object(fields, 1 if isinstance(stored, dict) else 2) + b"\n"
+
+
+def _object(fields: dict[str, Any], depth: int) -> bytes:
+    """A JSON object whose fields have a line each, down to a depth."""
+    values = {name: _object(value, depth - 1) if depth > 1 else msgspec.json.encode(value) for name, value in fields.items()}
+    return b"{\n" + b",\n".join(msgspec.json.encode(name) + b": " + value for name, value in values.items()) + b"\n}"
 
 
 def rewrite() -> None:

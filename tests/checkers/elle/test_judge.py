@@ -107,10 +107,23 @@ def test_non_monotonic_timestamps_make_the_verdict_unknown() -> None:
         .replace("{", "{:index 0, :time 9000000000, ", 1)
         .replace("\n{", "\n{:index 1, :time 9000000001, ")
     )
-    late = _call("[[:append 1 2]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", "\n{:index 3, :time 9000000002, ")
+    late = _call("[[:r 1 [1]]]").replace("{", "{:index 2, :time 4, ", 1).replace("\n{", "\n{:index 3, :time 9000000002, ")
     found = judge("list-append", history_of(told + late))
 
     assert (found.validity, len(found.unchecked)) == (Validity.UNKNOWN, 1)
+
+
+@pytest.mark.parametrize(("model", "write"), [("list-append", "append"), ("rw-register", "w")])
+def test_transactions_that_read_nothing_are_not_valid(model: str, write: str) -> None:
+    found = judge(model, history_of(_call(f"[[:{write} 1 1]]") + _call(f"[[:{write} 1 2]]")))
+
+    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, ("no transaction that certainly committed has read anything",))
+
+
+def test_read_of_a_failed_transaction_is_no_observation() -> None:
+    failed = "{:process 1, :type :invoke, :value [[:r 1 nil]]}\n{:process 1, :type :fail, :value [[:r 1 nil]]}\n"
+
+    assert judge("list-append", history_of(_call("[[:append 1 1]]") + failed)).validity is Validity.UNKNOWN
 
 
 def test_value_appended_twice_makes_its_key_unchecked() -> None:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex
-from checkers.linearizability.judge import judge
+from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex, PartitionLog
+from checkers.linearizability.judge import NOTHING_ANSWERED, judge
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, KeyValue, MultiRegister, Register, VersionedNode
+from history.foreign.read import history_of
 from history.seed import Rng, Seed
 from tests.checkers.linearizability.histories import Intent, drawn
 
@@ -90,3 +91,34 @@ def test_exhausted_search_budget_makes_the_verdict_unknown() -> None:
 
     assert verdict.validity is Validity.UNKNOWN
     assert verdict.unchecked == ("not decided within 0 steps of search",)
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        (Register(), ":f :write :value 1"),
+        (CasRegister(), ":f :write :value 1"),
+        (MultiRegister(), ":f :txn :value [[:write 1 1]]"),
+        (MultiRegister(), ":f :txn :value [[:write :a 1] [:read :b nil]]"),  # nil: the value was not recorded
+        (KeyValue(), ':f :put :key "k" :value "v"'),
+        (GrowSet(), ":f :add :value 1"),
+        (FifoQueue(), ":f :enqueue :value 1"),
+        (PartitionLog(), ":f :append :value nil"),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_history_without_an_answer_that_may_be_wrong_is_unknown(model: Model, line: str) -> None:
+    if model.name == "partition-log":  # its appends are told an offset, so only one of unknown outcome says nothing
+        history = history_of('{:process 0 :type :invoke :f :append :value "a"} {:process 0 :type :info :f :append :value "a"}')
+    else:
+        history = history_of(f"{{:process 0 :type :invoke {line}}} {{:process 0 :type :ok {line}}}")
+    found = judge(model, history.calls)
+
+    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (NOTHING_ANSWERED,))
+
+
+@pytest.mark.parametrize(("model", "f"), [(Mutex(), "acquire"), (VersionedNode(), "create")])
+def test_answer_that_may_be_wrong_is_judged_without_a_read(model: Model, f: str) -> None:
+    history = history_of(f"{{:process 0 :type :invoke :f :{f}}} {{:process 0 :type :ok :f :{f} :value :ok}}")
+
+    assert judge(model, history.calls).validity is Validity.VALID

@@ -71,7 +71,7 @@ def _json() -> bytes:
 
 
 def _recorded(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
-    """Calls behind a manifest of two fields."""
+    """Calls behind a line of manifest."""
     rows: list[dict[str, object]] = [{"manifest": {"system": "s", "model": model}}]
     for number, (f, asked, told) in enumerate(calls):
         for kind, fields in (("invoke", asked), ("ok", told)):

@@ -1,4 +1,4 @@
-"""A history that any program recorded: a manifest of two fields, then JSON lines (docs/your-own-system.md)."""
+"""A history that any program recorded: one line of manifest, then JSON lines (docs/your-own-system.md)."""
 
 import json
 import os
@@ -57,6 +57,44 @@ def test_example_of_the_document_runs_to_the_letter(tmp_path: Path) -> None:
         assert is_shown(_timeless(output), _timeless(done.stdout + done.stderr)), (command, done.stdout, done.stderr)
 
     assert len(shown) == 5
+
+
+def _read_once(path: Path, manifest: dict[str, object]) -> Path:
+    """One acknowledged record, read once, and no final reads."""
+    return written(
+        path,
+        {"manifest": manifest},
+        line(0, "invoke", "produce", 1, values=["a"]),
+        line(0, "ok", "produce", 2, offsets=[0]),
+        line(1, "invoke", "poll", 3, offset=0),
+        line(1, "ok", "poll", 4, records=[[0, "a"]]),
+    )
+
+
+def test_log_without_final_reads_is_unknown(tmp_path: Path) -> None:
+    log = recorded.read(_read_once(tmp_path / "h.jsonl", {"system": "toy 1", "model": "log"}), MODELS).log
+    assert log is not None
+    verdict = judge(log)
+
+    assert verdict.validity is Validity.UNKNOWN
+    assert any(why.endswith("were not read at the end: the history has no final reads") for why in verdict.unchecked)
+
+
+def test_log_that_says_it_has_no_final_reads_is_judged(tmp_path: Path) -> None:
+    manifest = {"system": "toy 1", "model": "log", "final_reads": False}
+    log = recorded.read(_read_once(tmp_path / "h.jsonl", manifest), MODELS).log
+    assert log is not None
+    verdict = judge(log)
+
+    assert verdict.validity is Validity.VALID
+    assert "toy 1 makes no final reads: its records are judged by all reads" in verdict.unchecked
+
+
+def test_final_reads_and_their_denial_are_refused_together(tmp_path: Path) -> None:
+    manifest = {"manifest": {"system": "toy 1", "model": "log", "final_reads": False}}
+    path = written(tmp_path / "h.jsonl", manifest, {"mark": "final-reads", "time": 1})
+
+    assert mistakes(path) == ["line 2: the manifest says that the history has no final reads (final_reads is false)"]
 
 
 def test_log_is_judged_by_the_checkers_of_runs(tmp_path: Path) -> None:

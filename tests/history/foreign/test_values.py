@@ -95,6 +95,7 @@ def test_transactions_write_different_kinds_of_value_once(model: str, write: str
     """If `:a` and "a" were equal, the key would have one value twice, and could not be judged."""
     path = tmp_path / "history.edn"
     calls = [(":txn", f"[[:{write} 0 {value}]]", f"[[:{write} 0 {value}]]") for value in ("1", "1.0", ":a", '"a"', "a", "true")]
+    calls.append((":txn", "[[:r 1 nil]]", "[[:r 1 nil]]"))
     path.write_text(_history(*calls))
 
     assert judge_file(path, Asked(model=model)).validity is Validity.VALID

@@ -1,0 +1,223 @@
+"""What an edit changes in the text of a module: only the bytes of what differs, so that layout and comments around it stay."""
+
+import ast
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
+from textwrap import indent
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from mutation.aims.aim import NAMED, Aim, AimError, anys, ends, fragment, is_any, name_of, read_by, same
+from mutation.aims.match import Match, matches, named
+from mutation.aims.scope import Scope, inside, known_in, outer_of, scope_of
+
+_PLACED = ast.expr | ast.stmt | ast.pattern | ast.arg | ast.ExceptHandler
+# Expressions that need parentheses in the place of another one.
+_LOOSE = ast.BoolOp | ast.BinOp | ast.UnaryOp | ast.Compare | ast.IfExp | ast.Lambda | ast.NamedExpr | ast.Yield | ast.YieldFrom
+
+
+class Change(Struct, frozen=True, order=True):
+    """Replace the bytes from `start` to `end` of a module; `reach` is a byte of the statement through which a run comes here."""
+
+    start: int
+    end: int
+    new: str
+    reach: int
+
+
+def applied(aim: Aim, source: str) -> str:
+    """The module's text with the edit. Raises AimError if it does not fit exactly once."""
+    return with_changes(source, changes(aim, source))
+
+
+def with_changes(source: str, found: Sequence[Change]) -> str:
+    """A text with these changes. Raises AimError where one is in the way of another."""
+    data, end = source.encode(), 0
+    parts: list[bytes] = []
+    for change in sorted(found):
+        if parts and change.start <= end:
+            raise AimError(f"two edits change line {data.count(bytes([10]), 0, change.start) + 1}")
+        parts += [data[end : change.start], change.new.encode()]
+        end = change.end
+    return b"".join([*parts, data[end:]]).decode()
+
+
+def changes(aim: Aim, source: str) -> tuple[Change, ...]:
+    """What an edit changes in the module's text. Raises AimError if it does not fit exactly once."""
+    old, new = fragment(aim.old, aim.new)
+    text = _text(source)
+    scope, outer = scope_of(text.tree, aim.scope), outer_of(text.tree, aim.scope)
+    hits = matches(old, scope, outer)
+    if len(hits) != 1:
+        raise AimError(f"`{' '.join(aim.old.split())}` stands {len(hits)} times, not once, in {aim.at}")
+    if aim.where:
+        hits[0] = hits[0]._replace(names=named(aim.where, hits[0], scope, outer))
+    if strange := sorted(read_by(*new) - known_in(text.tree, aim.scope) - hits[0].names.keys()):
+        raise AimError(f"{aim.at} does not know {', '.join(strange)} of `{' '.join(aim.new.split())}`")
+    return tuple(sorted(_Changer(text, scope, hits[0], old, new).run()))
+
+
+class _Filler:
+    """Gives new code the names of the place, and for each `...` the nodes that it stood for."""
+
+    def __init__(self, match: Match, old: Sequence[ast.AST], new: Sequence[ast.AST]) -> None:
+        mine, theirs = list(anys(*old)), list(anys(*new))
+        if len(theirs) not in (0, len(mine)):
+            raise AimError(f"the new code has {len(theirs)} times `...`, and the old one {len(mine)} times")
+        self._names = match.names
+        self._nodes = {id(node): match.nodes[id(other)] for node, other in zip(theirs, mine, strict=False)}
+
+    def filled(self, nodes: Sequence[ast.AST]) -> list[ast.AST]:
+        """Copies of nodes of the new code."""
+        return [copy for node in nodes for copy in self._fill(node)]
+
+    def _fill(self, node: ast.AST) -> list[ast.AST]:
+        if id(node) in self._nodes:
+            return deepcopy(self._nodes[id(node)])
+        copy = type(node)(**{field: self._value(value) for field, value in ast.iter_fields(node)})
+        if name_of(copy) in self._names:
+            setattr(copy, NAMED[type(copy)], self._names[name_of(copy)])
+        if isinstance(copy, ast.Call):  # `...` stands for keywords, too
+            copy.keywords += [item for item in copy.args if isinstance(item, ast.keyword)]
+            copy.args = [item for item in copy.args if not isinstance(item, ast.keyword)]
+        return [ast.fix_missing_locations(copy)]
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, list):
+            return [copy for item in value for copy in (self._fill(item) if isinstance(item, ast.AST) else [item])]
+        if not isinstance(value, ast.AST):
+            return value
+        found = self._fill(value)
+        if len(found) != 1:
+            raise AimError(f"`...` stands for {len(found)} expressions where one is needed")
+        return found[0]
+
+
+class _Text(NamedTuple):
+    """A module's text, its tree, and where its lines begin."""
+
+    data: bytes
+    tree: ast.Module
+    lines: list[int]
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """First byte of a node, and the first after it."""
+        if isinstance(node, ast.match_case):
+            return self.data.rfind(b"case", 0, self.span(node.pattern)[0]), self.span(node.body[-1])[1]
+        assert isinstance(node, _PLACED), node
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        first = min([node, *getattr(node, "decorator_list", [])], key=lambda part: part.lineno)
+        start = self.lines[first.lineno - 1] + first.col_offset - (first is not node)
+        return start, self.lines[node.end_lineno - 1] + node.end_col_offset
+
+    def margin(self, start: int) -> str:
+        """The blanks before a statement."""
+        return " " * (start - self.data.rfind(b"\n", 0, start) - 1)
+
+
+@cache
+def _text(source: str) -> _Text:
+    data = source.encode()
+    return _Text(data, ast.parse(source), [0, *(found.end() for found in re.finditer(rb"\n", data))])
+
+
+class _WholeError(Exception):
+    """A change within a node that has to be replaced as a whole."""
+
+
+class _Changer:
+    """Turns the difference of old and new code into changes of the text in which the old code fits."""
+
+    def __init__(self, text: _Text, scope: Scope, match: Match, old: list[ast.AST], new: list[ast.AST]) -> None:
+        self._text, self._scope, self._match, self._old, self._new = text, scope, match, old, new
+        self._filler = _Filler(match, old, new)
+
+    def run(self) -> list[Change]:
+        """What changes. Raises AimError if a block would be empty."""
+        try:
+            return self._lists(self._old, self._new)
+        except _WholeError:
+            raise AimError("the edit needs a statement beside it that stays") from None
+
+    def _node(self, old: ast.AST, new: ast.AST) -> list[Change]:
+        try:
+            return self._within(old, new)
+        except _WholeError:
+            if not isinstance(old, _PLACED | ast.match_case):
+                raise
+            return [self._instead([old], [new])]
+
+    def _within(self, old: ast.AST, new: ast.AST) -> list[Change]:
+        if same(old, new):
+            return []
+        if type(old) is not type(new) or isinstance(old, ast.JoinedStr):
+            raise _WholeError
+        found: list[Change] = []
+        for field, value in ast.iter_fields(old):
+            other = getattr(new, field)
+            if isinstance(value, list) and isinstance(other, list):
+                found += self._lists(value, other)
+            elif isinstance(value, ast.AST) and isinstance(other, ast.AST):
+                found += self._node(value, other)
+            elif not same(value, other):
+                raise _WholeError
+        return found
+
+    def _lists(self, old: list[ast.AST], new: list[ast.AST]) -> list[Change]:
+        if same(old, new):
+            return []
+        if len(old) == len(new) and all(is_any(one) == is_any(other) for one, other in zip(old, new, strict=True)):
+            return [change for one, other in zip(old, new, strict=True) for change in self._node(one, other)]
+        if not all(isinstance(node, ast.stmt | ast.match_case) for node in (*old, *new)):
+            raise _WholeError
+        head, tail = ends(old, new)
+        gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
+        if self._theirs(gone) and (come or not self._is_block(gone)):
+            return [self._instead(gone, come)]
+        if not gone and old:
+            return [self._beside(self._theirs(old[:head]), self._theirs(old[head:]), come)]
+        raise _WholeError
+
+    def _is_block(self, nodes: list[ast.AST]) -> bool:
+        """Whether these are all statements of a block, which cannot be empty."""
+        theirs = self._theirs(nodes)
+        fields = (items for node in inside(self._scope) for _, items in ast.iter_fields(node))
+        return any(isinstance(items, list) and items[:1] == theirs[:1] and len(items) == len(theirs) for items in fields)
+
+    def _theirs(self, nodes: Sequence[ast.AST]) -> list[ast.AST]:
+        return [theirs for node in nodes for theirs in self._match.nodes[id(node)]]
+
+    def _instead(self, gone: Sequence[ast.AST], come: Sequence[ast.AST]) -> Change:
+        theirs = self._theirs(gone)
+        start, end = self._text.span(theirs[0])[0], self._text.span(theirs[-1])[1]
+        if isinstance(gone[0], ast.stmt | ast.match_case):
+            if come:
+                return Change(start, end, self._lines(come, start), start)
+            data = self._text.data
+            return Change(data.rfind(b"\n", 0, start) + 1, data.find(b"\n", end) + 1 or len(data), "", start)
+        new, *more = self._filler.filled(come)
+        if more:
+            raise AimError("`...` stands for several expressions where one is needed")
+        # The parentheses of a call belong to a generator that is its only argument.
+        bare = isinstance(theirs[0], ast.GeneratorExp) and not isinstance(new, ast.GeneratorExp)
+        words = ast.unparse(new)
+        return Change(start, end, f"({words})" if bare or isinstance(new, _LOOSE) else words, start)
+
+    def _lines(self, come: Sequence[ast.AST], start: int) -> str:
+        """The text of statements in the place of one that begins here."""
+        words = "\n".join(map(ast.unparse, self._filler.filled(come)))
+        if self._text.data.startswith(b"elif", start):
+            words = f"el{words}" if words.startswith("if ") and len(come) == 1 else "else:\n" + indent(words, "    ")
+        return indent(words, self._text.margin(start)).lstrip(" ")
+
+    def _beside(self, before: Sequence[ast.AST], after: Sequence[ast.AST], come: Sequence[ast.AST]) -> Change:
+        """New statements before or after one that stays."""
+        if after:
+            start = self._text.span(after[0])[0]
+            return Change(start, start, f"{self._lines(come, start)}\n{self._text.margin(start)}", start)
+        start, end = self._text.span(before[-1])
+        return Change(end, end, f"\n{self._text.margin(start)}{self._lines(come, start)}", start)
