@@ -105,6 +105,10 @@ bench-spark: $(READY)
 prove-checkers: $(READY)
 	POLARS_MAX_THREADS=1 nice $(BIN)/python -m proof --histories 100000 --workers $(WORKERS) --write docs/proof.md
 
+# Judges 300 runs of safe, and those of the known-bad protocols, by linearizability beside the checkers: 20 minutes on one core.
+second-opinion: $(READY)
+	nice $(BIN)/python -m proof.second_opinion --write docs/evidence.md
+
 # Breaks the code of each clause of the documents whose code, tests or mutation changed, and sees its tests fail; also of each mistake
 # that a reader made up, and sees its plan fail.
 prove-requirements: $(READY)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from history.fault_kinds import Family, family_of
 from history.promise import time_to_replace_ms
 from history.seed import Rng
 from nemesis.faults import AnyFault
@@ -47,14 +48,20 @@ Destroys = Literal["nothing", "unflushed", "everything"]
 class Kind:
     """One kind of fault in the catalogue. `destroys` says which bytes such a fault may destroy (docs/promise.md §1)."""
 
-    name: str
-    family: str
+    name: str  # in `history.fault_kinds`
     says: str  # one line for people
     draw: Draw
     destroys: Destroys = "nothing"
     everyone: bool = False  # hits all brokers at once, so that it cannot be narrowed to some
     servers_min: int = 1  # of ZooKeeper, for the fault to have an effect
     places_min: int = 1  # of clients
+
+    @property
+    def family(self) -> Family:
+        """The family of faults that it belongs to."""
+        family = family_of(self.name)
+        assert family is not None
+        return family
 
 
 # --- whom ------------------------------------------------------------------------------------------------------------

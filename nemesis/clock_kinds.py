@@ -31,19 +31,16 @@ def _offset_ms(rng: Rng) -> int:
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="clock-jump",
-        family="clock",
         says="a wall clock that is off by 10 ms to three hours",
         draw=blow(_clock_jump, some_role, lasting),
     ),
     Kind(
         name="clock-drift",
-        family="clock",
         says="clocks that run a tenth too slow to a third too fast",
         draw=blow(_clock_drift, some_role, lasting),
     ),
     Kind(
         name="clock-strobe",
-        family="clock",
         says="a wall clock that jumps off and back again and again",
         draw=blow(_clock_strobe, some_role, lasting),
     ),

@@ -66,26 +66,22 @@ def _stale_leader(rng: Rng, aim: Aim) -> Blow:
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="power-loss-unseen",
-        family="power",
         says="power loss of a leader or all of an ISR, and a start before their sessions end",
         draw=_power_loss_unseen,
         destroys="unflushed",
     ),
     Kind(
         name="isr-down-dir-unreadable",
-        family="combined",
         says="kill -9 of all of an ISR, and a directory of one member is unreadable when it starts",
         draw=_dir_gone_at_restart,
     ),
     Kind(
         name="truncated-in-retries",
-        family="combined",
         says="a leader that clients reach is deposed unseen, and the next soon after, within the retries of one produce",
         draw=_truncated_in_retries,
     ),
     Kind(
         name="stale-leader",
-        family="combined",
         says="a deposed leader that clients reach, while updates of metadata wait",
         draw=_stale_leader,
     ),

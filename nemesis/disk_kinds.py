@@ -49,51 +49,43 @@ def _disk_swap(rng: Rng, shape: Shape) -> AnyFault:
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="dir-unreadable",
-        family="disk",
         says="a log directory without permissions",
         draw=blow(_dir_unreadable, some_role, brief),
     ),
     Kind(
         name="dir-file",
-        family="disk",
         says="a file in the place of a log directory",
         draw=blow(_dir_file, some_role, brief),
     ),
     Kind(
         name="dir-removed",
-        family="disk",
         says="a log directory that is removed, with a file in its place",
         draw=blow(_dir_removed, one, brief),
         destroys="everything",
     ),
     Kind(
         name="dir-failure",
-        family="disk",
         says="a log directory that fails with I/O errors",
         draw=blow(_dir_failure, some_role, brief),
     ),
     Kind(
         name="dir-drop",
-        family="disk",
         says="a log directory that fails and loses what was not synced",
         draw=blow(_dir_drop, some_role, brief),
         destroys="unflushed",
     ),
     Kind(
         name="disk-full",
-        family="disk",
         says="a log directory without space",
         draw=blow(_disk_full, some_role, brief),
     ),
     Kind(
         name="disk-slow",
-        family="disk",
         says="flushes that take longer, up to the lag limit",
         draw=blow(_disk_slow, some_role, lasting),
     ),
     Kind(
         name="disk-swap",
-        family="disk",
         says="a log directory that comes back empty",
         draw=blow(_disk_swap, one, brief),
         destroys="everything",

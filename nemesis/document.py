@@ -12,10 +12,11 @@ from typing import Literal, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct, UnsetType
 
+from history.fault_kinds import FAMILIES
 from nemesis.blows import Kind
 from nemesis.capability import BACKENDS, Backend, Cannot, ability
 from nemesis.faults import AnyFault, Partition
-from nemesis.kinds import FAMILIES, KINDS, MIXES
+from nemesis.kinds import KINDS, MIXES
 from nemesis.targets import AnyTarget, ClientPlace, Everyone
 
 _ANY = Everyone()

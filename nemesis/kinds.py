@@ -1,12 +1,14 @@
 """The catalogue of fault kinds: the names by which people choose faults and campaigns count them.
 
-Each kind is declared with its draws in `nemesis.<family>_kinds`. Which kinds a run has, and when they strike, is decided by
-`nemesis.generate`. `select` turns the names of the command line (kinds, families, mixes, first words) into kinds.
+Each kind has its family in `history.fault_kinds` and its draws in `nemesis.<family>_kinds`. Which kinds a run has, and when they
+strike, is decided by `nemesis.generate`. `select` turns the names of the command line (kinds, families, mixes, first words) into
+kinds.
 """
 
 from collections.abc import Iterable
 
 from history.errors import unknown
+from history.fault_kinds import FAMILIES, KIND_NAMES
 from nemesis import (
     clock_kinds,
     combined_kinds,
@@ -19,45 +21,26 @@ from nemesis import (
 )
 from nemesis.blows import Kind
 
-FAMILIES: tuple[str, ...] = (
-    "partition",
-    "network",
-    "clock",
-    "pause",
-    "disk",
-    "crash",
-    "point",
-    "power",
-    "session",
-    "zookeeper",
-    "place",
-    "step",
-    "combined",
-)
-
 
 class UnknownKindError(ValueError):
     """A name that no fault kind, family or mix has; the message lists those that exist."""
 
 
-def _in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    # By family; within a family as written. Schedules are drawn from this order: another one gives other schedules.
-    return tuple(sorted(kinds, key=lambda entry: FAMILIES.index(entry.family)))
-
-
-KINDS: tuple[Kind, ...] = _in_order(
-    (
-        *link_kinds.KINDS,
-        *clock_kinds.KINDS,
-        *process_kinds.KINDS,
-        *disk_kinds.KINDS,
-        *zookeeper_kinds.KINDS,
-        *place_kinds.KINDS,
-        *step_kinds.KINDS,
-        *combined_kinds.KINDS,
+KINDS: tuple[Kind, ...] = tuple(
+    sorted(
+        (
+            *link_kinds.KINDS,
+            *clock_kinds.KINDS,
+            *process_kinds.KINDS,
+            *disk_kinds.KINDS,
+            *zookeeper_kinds.KINDS,
+            *place_kinds.KINDS,
+            *step_kinds.KINDS,
+            *combined_kinds.KINDS,
+        ),
+        key=lambda entry: KIND_NAMES.index(entry.name),
     )
 )
-KIND_NAMES: tuple[str, ...] = tuple(kind.name for kind in KINDS)
 
 # Mixes by name; their members are kinds and families.
 MIXES: dict[str, tuple[str, ...]] = {
@@ -74,7 +57,7 @@ MIXES: dict[str, tuple[str, ...]] = {
         "bounce-at-once",
     ),
     "clocks": ("clock", "pause"),
-    "all": FAMILIES,
+    "all": tuple(FAMILIES),
 }
 
 

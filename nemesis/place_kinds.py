@@ -50,42 +50,36 @@ def _at_a_place(what: What, how_long: HowLong) -> Callable[[Rng, Aim], Blow]:
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="place-isolated",
-        family="place",
         says="the clients at one place cut off from all brokers",
         draw=_at_a_place(_isolated, lasting),
         places_min=2,
     ),
     Kind(
         name="place-cut",
-        family="place",
         says="the clients at one place cut off from one broker",
         draw=_at_a_place(_cut, around_session),
         places_min=2,
     ),
     Kind(
         name="place-one-way",
-        family="place",
         says="links of the clients at one place cut in one direction only",
         draw=_at_a_place(_one_way, lasting),
         places_min=2,
     ),
     Kind(
         name="place-slow",
-        family="place",
         says="links of the clients at one place that take longer",
         draw=_at_a_place(_slow, lasting),
         places_min=2,
     ),
     Kind(
         name="place-lossy",
-        family="place",
         says="links of the clients at one place that lose packets, which TCP repeats",
         draw=_at_a_place(_lossy, lasting),
         places_min=2,
     ),
     Kind(
         name="place-reset",
-        family="place",
         says="connections of the clients at one place that break again and again",
         draw=_at_a_place(_reset, brief),
         places_min=2,

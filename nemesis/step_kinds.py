@@ -90,25 +90,21 @@ def _crash(rng: Rng, aim: Aim) -> Blow:
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="answer-lost",
-        family="step",
         says="the answer of ZooKeeper to a write at a named step is lost",
         draw=_answer_lost,
     ),
     Kind(
         name="answer-late",
-        family="step",
         says="commands overtake ZooKeeper's answer to a request at a named step",
         draw=_answer_late,
     ),
     Kind(
         name="deposed-writing",
-        family="step",
         says="another controller is elected while a write of the present one is on its way",
         draw=_deposed,
     ),
     Kind(
         name="crash-at-step",
-        family="step",
         says="kill -9 right before or after a request to ZooKeeper at a named step",
         draw=_crash,
     ),

@@ -24,20 +24,17 @@ def _zookeeper_lag(rng: Rng, _: Shape) -> AnyFault:
 KINDS: tuple[Kind, ...] = (
     Kind(
         name="zookeeper-down",
-        family="zookeeper",
         says="servers of ZooKeeper killed, paused, or cut off from all brokers",
         draw=blow(_zookeeper_down, everyone, around_session),
     ),
     Kind(
         name="zookeeper-split",
-        family="zookeeper",
         says="servers of ZooKeeper cut off from each other",
         draw=blow(_zookeeper_split, everyone, around_session),
         servers_min=3,
     ),
     Kind(
         name="zookeeper-lag",
-        family="zookeeper",
         says="a server of ZooKeeper that lags behind the others and serves stale reads",
         draw=blow(_zookeeper_lag, everyone, lasting),
         servers_min=3,

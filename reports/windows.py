@@ -1,21 +1,26 @@
-"""The fault windows of a run with categories, which give colours; a kind without one is shown as "other"."""
+"""The fault windows of a run with categories, which give colours; a kind that no family has is shown as "other"."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 import polars as pl
 
 from checkers.causes.fault_windows import windows
+from history.fault_kinds import family_of
 
 Category = Literal["network", "process", "clock", "disk", "zookeeper", "other"]
-# The first match counts: "disk-slow" is a disk fault, "cut-zookeeper" a network fault.
-_WORDS: tuple[tuple[Category, tuple[str, ...]], ...] = (
-    ("disk", ("disk", "dir", "power")),
-    ("clock", ("clock", "skew", "drift", "strobe")),
-    ("network", ("partition", "isolate", "cut", "one-way", "packets", "slow", "clog", "reset", "network")),
-    ("zookeeper", ("session", "zookeeper", "expire")),
-    ("process", ("pause", "crash", "kill", "restart", "bounce")),
-)
+# Kinds whose category is not that of their family
+_BY_KIND: dict[str, Category] = {
+    "bounce-at-once": "process",
+    "commands-doubled": "other",
+    "commands-late": "other",
+    "commands-replayed": "other",
+    "crash-at-step": "process",
+    "isr-down-dir-unreadable": "disk",
+    "place-lossy": "other",
+    "restart": "process",  # plans name it, no seed draws it
+    "shutdown": "other",
+}
 CATEGORIES: tuple[Category, ...] = ("network", "process", "disk", "clock", "zookeeper", "other")
 
 
@@ -33,11 +38,24 @@ class FaultWindow:
 
 
 def category_of(kind: str) -> Category:
-    """The category (such as network or disk) of a kind of fault, found by the words in its name."""
-    for category, words in _WORDS:
-        if any(word in kind for word in words):
-            return category
-    return "other"
+    """The category (such as network or disk) of a kind of fault."""
+    if kind in _BY_KIND:
+        return _BY_KIND[kind]
+    match family_of(kind):
+        case "partition" | "network" | "place":
+            return "network"
+        case "pause" | "crash":
+            return "process"
+        case "disk" | "power":
+            return "disk"
+        case "clock":
+            return "clock"
+        case "session" | "zookeeper":
+            return "zookeeper"
+        case "point" | "step" | "combined" | None:
+            return "other"
+        case family:
+            assert_never(family)
 
 
 def windows_of(events: pl.DataFrame, end_ns: int) -> tuple[FaultWindow, ...]:

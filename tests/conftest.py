@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
 from highwater.backends.real.zookeeper.local import LocalZooKeeper, missing
+from history.fault_kinds import FAMILIES
+from nemesis import kinds, profiles
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -86,6 +89,18 @@ def browser() -> "Iterator[Browser]":
             pytest.skip(reason)
         yield found
         found.close()
+
+
+@pytest.fixture(params=["as it is", "one more of each family"])
+def catalogue(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds of faults as they are, and with one more of each family: laws of schedules and plans hold for any."""
+    if request.param != "as it is":
+        first = {entry.family: entry for entry in reversed(kinds.KINDS)}
+        found = [*kinds.KINDS, *(replace(entry, name=f"{family}-more") for family, entry in first.items())]
+        grown = tuple(sorted(found, key=lambda entry: [*FAMILIES].index(entry.family)))
+        monkeypatch.setattr(kinds, "KINDS", grown)
+        monkeypatch.setattr(kinds, "KIND_NAMES", tuple(entry.name for entry in grown))
+        monkeypatch.setattr(profiles, "KINDS", grown)
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ import polars as pl
 from checkers.clients.duplicates import ONCE
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
-from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, FaultTime, calms, excuses, fault_times, place_of, still_ms
+from checkers.engine.calms import CALM_MS, CUT_OFF, FaultTime, calms, excuses, fault_times, is_of_one_broker, place_of, still_ms
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, PROMPT_MS, Facts, deadline_ns, promised
 from checkers.engine.groups import PARTITION, partition_of
@@ -47,7 +47,6 @@ from history.event import EventKind as K
 NAME = "clients"
 _HANGS = ("REQUEST_TIMED_OUT", "NETWORK_EXCEPTION")
 _READS = ("poll", "latest")
-_LOCAL = (*OF_ONE_BROKER, "session", "isolate-", "cut-")  # a read needs no link among other brokers
 _PAUSE_MS = 100  # retry.backoff.ms: a produce that has no more time left is not sent again
 _TICK_MS = 1  # clients read their clocks in whole milliseconds
 LOOKUP_MS = 1000  # to hear of a closed connection, ask for the leader and connect to it
@@ -125,7 +124,7 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
         hit = any(
             one.begun_ns <= ended_ns
             and since_ns <= (facts.end_ns if one.ended_ns is None else one.ended_ns)
-            and (one.node in (node, place) or not (one.node in facts.client_places or one.kind.startswith(_LOCAL)))
+            and (one.node in (node, place) or not (one.node in facts.client_places or _is_local(one.kind)))
             for one in faults
         )
         led = _leader_at(written, ended_ns) == node  # a leader that was deposed answers once; then the client looks for the next
@@ -133,6 +132,11 @@ def _unread(done: list[Call], events: pl.DataFrame, facts: Facts, name: str) -> 
             what = f"{call.rows[0].error} for its {call.f} of {name} at row {call.ended}"
             why.append(f"process {call.process} got {what}, though no fault hit it or {node}")
     return why
+
+
+def _is_local(kind: str) -> bool:
+    """Whether a fault hinders only calls at the broker that it hits: a read needs no link among other brokers."""
+    return is_of_one_broker(kind) or kind in (*CUT_OFF, "cut-clients")
 
 
 def _is_over_the_same(other: Call, call: Call) -> bool:

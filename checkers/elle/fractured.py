@@ -29,7 +29,7 @@ def fractured(table: Table, reads: Iterable[Read], missed: Callable[[int, int, i
         for _, seen, writer in found:
             for _, key, _ in found:
                 if writer >= 0 and key != seen and missed(reader, key, writer):
-                    one, two = (table.keys[k] for k in (seen, key))
+                    one, two = (table.key_name(k) for k in (seen, key))
                     seer, author = table.line(reader), table.line(writer)
                     words = f"line {seer} sees the write of line {author} to key {one} but not its write to key {two}"
                     yield Found("fractured-read", key, words, (writer, reader))

@@ -85,7 +85,7 @@ def _first_of_each_kind(table: Table, found: list[Found]) -> list[Anomaly]:
         taken[one.kind] = taken.get(one.kind, 0) + 1
         if taken[one.kind] <= _OF_A_KIND_MAX:
             witness = tuple(table.line(t) for t in one.transactions)
-            kept.append(Anomaly(kind=one.kind, checker=CHECKER, key=str(table.keys[one.key]), witness=witness, words=one.words))
+            kept.append(Anomaly(kind=one.kind, checker=CHECKER, key=table.key_name(one.key), witness=witness, words=one.words))
     return kept
 
 
@@ -115,7 +115,7 @@ def _reason(table: Table, step: Step) -> str:
     if step.kind == REALTIME:
         return f"{first} had returned before {then} was invoked"
     value = "a value" if step.value < 0 else table.values.name(step.value)
-    key = table.keys[step.key]
+    key = table.key_name(step.key)
     if step.kind == WR:
         return f"{then} read {value} of key {key}, which {first} wrote"
     if step.kind == RW:

@@ -44,7 +44,7 @@ class ListAppend:
         self._group()
 
     def _twice(self, name: int) -> str:
-        key, value = self._table.keys[name >> 32], self._table.values.name((name & 0xFFFFFFFF) - 1)
+        key, value = self._table.key_name(name >> 32), self._table.values.name((name & 0xFFFFFFFF) - 1)
         return f"key {key}: {value} is appended twice, so its versions cannot be told apart"
 
     def _choose_longest(self) -> None:

@@ -98,7 +98,7 @@ def _said(table: Table, reader: int, value: int) -> str:
 
 def _unchecked(table: Table, first: dict[int, Values]) -> tuple[str, ...]:
     return tuple(
-        f"key {table.keys[key]}: nobody wrote {', '.join(map(table.values.name, state))}, which may be older than the history"
+        f"key {table.key_name(key)}: nobody wrote {', '.join(map(table.values.name, state))}, which may be older than the history"
         for key, state in sorted(first.items())
     )
 

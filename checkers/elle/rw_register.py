@@ -73,7 +73,7 @@ class RwRegister:
                 if (key, value) in self._writer and key not in self._bad_keys:
                     self._bad_keys.add(key)
                     words = f"{table.values.name(value)} is written twice, so its versions cannot be told apart"
-                    self.unchecked.append(f"key {table.keys[key]}: {words}")
+                    self.unchecked.append(f"key {table.key_name(key)}: {words}")
                 self._writer[key, value] = transaction
                 self._last[transaction, key] = value
                 own.add((key, value))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from history.errors import HistoryError
 from history.foreign.pairing import Paired
-from history.foreign.step import UNKNOWN, Call, shown
+from history.foreign.step import UNKNOWN, Call, named, short
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -51,6 +51,10 @@ class Table:
         """The history's line of the transaction's invocation."""
         return self.calls[transaction].line
 
+    def key_name(self, key: int) -> str:
+        """A key as messages name it."""
+        return named(self.keys[key])
+
     def list_of(self, micro: int) -> tuple[int, ...]:
         """Return the elements that one read of a list returned."""
         first = int(self.first[micro])
@@ -73,7 +77,7 @@ class Values:
         """Return the value with this code, formatted for messages."""
         if value == NIL:
             return "nil"
-        return str(value + self.least) if self.names is None else shown(self.names[value])
+        return str(value + self.least) if self.names is None else short(self.names[value])
 
 
 def packed(key: Ints, value: Ints) -> Ints:
@@ -142,7 +146,7 @@ class _Reader:
                             f"line {call.line}: nil must not be written: it stands for the version before all writes"
                         )
                 elif f != "r":
-                    raise HistoryError(f"line {call.line}: a micro-operation must be r or {writes}, not {shown(f)}")
+                    raise HistoryError(f"line {call.line}: a micro-operation must be r or {writes}, not {short(f)}")
                 elif unknown:
                     continue
                 elif lists:
@@ -150,7 +154,7 @@ class _Reader:
                         elements.extend(value)
                         size = len(value)
                     elif value is not None:
-                        self.odd.append(f"line {call.line}: a read must return a list of values, not {shown(value)}")
+                        self.odd.append(f"line {call.line}: a read must return a list of values, not {short(value)}")
                         continue
                     value = 0  # a placeholder of the type that most values have
                 add_transaction(number)
@@ -163,10 +167,10 @@ class _Reader:
 
 def _micros(call: Call, value: Hashable) -> tuple[tuple[Hashable, Hashable, Hashable], ...]:
     if not isinstance(value, tuple):
-        raise HistoryError(f"line {call.line}: a transaction must be a list of [f key value], not {shown(value)}")
+        raise HistoryError(f"line {call.line}: a transaction must be a list of [f key value], not {short(value)}")
     for micro in value:
         if not isinstance(micro, tuple) or len(micro) != 3:
-            raise HistoryError(f"line {call.line}: a micro-operation must be [f key value], not {shown(micro)}")
+            raise HistoryError(f"line {call.line}: a micro-operation must be [f key value], not {short(micro)}")
     return value
 
 

@@ -7,12 +7,23 @@ import polars as pl
 
 from checkers.engine.facts import MS, Facts
 from history.event import EventKind as K
+from history.fault_kinds import family_of
 from history.promise import Promise
 
 CALM_MS = 5000  # a connection stands still for some time after a cut, because TCP repeats what was lost ever more rarely
 Times = list[tuple[int, int]]  # ns, each from its begin to its end
-# Beginnings of the names of faults of one broker that leave the links among the others, and the others themselves, as they are.
-OF_ONE_BROKER = ("crash", "bounce", "power-loss", "pause", "controller-kill", "shutdown", "dir-", "disk-")
+# Faults of the links of one broker, after which the others need nothing from it
+CUT_OFF = (
+    "isolate-one",
+    "isolate-leader",
+    "isolate-controller",
+    "isolate-long",
+    "cut-peers",
+    "cut-peers-long",
+    "cut-zookeeper",
+    "cut-zookeeper-long",
+)
+DIRECTORIES = ("dir-unreadable", "dir-file", "dir-removed", "dir-failure", "dir-drop")  # faults that fail a directory
 
 
 def still_ms(kind: str, promise: Promise) -> int:
@@ -21,7 +32,12 @@ def still_ms(kind: str, promise: Promise) -> int:
     A slow link holds a message for up to replica.lag.time.max.ms (`nemesis.link_kinds`), for twice as long where both its ends
     are slow, and a connection sends nothing before the two messages that open it have arrived.
     """
-    return max(CALM_MS, 6 * promise.replica_lag_time_max_ms) if kind.startswith("slow") else CALM_MS
+    return max(CALM_MS, 6 * promise.replica_lag_time_max_ms) if kind == "slow" else CALM_MS
+
+
+def is_of_one_broker(kind: str) -> bool:
+    """Whether a fault of this kind leaves the links among the other brokers, and the others themselves, as they are."""
+    return family_of(kind) in ("pause", "disk", "crash", "power") or kind in ("bounce-at-once", "crash-at-step")
 
 
 def place_of(facts: Facts, process: int) -> str:

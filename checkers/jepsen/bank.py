@@ -8,7 +8,7 @@ map of balances; if it is not given, those of the first read, and reads that agr
 from collections.abc import Hashable, Iterator
 
 from checkers.jepsen.found import Finding, Found, Model, Note, Object, Unchecked, fields, reads, whole
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short
 
 Balances = dict[Hashable, Hashable]
 
@@ -35,14 +35,14 @@ def _of_read(call: Call, balances: Balances, accounts: set[Hashable], total: int
     strange = accounts ^ set(balances)
     nils = [account for account, balance in balances.items() if balance is None]
     if strange:
-        words = f"line {call.line} reads other accounts: {shown(frozenset(strange))} are in one of the two only"
+        words = f"line {call.line} reads other accounts: {short(frozenset(strange))} are in one of the two only"
         yield Found("unexpected-account", (*witness, call.line), words)
     if nils:
-        yield Found("nil-balance", (call.line,), f"line {call.line} reads no balance of account {shown(nils[0])}")
+        yield Found("nil-balance", (call.line,), f"line {call.line} reads no balance of account {short(nils[0])}")
     negative = [(account, one) for account, one in balances.items() if isinstance(one, int) and one < 0]
     if negative:
         account, balance = negative[0]
-        yield Found("negative-balance", (call.line,), f"line {call.line} reads {balance} in account {shown(account)}")
+        yield Found("negative-balance", (call.line,), f"line {call.line} reads {balance} in account {short(account)}")
     if not nils and not strange and _total(call, balances) != total:
         words = f"line {call.line} reads balances that add up to {_total(call, balances)}, not {total}"
         yield Found("wrong-total", (*witness, call.line), words)

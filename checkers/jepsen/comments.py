@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 
 from checkers.jepsen.found import Finding, Found, Model, Object, Unchecked, listed, reads
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short, shown
 
 
 def findings(table: Object) -> Iterator[Finding]:
@@ -16,7 +16,7 @@ def findings(table: Object) -> Iterator[Finding]:
     writes: dict[Hashable, Call] = {}
     for call in table.calls:
         if call.f == "write" and call.argument in writes:
-            yield Unchecked(f"{shown(call.argument)} is written twice, so its writes cannot be told apart")
+            yield Unchecked(f"{short(call.argument)} is written twice, so its writes cannot be told apart")
             return
         if call.f == "write":
             writes[call.argument] = call
@@ -34,7 +34,7 @@ def findings(table: Object) -> Iterator[Finding]:
         missing = next((call for _, _, call in before if call.argument not in seen), None)
         if missing is not None:
             words = (
-                f"line {read.line} shows {shown(latest.argument)} of line {latest.line} and not {shown(missing.argument)} "
+                f"line {read.line} shows {short(latest.argument)} of line {latest.line} and not {short(missing.argument)} "
                 f"of line {missing.line}, which had returned before"
             )
             yield Found("missing-predecessor", (missing.line, latest.line, read.line), words)
@@ -43,10 +43,10 @@ def findings(table: Object) -> Iterator[Finding]:
 def _unexpected(read: Call, seen: set[Hashable], writes: dict[Hashable, Call], failed: dict[Hashable, Call]) -> Iterator[Found]:
     for one in sorted(seen - set(writes), key=shown):
         if one in failed:
-            words = f"line {read.line} reads {shown(one)}, whose write in line {failed[one].line} failed"
+            words = f"line {read.line} reads {short(one)}, whose write in line {failed[one].line} failed"
             yield Found("revived", (failed[one].line, read.line), words)
         else:
-            yield Found("phantom-read", (read.line,), f"line {read.line} reads {shown(one)}, which nobody wrote")
+            yield Found("phantom-read", (read.line,), f"line {read.line} reads {short(one)}, which nobody wrote")
 
 
 MODEL = Model(

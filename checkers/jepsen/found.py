@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from history.errors import HistoryError
-from history.foreign.step import Call, Pairs, shown
+from history.foreign.step import Call, Pairs, short
 
 
 class Object(NamedTuple):
@@ -67,19 +67,19 @@ def reads(calls: Sequence[Call], f: str = "read") -> list[Call]:
 def fields(call: Call, value: Hashable, what: str) -> dict[Hashable, Hashable]:
     """Return a map of a history as a dictionary. HistoryError, with the line, if it is no map."""
     if not isinstance(value, Pairs) and value != ():
-        raise HistoryError(f"line {call.line}: {what} must be a map, not {shown(value)}")
+        raise HistoryError(f"line {call.line}: {what} must be a map, not {short(value)}")
     return dict(value)
 
 
 def listed(call: Call, value: Hashable, what: str) -> tuple[Hashable, ...]:
     """Return the values of a list or set of a history. HistoryError, with the line, if it is neither."""
     if not isinstance(value, tuple | frozenset) or isinstance(value, Pairs):
-        raise HistoryError(f"line {call.line}: {what} must be a list or a set, not {shown(value)}")
+        raise HistoryError(f"line {call.line}: {what} must be a list or a set, not {short(value)}")
     return tuple(value)
 
 
 def whole(call: Call, value: Hashable, what: str) -> int:
     """Return a whole number of a history. HistoryError, with the line, if it is none."""
     if not isinstance(value, int):
-        raise HistoryError(f"line {call.line}: {what} must be a whole number, not {shown(value)}")
+        raise HistoryError(f"line {call.line}: {what} must be a whole number, not {short(value)}")
     return value

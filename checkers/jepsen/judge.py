@@ -19,10 +19,10 @@ from checkers.engine.verdict import Anomaly, Validity
 from checkers.jepsen import bank, comments, counter, long_fork, monotonic, sequential, set_full
 from checkers.jepsen.found import Found, Model, Note, Object, Unchecked, reads
 from checkers.linearizability.independent import by_key
-from checkers.linearizability.judge import Judgement
+from checkers.linearizability.judge import Judgement, name_of_key
 from history.errors import HistoryError
 from history.foreign.pairing import Paired
-from history.foreign.step import Call, shown
+from history.foreign.step import Call
 
 MODELS: tuple[Model, ...] = (
     bank.MODEL,
@@ -52,7 +52,7 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
     unchecked, notes = list(history.unsure), []
     for key, one in _objects(model, history):
         told = [*model.findings(one._replace(initial=initial, strict=strict))]
-        about = "" if key is None else f"key {_name(key)}: "
+        about = "" if key is None else f"key {name_of_key(key)}: "
         anomalies += _anomalies(name, key, [found for found in told if isinstance(found, Found)])
         unchecked += [about + found.words for found in told if isinstance(found, Unchecked)]
         notes += [about + found.words for found in told if isinstance(found, Note)]
@@ -87,8 +87,4 @@ def _anomalies(name: str, key: Hashable, found: list[Found]) -> Iterator[Anomaly
     for one in found:
         taken[one.kind] = taken.get(one.kind, 0) + 1
         if taken[one.kind] <= _OF_A_KIND_MAX:
-            yield Anomaly(kind=one.kind, checker=name, key="" if key is None else _name(key), witness=one.lines, words=one.words)
-
-
-def _name(key: Hashable) -> str:
-    return str(key) if isinstance(key, str) else shown(key)
+            yield Anomaly(kind=one.kind, checker=name, key=name_of_key(key), witness=one.lines, words=one.words)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from checkers.jepsen.found import Finding, Found, Model, Object, Unchecked, reads
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call, shown
+from history.foreign.step import UNKNOWN, Call, short
 
 _Micro = tuple[Hashable, Hashable, Hashable]
 _Version = tuple[Hashable, Hashable]  # key and value
@@ -25,7 +25,7 @@ def findings(group: Object) -> Iterator[Finding]:
     counts = Counter(key for _, (_, key, _) in (*writes, *aborted))
     again = frozenset(key for key, count in counts.items() if count > 1)
     if again:
-        yield Unchecked(f"keys {shown(again)} are written several times, so their versions cannot be told apart")
+        yield Unchecked(f"keys {short(again)} are written several times, so their versions cannot be told apart")
     told = [(call, _micros(call, "r")) for call in reads(group.calls)]
     yield from _unwritten(told, {micro[1:] for _, micro in writes}, {micro[1:]: call for call, micro in aborted})
     groups: dict[frozenset[Hashable], list[tuple[Call, _Keys]]] = {}
@@ -45,7 +45,7 @@ def _micros(call: Call, f: str) -> tuple[_Micro, ...]:
     micros = [one for one in parts if isinstance(one, tuple) and len(one) == 3 and one[0] == f]
     if len(micros) < len(parts) or (f == "w" and len(parts) != 1):
         what = "one [:w key value]" if f == "w" else "a list of [:r key value]"
-        raise HistoryError(f"line {call.line}: {call.f} must have {what}, not {shown(value)}")
+        raise HistoryError(f"line {call.line}: {call.f} must have {what}, not {short(value)}")
     return tuple(micros)
 
 
@@ -58,7 +58,7 @@ def _unwritten(
         for _, key, value in micros:
             if value is None or (key, value) in written:
                 continue
-            words = f"line {call.line} reads {shown(value)} of key {shown(key)}"
+            words = f"line {call.line} reads {short(value)} of key {short(key)}"
             writer = aborted.get((key, value))
             if writer is None:
                 yield Found("phantom-read", (call.line,), f"{words}, which nobody wrote")
@@ -74,8 +74,8 @@ def _forks(some: list[tuple[Call, _Keys]]) -> Iterator[Found]:
         if missing:
             extra = next(key for key in more if key not in less)
             words = (
-                f"line {one.line} has seen key {shown(missing[0])} and not key {shown(extra)}, "
-                f"line {two.line} key {shown(extra)} and not key {shown(missing[0])}"
+                f"line {one.line} has seen key {short(missing[0])} and not key {short(extra)}, "
+                f"line {two.line} key {short(extra)} and not key {short(missing[0])}"
             )
             yield Found("long-fork", (one.line, two.line), words)
 

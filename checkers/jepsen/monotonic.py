@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from checkers.jepsen.found import Finding, Found, Model, Object, Unchecked, fields, listed, reads, whole
 from history.errors import HistoryError
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short
 
 _Row = dict[Hashable, Hashable]
 
@@ -51,7 +51,7 @@ def _out_of_order(last: Call, rows: list[_Row], values: list[int]) -> Iterator[F
     stamps = [_stamp(last, row) for row in rows]
     for one, two in pairwise(stamps):
         if two < one:
-            words = f"line {last.line} reads a row of timestamp {shown(two)} after one of {shown(one)}"
+            words = f"line {last.line} reads a row of timestamp {short(two)} after one of {short(one)}"
             yield Found("timestamps-out-of-order", (last.line,), words)
             break
     for before, after in pairwise(values):
@@ -63,7 +63,7 @@ def _out_of_order(last: Call, rows: list[_Row], values: list[int]) -> Iterator[F
 def _stamp(last: Call, row: _Row) -> int | float | Fraction:
     stamp = row.get("sts")
     if not isinstance(stamp, int | float | Fraction):
-        raise HistoryError(f"line {last.line}: the :sts of a row must be a number, not {shown(stamp)}")
+        raise HistoryError(f"line {last.line}: the :sts of a row must be a number, not {short(stamp)}")
     return stamp
 
 

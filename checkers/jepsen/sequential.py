@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from checkers.jepsen.found import Finding, Found, Model, Object, reads
 from history.errors import HistoryError
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short
 
 
 def findings(keys: Object) -> Iterator[Finding]:
@@ -26,19 +26,19 @@ def findings(keys: Object) -> Iterator[Finding]:
         write = begun.get(key)
         assert call.end is not None
         if write is None or write.start > call.end:
-            yield Found("phantom-read", (call.line,), f"line {call.line} reads {shown(seen)}, which nobody had begun to write")
+            yield Found("phantom-read", (call.line,), f"line {call.line} reads {short(seen)}, which nobody had begun to write")
         at = found.index(seen)
         if None in found[at:]:
-            words = f"line {call.line} reads {shown(seen)} and then misses a subkey of {shown(key)} that was written before it"
+            words = f"line {call.line} reads {short(seen)} and then misses a subkey of {short(key)} that was written before it"
             yield Found("out-of-order", (call.line,) if write is None else (write.line, call.line), words)
 
 
 def _answer(call: Call) -> tuple[Hashable, Sequence[Hashable]]:
     value = call.result
     if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], tuple)):
-        raise HistoryError(f"line {call.line}: the answer to a read must be [key [subkey …]], not {shown(value)}")
+        raise HistoryError(f"line {call.line}: the answer to a read must be [key [subkey …]], not {short(value)}")
     if value[0] != call.argument and call.argument is not None:
-        raise HistoryError(f"line {call.line}: the answer to a read of {shown(call.argument)} names {shown(value[0])}")
+        raise HistoryError(f"line {call.line}: the answer to a read of {short(call.argument)} names {short(value[0])}")
     return value[0], value[1]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from checkers.jepsen.found import Finding, Found, Model, Note, Object, Unchecked, listed, reads
-from history.foreign.step import Call, shown
+from history.foreign.step import Call, short, shown
 
 
 class _Read(NamedTuple):
@@ -79,7 +79,7 @@ def _of_element(element: Hashable, adds: list[Call], sight: _Sight) -> Found | N
     known = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)
     if known is None or absent is None or absent.start < known:
         return None
-    words = f"{shown(element)} of line {line} was known and is absent in line {absent.line}"
+    words = f"{short(element)} of line {line} was known and is absent in line {absent.line}"
     if not sight.stable or sight.present is None:
         return Found("lost", (line, absent.line), f"{words}, and in all reads that began later")
     return Found("stale", (line, absent.line, sight.present.line), f"{words}, before line {sight.present.line} shows it")
@@ -90,7 +90,7 @@ def _doubled(told: list[_Read]) -> Iterator[Found]:
         values = listed(call, call.result, "the answer to a read")
         if len(values) > len(elements):
             again = next(value for at, value in enumerate(values) if value in values[:at])
-            yield Found("duplicate", (call.line,), f"line {call.line} reads {shown(again)} more than once")
+            yield Found("duplicate", (call.line,), f"line {call.line} reads {short(again)} more than once")
 
 
 def _unexpected(told: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
@@ -98,10 +98,10 @@ def _unexpected(told: list[_Read], adds: dict[Hashable, list[Call]], failed: dic
     for call, elements in told:
         for element in sorted(elements - met - set(adds), key=shown):
             if element in failed:
-                words = f"line {call.line} reads {shown(element)}, whose addition in line {failed[element].line} failed"
+                words = f"line {call.line} reads {short(element)}, whose addition in line {failed[element].line} failed"
                 yield Found("revived", (failed[element].line, call.line), words)
             else:
-                yield Found("phantom-read", (call.line,), f"line {call.line} reads {shown(element)}, which nobody added")
+                yield Found("phantom-read", (call.line,), f"line {call.line} reads {short(element)}, which nobody added")
         met |= elements
 
 

@@ -18,8 +18,8 @@ from checkers.kafka import cycles, processes, values
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Logs
 from checkers.kafka.transactions import TRANSACTIONS, Op, operations
-from checkers.linearizability.judge import Cycle, Judgement
-from history.foreign.step import Step
+from checkers.linearizability.judge import Cycle, Judgement, name_of_key
+from history.foreign.step import Step, named
 from history.op import OpType
 
 MODEL = "kafka"
@@ -42,11 +42,12 @@ def judge_operations(ops: list[Op]) -> Judgement:
         found += [*values.of_log(log), *values.of_readers(log), *values.lost(log, logs), *unseen]
         if late:
             unchecked.append(
-                f"{late} acknowledged values of {log.key} may be late or lost: no operation polled after their acknowledgement"
+                f"{late} acknowledged values of {named(log.key)} may be late or lost: "
+                "no operation polled after their acknowledgement"
             )
         again = sum(1 for writers in log.writers.values() if len(writers) > 1)
         if again:
-            unchecked.append(f"{again} values of {log.key} were sent by several operations: it is unknown whose were read")
+            unchecked.append(f"{again} values of {named(log.key)} were sent by several operations: it is unknown whose were read")
     found += [*processes.anomalies(logs), *cycles.anomalies(logs)]
     if not any(op.type is OpType.OK and op.f in TRANSACTIONS for op in ops):
         unchecked.append("no send or poll certainly completed")
@@ -67,7 +68,7 @@ def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
     for one in sorted(found, key=lambda one: (one.kind, one.lines)):
         taken[one.kind] = taken.get(one.kind, 0) + 1
         if taken[one.kind] <= _OF_A_KIND_MAX:
-            yield Anomaly(kind=one.kind, checker=MODEL, key=str(one.key), witness=one.lines, words=one.words)
+            yield Anomaly(kind=one.kind, checker=MODEL, key=name_of_key(one.key), witness=one.lines, words=one.words)
 
 
 def _notes(found: list[Found]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import Op, Record
-from history.foreign.step import shown
+from history.foreign.step import named, short
 from history.op import OpType
 
 _INTERLEAVED = "records of other transactions may be between those of one"
@@ -63,7 +63,7 @@ def _own(op: Op) -> Iterator[Found]:
     own = {(key, value) for key, _, value in op.sends}
     for key, _, value in op.polls:
         if (key, value) in own:
-            words = f"line {op.line} polled {shown(value)} of {key}, which it sent itself"
+            words = f"line {op.line} polled {short(value)} of {named(key)}, which it sent itself"
             yield Found("precommitted-read", key, (op.line,), words)
             return
 
@@ -91,11 +91,11 @@ def _pair(log: Log, scope: str, what: str, before: tuple[Op, Record], now: tuple
     if first is None or second is None or second == first + 1:
         return
     lines = (op.line,) if op is then else (op.line, then.line)
-    did = "polled" if what == "poll" else "sent"
+    who = f"process {then.process} {'polled' if what == 'poll' else 'sent'}"
     if second > first:
-        skipped = ", ".join(map(shown, log.between(first, second)[:3]))
-        words = f"process {then.process} {did} {shown(follows)} of {key} right after {shown(value)}, skipping {skipped}"
+        skipped = ", ".join(map(short, log.between(first, second)[:3]))
+        words = f"{who} {short(follows)} of {named(key)} right after {short(value)}, skipping {skipped}"
         yield Found(f"{scope}{what}-skip", key, lines, words)
     else:
-        words = f"process {then.process} {did} {shown(follows)} of {key} after {shown(value)}, but it is not behind it in the log"
+        words = f"{who} {short(follows)} of {named(key)} after {short(value)}, but it is not behind it in the log"
         yield Found(f"{scope}nonmonotonic-{what}", key, lines, words)

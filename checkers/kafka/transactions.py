@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from history.errors import HistoryError
 from history.foreign.pairing import pair
-from history.foreign.step import Step, shown
+from history.foreign.step import Step, short
 from history.op import OpType
 
 TRANSACTIONS = ("send", "poll", "txn")
@@ -104,18 +104,18 @@ def _kept(step: Step) -> frozenset[Hashable]:
     if step.value is None:
         return frozenset()
     if not isinstance(step.value, tuple | frozenset):
-        raise HistoryError(f"line {step.line}: {step.f} must name a list of keys, not {shown(step.value)}")
+        raise HistoryError(f"line {step.line}: {step.f} must name a list of keys, not {short(step.value)}")
     return frozenset(key_of(key) for key in step.value)
 
 
 def _micros(step: Step) -> tuple[tuple[Hashable, ...], ...]:
     value = step.value
     if not isinstance(value, tuple):
-        raise HistoryError(f"line {step.line}: {step.f} must be a list of [:send k v] and [:poll], not {shown(value)}")
+        raise HistoryError(f"line {step.line}: {step.f} must be a list of [:send k v] and [:poll], not {short(value)}")
     for micro in value:
         fits = isinstance(micro, tuple) and micro and ((micro[0] == "send" and len(micro) == 3) or micro[0] == "poll")
         if not fits:
-            raise HistoryError(f"line {step.line}: a micro-operation must be [:send k v] or [:poll], not {shown(micro)}")
+            raise HistoryError(f"line {step.line}: a micro-operation must be [:send k v] or [:poll], not {short(micro)}")
     return value
 
 
@@ -124,7 +124,7 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
     if not answered or not isinstance(value, tuple):
         return key_of(micro[1]), None, value
     if len(value) != 2 or not _may_be_offset(value[0]):
-        raise HistoryError(f"line {step.line}: the answer to a send must be [offset value], not {shown(value)}")
+        raise HistoryError(f"line {step.line}: the answer to a send must be [offset value], not {short(value)}")
     return key_of(micro[1]), value[0], value[1]
 
 
@@ -135,11 +135,11 @@ def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
     for pair_ in pairs if pairs is not None else (None,):
         records = pair_[1] if isinstance(pair_, tuple) and len(pair_) == 2 else None
         if not isinstance(records, tuple):
-            raise HistoryError(f"line {step.line}: the answer to a poll must be {{key [[offset value] …]}}, not {shown(found)}")
+            raise HistoryError(f"line {step.line}: the answer to a poll must be {{key [[offset value] …]}}, not {short(found)}")
         key = key_of(pair_[0])
         for record in records:
             if type(record) is not tuple or len(record) != 2 or not _may_be_offset(record[0]):
-                raise HistoryError(f"line {step.line}: a record must be [offset value], not {shown(record)}")
+                raise HistoryError(f"line {step.line}: a record must be [offset value], not {short(record)}")
             offset, value = record
             if value is not None:
                 yield key, offset, value

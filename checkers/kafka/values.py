@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from checkers.kafka.found import Found
 from checkers.kafka.logs import Log, Logs
 from checkers.kafka.transactions import Op
-from history.foreign.step import shown
+from history.foreign.step import named, short
 from history.op import OpType
 
 
@@ -17,12 +17,12 @@ def of_log(log: Log) -> Iterator[Found]:
     for offset in log.order:
         said = log.offsets[offset]
         if len(said) > 1:
-            words = f"offset {offset} of {log.key} holds {', '.join(map(shown, said))}"
+            words = f"offset {offset} of {named(log.key)} holds {', '.join(map(short, said))}"
             yield Found("inconsistent-offsets", log.key, tuple(op.line for op in said.values()), words)
     for value, places in log.places.items():
         if len(places) > 1 and len(log.writers.get(value, ())) < 2:
             offsets = [log.order[index] for index in places]
-            words = f"{shown(value)} of {log.key} is at offsets {', '.join(map(str, offsets))}"
+            words = f"{short(value)} of {named(log.key)} is at offsets {', '.join(map(str, offsets))}"
             yield Found("duplicate", log.key, tuple(log.offsets[offset][value].line for offset in offsets), words)
 
 
@@ -31,12 +31,12 @@ def of_readers(log: Log) -> Iterator[Found]:
     for value, readers in log.readers.items():
         writers = log.writers.get(value, ())
         if not writers:
-            words = f"{shown(value)} of {log.key} was read but never sent"
+            words = f"{short(value)} of {named(log.key)} was read but never sent"
             yield Found("phantom-read", log.key, tuple(op.line for op in readers[:1]), words)
         elif all(op.type is OpType.FAIL for op in writers):
             reader = next((op for op in readers if op.type is OpType.OK), None)
             if reader is not None:
-                words = f"{shown(value)} of {log.key} was read, though its send had certainly failed"
+                words = f"{short(value)} of {named(log.key)} was read, though its send had certainly failed"
                 yield Found("G1a", log.key, (writers[0].line, reader.line), words)
 
 
@@ -57,7 +57,7 @@ def lost(log: Log, logs: Logs) -> Iterator[Found]:
         writer = log.writer(value)
         if places[-1] <= bound and value not in read and writer is not None and logs.committed(writer):
             offset = log.order[places[-1]]
-            words = f"{shown(value)} at offset {offset} of {log.key} was never read, but {shown(furthest)} behind it was"
+            words = f"{short(value)} at offset {offset} of {named(log.key)} was never read, but {short(furthest)} behind it was"
             yield Found("lost-write", log.key, (writer.line, reader.line), words)
 
 
@@ -77,6 +77,6 @@ def unseen(log: Log, polling: list[Op]) -> tuple[list[Found], int]:
         if acked.end > last:
             late += 1
             continue
-        words = f"{shown(value)} of {log.key} was acknowledged but never polled"
+        words = f"{short(value)} of {named(log.key)} was acknowledged but never polled"
         found.append(Found("unseen", log.key, (acked.line,), words))
     return found, late

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from checkers.linearizability.model import ILLEGAL, Illegal, State
-from history.foreign.step import UNKNOWN, Call, Pairs, shown
+from history.foreign.step import UNKNOWN, Call, Pairs, short, shown
 
 _FREE, _HELD = "free", "held"
 _OFFSETS = 1 << 62  # exclusive bound of offsets, so that ranks fit into 64 bits
@@ -81,8 +81,16 @@ class GrowSet:
         if call.f == "add" or call.result is UNKNOWN:
             return None
         if not isinstance(call.result, frozenset | tuple) or isinstance(call.result, Pairs):
-            return f"a read must return a set, not {shown(call.result)}"
+            return f"a read must return a set, not {short(call.result)}"
         return None if len(seen(call)) == len(call.result) else "a read must not return a value twice"
+
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """The value of an add."""
+        return (call.argument,) if call.f == "add" else ()
+
+    def taken(self, call: Call) -> tuple[Hashable, ...]:
+        """The values that were read."""
+        return tuple(sorted(seen(call), key=shown)) if call.f == "read" and call.result is not UNKNOWN else ()
 
     def says_nothing(self, call: Call) -> bool:
         """False: the empty set is an answer, too."""
@@ -130,6 +138,14 @@ class FifoQueue:
         if call.f not in ("enqueue", "dequeue"):
             return f"{call.f} is not a function of a queue"
         return "nil must not be enqueued" if call.f == "enqueue" and call.argument is None else None
+
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """The value of an enqueue."""
+        return (call.argument,) if call.f == "enqueue" else ()
+
+    def taken(self, call: Call) -> tuple[Hashable, ...]:
+        """The value that was dequeued."""
+        return (call.result,) if call.f == "dequeue" and call.result is not None else ()
 
     def says_nothing(self, call: Call) -> bool:
         """False: every answered call on a queue says something about its state."""
@@ -192,8 +208,16 @@ class PartitionLog:
         return (
             None
             if isinstance(offset, int) and 0 <= offset < _OFFSETS
-            else f"the offset of {call.f} must be an integer >= 0, not {shown(offset)}"
+            else f"the offset of {call.f} must be an integer >= 0, not {short(offset)}"
         )
+
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """The value of an append."""
+        return (call.argument,) if call.f == "append" else ()
+
+    def taken(self, call: Call) -> tuple[Hashable, ...]:
+        """The value that was read."""
+        return (call.result,) if call.f == "read" and call.result is not None else ()
 
     def says_nothing(self, call: Call) -> bool:
         """False: a read of nil says that the log's offset is empty."""

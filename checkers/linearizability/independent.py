@@ -10,7 +10,7 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call, shown
+from history.foreign.step import UNKNOWN, Call, short
 
 _QUESTIONS = frozenset({"read", "dequeue", "acquire", "release"})  # invoked without a value
 
@@ -26,13 +26,18 @@ def by_key(calls: Sequence[Call]) -> Sequence[Call]:
     return calls
 
 
+def alone(call: Call) -> Call | None:
+    """One call with its key and value separated; None if it has no key."""
+    return _split(call) if _is_pair(call.argument) else None
+
+
 def _split(call: Call) -> Call:
     assert _is_pair(call.argument)
     key, argument = call.argument
     if not _is_pair(call.result):
         return replace(call, key=key, argument=argument)
     if call.result[0] != key:
-        raise HistoryError(f"line {call.line}: the answer to {call.f} of key {shown(key)} names key {shown(call.result[0])}")
+        raise HistoryError(f"line {call.line}: the answer to {call.f} of key {short(key)} names key {short(call.result[0])}")
     return replace(call, key=key, argument=argument, result=call.result[1])
 
 

@@ -12,21 +12,22 @@ could have been wrong: a history of writes shows nothing.
     >>> wrote = [{"process": 0, "type": t, "f": "write", "value": 1} for t in ("invoke", "ok")]
     >>> read = [{"process": 0, "type": t, "f": "read", "value": v} for t, v in (("invoke", None), ("ok", 2))]
     >>> judge(Register(), pair(steps(enumerate(wrote + read, 1))).calls).anomalies[0].words
-    'read -> 2 of line 3 cannot follow the 1 calls ordered before it: the state is 1'
+    'read -> 2 of line 3 cannot follow the 1 calls ordered before it: the state is 1; no call wrote 2'
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from checkers.engine.verdict import Anomaly, Validity
 from checkers.linearizability import unique
-from checkers.linearizability.independent import by_key
-from checkers.linearizability.model import Model
+from checkers.linearizability.independent import alone, by_key
+from checkers.linearizability.model import Model, Traced
 from checkers.linearizability.search import Outcome, Placed, Search, Stuck, Undecided
 from checkers.linearizability.witness import of_search
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call, shown, text_of
+from history.foreign.step import Call, named, short, tells
 
 CHECKER = "linearizability"
 NOTHING_ANSWERED = "no call certainly completed with an answer that could have been wrong: nothing was read"
@@ -35,7 +36,6 @@ _GROWTH = 5
 STEPS_MAX = 2_000_000  # default budget of one part
 ANOMALIES_MAX = 8
 _LAST_PLACED = 3  # the number of witnesses placed before the impossible call
-_WORDS_MAX = 200
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -79,8 +79,11 @@ class _Part(Struct, frozen=True, kw_only=True):
     search: Search
 
 
-def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) -> Judgement:
-    """Judge whether calls on this kind of object are linearizable. HistoryError for a call that the object does not have."""
+def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), steps_max: int = STEPS_MAX) -> Judgement:
+    """Judge whether calls on this kind of object are linearizable. HistoryError for a call that the object does not have.
+
+    `failed` are calls that certainly did not happen: the reason of an anomaly names one whose value was read.
+    """
     parts, silent = _parts(model, by_key(calls))
     anomalies: list[tuple[Anomaly, Stuck]] = []
     searches: list[_Part] = []
@@ -103,13 +106,14 @@ def judge(model: Model, calls: Sequence[Call], *, steps_max: int = STEPS_MAX) ->
     unanswered = () if answered else (NOTHING_ANSWERED,)
     unchecked = () if anomalies else (*_undecided(searches, ambiguous, steps_max), *unanswered)
     notes = (f"{silent} reads are ignored: nil stands for a value that was not recorded",) if silent else ()
+    anomalies = [(_traced(model, parts, failed, anomaly, stuck), stuck) for anomaly, stuck in anomalies[:ANOMALIES_MAX]]
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
-        anomalies=tuple(anomaly for anomaly, _ in anomalies[:ANOMALIES_MAX]),
+        anomalies=tuple(anomaly for anomaly, _ in anomalies),
         unchecked=unchecked,
         notes=notes,
         operations=len(calls),
-        longest=tuple(stuck for _, stuck in anomalies[:ANOMALIES_MAX]),
+        longest=tuple(stuck for _, stuck in anomalies),
     )
 
 
@@ -154,7 +158,7 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
     by_index = {call.index: call for call in part}
     impossible = by_index[stuck.call]
     before = [by_index[index].line for index in stuck.order[-_LAST_PLACED:]]
-    why = stuck.why or f"the state is {_short(stuck.state)}"
+    why = stuck.why or f"the state is {short(stuck.state)}"
     return Anomaly(
         kind="nonlinearizable",
         checker=CHECKER,
@@ -165,22 +169,37 @@ def _anomaly(key: Hashable, part: Sequence[Call], stuck: Stuck) -> Anomaly:
     )
 
 
+def _traced(
+    model: Model, parts: Mapping[Hashable, Sequence[Call]], failed: Sequence[Call], anomaly: Anomaly, stuck: Stuck
+) -> Anomaly:
+    # A value in the answer that no call gave is the reason, whatever the state: say whose it is, or that it is nobody's.
+    key, impossible = next((key, call) for key, part in parts.items() for call in part if call.index == stuck.call)
+    if not isinstance(model, Traced):
+        return anomaly
+    given = {value for call in parts[key] for value in model.given(call)}
+    strange = [value for value in model.taken(impossible) if value not in given]
+    if not strange:
+        return anomaly
+    is_keyed = any(call.key is not None for call in parts[key])
+    split = [call for call in (alone(call) if is_keyed else call for call in failed) if call is not None]
+    mine = {value: call for call in split if model.key(call) == key and not model.refusal(call) for value in model.given(call)}
+    for value in strange:
+        if value in mine:
+            words = f"{anomaly.words}; {short(value)} is of line {mine[value].line}, a call that certainly failed"
+            return replace(anomaly, witness=(*anomaly.witness[:-1], mine[value].line, anomaly.witness[-1]), words=words)
+    return anomaly if stuck.why else replace(anomaly, words=f"{anomaly.words}; no call wrote {short(strange[0])}")
+
+
 def words_of(call: Call) -> str:
     """Format a call for messages: function, argument and answer."""
-    asked = "" if call.argument is None else f" {_short(call.argument)}"
-    answered = "" if call.result is UNKNOWN or call.result == call.argument else f" -> {_short(call.result)}"
+    asked = "" if call.argument is None else f" {short(call.argument)}"
+    answered = f" -> {short(call.result)}" if tells(call.f, call.argument, call.result) else ""
     return f"{call.f}{asked}{answered}"
 
 
-def _short(value: Hashable) -> str:
-    text = shown(value)
-    return text if len(text) <= _WORDS_MAX else f"…{text[-_WORDS_MAX:]}"
-
-
 def name_of_key(key: Hashable) -> str:
-    """A key as anomalies name it: its text; empty if there is only one object."""
-    text = "" if key is None else text_of(key)
-    return shown(key) if text is None else text
+    """A key as anomalies name it; empty if there is only one object."""
+    return "" if key is None else named(key)
 
 
 def _about(key: Hashable) -> str:

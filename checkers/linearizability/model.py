@@ -52,6 +52,17 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class Traced(Model, Protocol):
+    """A model whose answers hold values that calls put there, so that a value can be traced to the call that has it."""
+
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """The values that the call puts into the object."""
+
+    def taken(self, call: Call) -> tuple[Hashable, ...]:
+        """The values in the answer of the call that some call must have given, unless they were there at first."""
+
+
+@runtime_checkable
 class Foresees(Model, Protocol):
     """A model that detects early that no later state can explain a read's answer, so that the search gives up sooner."""
 

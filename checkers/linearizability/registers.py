@@ -6,7 +6,7 @@ register, cas-register, multi-register, map of strings with append, ZooKeeper's 
 from collections.abc import Hashable
 
 from checkers.linearizability.model import ILLEGAL, Illegal, State
-from history.foreign.step import FALSE, UNKNOWN, Call, Pairs, shown, text_of
+from history.foreign.step import FALSE, UNKNOWN, Call, Pairs, short, text_of
 
 _REFUSED = (FALSE, "false")
 
@@ -57,6 +57,14 @@ class Register:
         """True for a read of nil, unless nil is a value of this register."""
         return call.f == "read" and call.result is None and not self.nil_is_a_value
 
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """The value of a write."""
+        return (call.argument,) if call.f == "write" else ()
+
+    def taken(self, call: Call) -> tuple[Hashable, ...]:
+        """The value that was read, unless it is the first one."""
+        return (call.result,) if call.f == "read" and call.result not in (None, self._initial) else ()
+
     def leads(self, state: State, call: Call) -> bool:
         """A read's answer becomes possible only by a write of its value."""
         return call.f != "read" or call.result is UNKNOWN or call.result == state
@@ -90,6 +98,10 @@ class CasRegister(Register):
         """True for reads and for compare-and-set, which returns only where it found the old value."""
         return call.f in ("read", "cas")
 
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """The value of a write, or the second one of a compare-and-set."""
+        return (call.argument[1],) if call.f == "cas" else super().given(call)  # type: ignore[index]  # a pair: `refusal`
+
     def helps(self, other: Call, call: Call) -> bool:
         """True for a write or a cas to the value that was read."""
         return (other.argument[1] if other.f == "cas" else other.argument) == call.result  # type: ignore[index]
@@ -100,7 +112,7 @@ class CasRegister(Register):
             return super().refusal(call)
         pair = call.argument
         return (
-            None if type(pair) is tuple and len(pair) == 2 else f"the argument of cas must be a pair [from to], not {shown(pair)}"
+            None if type(pair) is tuple and len(pair) == 2 else f"the argument of cas must be a pair [from to], not {short(pair)}"
         )
 
 
@@ -151,13 +163,23 @@ class MultiRegister:
             if value is UNKNOWN:
                 continue
             if not isinstance(value, tuple) or not all(isinstance(m, tuple) and len(m) == 3 for m in value):
-                return f"a transaction must be a list of [f k v], not {shown(value)}"
+                return f"a transaction must be a list of [f k v], not {short(value)}"
             strange = [m for m in value if m[0] not in ("read", "write", "r", "w")]
             if strange:
-                return f"a micro-operation must be a read or a write, not {shown(strange[0])}"
+                return f"a micro-operation must be a read or a write, not {short(strange[0])}"
         if call.result is not UNKNOWN and [m[:2] for m in _micro(call.argument)] != [m[:2] for m in _micro(call.result)]:
             return "the answer must have the functions and keys of the transaction"
         return None
+
+    def given(self, call: Call) -> tuple[Hashable, ...]:
+        """Key and value of each write."""
+        return tuple((key, value) for f, key, value in _micro(call.argument) if f in ("write", "w"))
+
+    def taken(self, call: Call) -> tuple[Hashable, ...]:
+        """Key and value of each read, unless the value is nil or the key's first one."""
+        first = dict(self._first) if self._first is not None else {}
+        reads = [] if call.result is UNKNOWN else [micro[1:] for micro in _micro(call.result) if micro[0] in ("read", "r")]
+        return tuple((key, value) for key, value in reads if value not in (None, first.get(key, self._each)))
 
     def says_nothing(self, call: Call) -> bool:
         """True for an empty transaction."""
@@ -209,7 +231,7 @@ class KeyValue:
         value = call.result if call.f == "get" else call.argument
         if value is UNKNOWN or text_of(value) is not None:
             return None
-        return f"the value of {call.f} must be a string, not {shown(value)}"
+        return f"the value of {call.f} must be a string, not {short(value)}"
 
     def says_nothing(self, call: Call) -> bool:
         """False: the empty string is a value."""
@@ -276,7 +298,7 @@ class VersionedNode:
             case ("create" | "read", _) | ("delete", int()) | ("set", (_, int())):
                 return None
             case _:
-                return f"{call.f} {shown(call.argument)} is not a call of a versioned node"
+                return f"{call.f} {short(call.argument)} is not a call of a versioned node"
 
     def says_nothing(self, call: Call) -> bool:
         """False: every answered call on a znode says something about its state."""

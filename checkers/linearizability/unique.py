@@ -25,7 +25,7 @@ from checkers.linearizability.model import Model
 from checkers.linearizability.registers import Register
 from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
 from checkers.linearizability.witness import cut, first_impossible, opened
-from history.foreign.step import UNKNOWN, Call, shown
+from history.foreign.step import UNKNOWN, Call, short
 
 _FOREVER = 1 << 62
 _BEFORE_ALL = -1
@@ -149,7 +149,7 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
     for offset, call in nothing_read.items():
         append = appends[offset]
         if _end(append) < call.start:
-            return call, f"nil is read at offset {offset}, after line {append.line} appended {shown(append.argument)} there"
+            return call, f"nil is read at offset {offset}, after line {append.line} appended {short(append.argument)} there"
     conflict = _rank_conflict(chain, ranks)
     if conflict is not None:
         return conflict
@@ -158,8 +158,8 @@ def _log_reads(calls: Sequence[Call], appends: dict[int, Call], chain: list[Call
         if call.f == "read" and call.result is not UNKNOWN and call.result is not None:
             found = appends.get(int(str(call.argument)))
             if found is None or found.argument != call.result:
-                there = "no value" if found is None else f"{shown(found.argument)} of line {found.line}"
-                return call, f"{shown(call.result)} is read at offset {call.argument}, where {there} was appended"
+                there = "no value" if found is None else f"{short(found.argument)} of line {found.line}"
+                return call, f"{short(call.result)} is read at offset {call.argument}, where {there} was appended"
             if _end(call) < earliest[2 * int(str(call.argument)) + 1]:
                 return call, f"offset {call.argument} is read before the invocation of an append that must come earlier"
     return None
@@ -219,13 +219,13 @@ def set_conflict(calls: Sequence[Call]) -> Conflict | None:
     for call in reads:
         now = seen(call)
         if not before <= now:
-            lost = min(map(shown, before - now))
+            lost = min(map(short, before - now))
             return call, f"the read of line {call.line} lacks {lost}, which another read with no more values has"
         if now != before:
             level += 1
             strangers = [value for value in now - before if value not in adds]
             if strangers:
-                stranger = min(map(shown, strangers))
+                stranger = min(map(short, strangers))
                 return call, f"the read of line {call.line} has {stranger}, which was never added"
             rank_of.update(dict.fromkeys(now - before, 2 * level))
             before = now
@@ -261,9 +261,9 @@ def register_conflict(calls: Sequence[Call], initial: Hashable) -> Conflict | No
         if call.f != "read" or value is UNKNOWN:
             continue
         if value != initial and value not in by_value:
-            return call, f"{shown(value)} was never written"
+            return call, f"{short(value)} was never written"
         if value != initial and _end(call) < by_value[value].start:
-            return call, f"{shown(value)} was read before it was written in line {by_value[value].line}"
+            return call, f"{short(value)} was read before it was written in line {by_value[value].line}"
         read.add(value)
         first_end[value] = min(first_end[value], _end(call))
         if call.start > last_start[value]:
@@ -281,7 +281,7 @@ def _zones(
     forward = sorted((v for v in values if first_end[v] < last_start[v]), key=lambda v: first_end[v])
     for one, two in pairwise(forward):
         if first_end[two] < last_start[one]:
-            return speaker[one], f"{shown(one)} was read after {shown(two)} had replaced it"
+            return speaker[one], f"{short(one)} was read after {short(two)} had replaced it"
     starts = np.asarray([first_end[v] for v in forward], dtype=np.int64)
     for value in values:
         if first_end[value] < last_start[value] or not forward or value not in speaker:
@@ -289,8 +289,8 @@ def _zones(
         at = int(np.searchsorted(starts, last_start[value])) - 1
         if at >= 0 and first_end[value] < last_start[forward[at]]:
             holder = forward[at]
-            other = f"{shown(value)} was written in line {speaker[value].line}"
-            return speaker[holder], f"{shown(holder)} was the value before and after {other}"
+            other = f"{short(value)} was written in line {speaker[value].line}"
+            return speaker[holder], f"{short(holder)} was the value before and after {other}"
     return None
 
 
@@ -314,14 +314,14 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
         if call.result is None:
             empty.append(call)
         elif call.result in dequeued:
-            return call, f"{shown(call.result)} was already dequeued in line {dequeued[call.result].line}"
+            return call, f"{short(call.result)} was already dequeued in line {dequeued[call.result].line}"
         else:
             dequeued[call.result] = call
     for value, call in dequeued.items():
         if value not in enqueued:
-            return call, f"{shown(value)} was never enqueued"
+            return call, f"{short(value)} was never enqueued"
         if _end(call) < enqueued[value].start:
-            return call, f"{shown(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
+            return call, f"{short(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
     kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
     return _overtaken(kept, dequeued) or _not_empty(kept, dequeued, empty)
 
@@ -338,7 +338,7 @@ def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -
         before = int(np.searchsorted(ends, enqueued[value].start)) - 1
         if before >= 0 and latest[before] > _end(call):
             other = by_end[int(np.argmax(out[: before + 1]))]
-            return call, f"{shown(value)} was dequeued before {shown(other)}, which was enqueued earlier"
+            return call, f"{short(value)} was dequeued before {short(other)}, which was enqueued earlier"
     return None
 
 

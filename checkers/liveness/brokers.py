@@ -31,6 +31,7 @@ from checkers.engine.rows import rows_as
 from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
+from history.fault_kinds import family_of
 
 NAME = "brokers"
 END_MS = 17_000  # controlled.shutdown.max.retries times controlled.shutdown.retry.backoff.ms, and two seconds
@@ -39,7 +40,6 @@ OFFLINE_REPLICAS = "kafka.server:name=OfflineReplicaCount,type=ReplicaManager"
 _FENCE = (K.FENCED, K.UNFENCED)
 _OFFICE = (K.CONTROLLER_ELECTED, K.CONTROLLER_RESIGNED)
 _HEEDED = (K.REGISTERED, K.NODE_STARTED, K.NODE_STOPPED, K.FENCED)
-_OF_THE_PROCESS = ("pause", "clock", "stale")  # beginnings of the names of faults that stop a process or deceive it
 _LONELY = ("cut-peers", "cut-peers-long", "isolate-one", "isolate-leader", "isolate-long")
 _DIRECTORIES = ("dir-unreadable", "dir-file", "dir-failure")
 _SPARE_A_PROCESS = (*_DIRECTORIES, "disk-full")  # it goes on with its other directories, or ends
@@ -151,7 +151,7 @@ def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
             continue
         own = [row for row in rows if row.node == ended.node and row.time_ns <= due_ns]
         over = {row.fault for row in own if row.kind == K.FAULT_ENDED and row.time_ns < ended.time_ns}
-        hindered = any(r.kind == K.FAULT_BEGUN and r.fault not in over and r.detail.startswith(_OF_THE_PROCESS) for r in own)
+        hindered = any(r.kind == K.FAULT_BEGUN and r.fault not in over and _deceives(r.detail) for r in own)
         if not hindered and not any(row.kind in _HEEDED and row.at > ended.at for row in own):
             yield f"the registration of {ended.node} ended at row {ended.at}, and it did not fence itself"
 
@@ -228,8 +228,13 @@ def _unbalanced(rows: list[_Row], facts: Facts) -> Iterator[str]:
             yield f"{node} holds {counts} logs in its directories after {deleted[node]} deletions, none of which ever failed"
 
 
-def _is_of_disks(detail: str) -> bool:
-    return detail.startswith(("dir", "disk", "power", "point"))
+def _deceives(kind: str) -> bool:
+    """Whether a fault stops a process or deceives it."""
+    return family_of(kind) in ("pause", "clock") or kind == "stale-leader"
+
+
+def _is_of_disks(kind: str) -> bool:
+    return family_of(kind) in ("disk", "power", "point")
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

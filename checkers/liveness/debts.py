@@ -6,6 +6,7 @@ from checkers.engine.calms import still_ms
 from checkers.engine.facts import MS
 from checkers.engine.rows import ClusterRow
 from history.event import EventKind as K
+from history.fault_kinds import family_of
 from history.promise import Promise
 
 DUE_MS = 500  # nearly twice what the slowest step took in 24 seeds of every fault and in all stored plans
@@ -28,7 +29,7 @@ class Debt:
         self.brokers, self._words = frozenset(brokers), words
         self.incarnation = row.incarnation
         self.stalled_ns = 0  # until when nobody could take the step
-        self.spared: tuple[str, ...] = ()  # beginnings of the names of faults that do not hinder it
+        self.spared: tuple[str, ...] = ()  # kinds of faults that do not hinder it
 
     @property
     def words(self) -> str:
@@ -47,7 +48,7 @@ class Debt:
 
     def is_hindered_by(self, node: str, kind: str, needed: set[str]) -> bool:
         """Whether a fault of this kind at a broker hinders the step."""
-        return kind.startswith("zookeeper") or (node in needed and not kind.startswith(self.spared))
+        return family_of(kind) == "zookeeper" or (node in needed and kind not in self.spared)
 
 
 class Debts:
@@ -89,7 +90,7 @@ class Debts:
         if row.kind == K.FAULT_BEGUN:
             self.in_force[row.fault, row.node] = row.detail
         elif (kind := self.in_force.pop((row.fault, row.node), None)) is not None:
-            node = _ZOOKEEPER if kind.startswith("zookeeper") else row.node
+            node = _ZOOKEEPER if family_of(kind) == "zookeeper" else row.node
             self.calm_ns[node] = max(self.calm_ns.get(node, 0), row.time_ns + still_ms(kind, self.promise) * MS)
 
     def look(self, now: int) -> None:

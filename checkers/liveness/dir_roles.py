@@ -6,6 +6,7 @@ from checkers.engine.facts import MS
 from checkers.engine.rows import ClusterRow
 from checkers.liveness.debts import DUE_MS, Partition
 from history.event import EventKind as K
+from history.fault_kinds import family_of
 
 
 class Roles:
@@ -31,7 +32,7 @@ class Roles:
                 there = {held for held, dir_ in self._places.items() if held[0] == row.node and dir_ == row.dir}
                 self._failed |= dict.fromkeys(there & self._held, row)
                 self._places = {held: dir_ for held, dir_ in self._places.items() if held not in there}  # next, perhaps elsewhere
-            case K.FAULT_BEGUN if row.partition is None and row.detail.startswith("pause"):  # perhaps between the two steps
+            case K.FAULT_BEGUN if row.partition is None and family_of(row.detail) == "pause":  # perhaps between the two steps
                 self._failed = {held: since for held, since in self._failed.items() if held[0] != row.node}
             case K.RECOVERED if (key[1], row.topic_id) not in self._deleted:
                 self._places[key] = row.dir

@@ -31,9 +31,9 @@ from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import EventRow, event_rows
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
+from history.fault_kinds import family_of
 
 NAME = "laggards"
-_OF_THE_PROCESS = ("pause", "clock")  # beginnings of the names of faults that stop or deceive a process
 _CHANGE = (K.ISR_CHANGE_SENT, K.ISR_CHANGE_ENDED)
 _ENDS = (K.BECAME_FOLLOWER, K.RESIGNED, K.NODE_STOPPED)
 _Ints = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ class _Hindrances:
     def see(self, row: EventRow) -> bool:
         """Apply a row; return whether it says something of its node."""
         match row.kind:
-            case K.FAULT_BEGUN | K.FAULT_ENDED if (row.detail or "").startswith(_OF_THE_PROCESS):
+            case K.FAULT_BEGUN | K.FAULT_ENDED if family_of(row.detail or "") in ("pause", "clock"):
                 self._faults[row.node] += 1 if row.kind == K.FAULT_BEGUN else -1
             case K.FENCED:
                 self._fenced.add(row.node)

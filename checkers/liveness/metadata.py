@@ -28,7 +28,7 @@ from typing import NamedTuple
 import polars as pl
 
 from checkers.engine.anomalies import HISTORIES, not_live
-from checkers.engine.calms import CALM_MS, OF_ONE_BROKER, still_ms
+from checkers.engine.calms import CALM_MS, is_of_one_broker, still_ms
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts
 from checkers.engine.groups import WHOLE_RUN
@@ -36,6 +36,7 @@ from checkers.engine.rows import rows_as
 from checkers.engine.splits import gathered
 from checkers.engine.verdict import Cut, Findings
 from history.event import EventKind as K
+from history.fault_kinds import family_of
 from history.promise import Promise
 
 NAME = "metadata"
@@ -60,7 +61,6 @@ KINDS = (
     K.FAULT_ENDED,
 )
 _READ = frozenset(map(str, KINDS))
-_LOCAL = (*OF_ONE_BROKER, "place-")
 _Name = tuple[str, int]  # a partition
 
 
@@ -181,7 +181,7 @@ class Standing:
             self._in_force[row.fault, node] = row.detail or ""
         else:
             said = self._in_force.pop((row.fault, node), "")
-            where = node if said.startswith(_LOCAL) else ""
+            where = node if _is_local(said) else ""
             ended_ns = (
                 row.time_ns + (still_ms(said, self._promise) - CALM_MS) * MS
             )  # a slow link holds what it delayed for longer
@@ -198,7 +198,7 @@ class Standing:
         changed_ns = max(self._elected_ns, self._acted.get(node, 0), self._changed.get(node, 0))
         hits = [self._hit[one] for one in ("", node, self._controller) if one in self._hit]
         stands = self._stands(now_ns, changed_ns) and all(now_ns - hit_ns >= self.healing_ms * MS for hit_ns in hits)
-        hit = any(where in (node, self._controller) or not said.startswith(_LOCAL) for (_, where), said in self._in_force.items())
+        hit = any(where in (node, self._controller) or not _is_local(said) for (_, where), said in self._in_force.items())
         return not hit and self._controller is not None and stands and node in self._registered
 
     def _stands(self, now_ns: int, since_ns: int) -> bool:
@@ -284,6 +284,11 @@ def _told(rows: list[Row], promise: Promise) -> Iterator[str]:
             standing.see(row)
         elif (words := standing.wrong(row.time_ns, row)) is not None:
             yield f"{row.node} tells that {words}"
+
+
+def _is_local(kind: str) -> bool:
+    """Whether a fault leaves all but the broker or the place that it hits as they are."""
+    return is_of_one_broker(kind) or family_of(kind) == "place"
 
 
 def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -40,7 +40,7 @@ from itertools import repeat
 import polars as pl
 
 from checkers.engine.anomalies import not_live
-from checkers.engine.calms import CALM_MS
+from checkers.engine.calms import CALM_MS, DIRECTORIES
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts, promised
 from checkers.engine.groups import WHOLE_RUN
@@ -298,7 +298,7 @@ class _Cluster:
             if present and broker in state.assigned and not leaves:
                 said = f"{broker} does not know epoch {state.written.leader_epoch} of {state.name}"
                 debt = self.debts.owe(("told", broker, tp), row, (broker,), said)
-                debt.spared = ("dir-",) if broker in self.broken else ()
+                debt.spared = DIRECTORIES if broker in self.broken else ()
 
     def _lead(self, tp: Partition, state: _State, row: ClusterRow) -> None:
         """A partition that nobody can lead as stamped: one is elected when all are back that may hold committed records."""

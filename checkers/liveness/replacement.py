@@ -28,7 +28,7 @@ import polars as pl
 
 from checkers.engine import screens
 from checkers.engine.anomalies import not_live
-from checkers.engine.calms import Times, excuses, place_of
+from checkers.engine.calms import CUT_OFF, DIRECTORIES, Times, excuses, place_of
 from checkers.engine.checker import Checker
 from checkers.engine.facts import MS, Facts, promised
 from checkers.engine.groups import PARTITION, partition_of
@@ -38,24 +38,8 @@ from history.event import EventKind as K
 
 NAME = "replacement"
 # The faults under which one broker no longer does its part, while the others need nothing from it.
-ALONE = (
-    "isolate-one",
-    "isolate-leader",
-    "isolate-controller",
-    "isolate-long",
-    "cut-peers",
-    "cut-peers-long",
-    "cut-zookeeper",
-    "cut-zookeeper-long",
-    "crash-leader",
-    "crash-isr-member",
-    "crash-random",
-    "controller-kill",
-    "pause-long",
-)
+ALONE = (*CUT_OFF, "crash-leader", "crash-isr-member", "crash-random", "controller-kill", "pause-long")
 _TRIED_MIN = 3  # writes in a period; one or two may be those of a client whose requests are wrong on purpose
-
-_DIRECTORIES = ("dir-unreadable", "dir-file", "dir-removed", "dir-failure", "dir-drop")
 _LOOKED_AT = (K.FAULT_BEGUN, K.FAULT_ENDED, K.DIR_FAILED, K.REGISTERED, K.CONTROLLER_ELECTED)
 
 
@@ -84,7 +68,7 @@ class _Faults:
     def see(self, kind: str, fault: str, node: str, detail: str, dir_: int | None, *, named: bool) -> None:
         if kind == K.FAULT_BEGUN:
             self.in_force[fault, node] = detail
-            if named and detail in _DIRECTORIES:
+            if named and detail in DIRECTORIES:
                 self._failing.setdefault((node, dir_), False)
         elif kind == K.FAULT_ENDED:
             self.in_force.pop((fault, node), None)
@@ -96,7 +80,7 @@ class _Faults:
     def alone(self) -> tuple[str, bool] | None:
         """The only broker that cannot serve the partition now, and whether it is cut off; None if there is no such broker."""
         lost = {node for (node, _), reported in self._failing.items() if reported}
-        others = {node for (_, node), kind in self.in_force.items() if kind not in _DIRECTORIES or node not in lost}
+        others = {node for (_, node), kind in self.in_force.items() if kind not in DIRECTORIES or node not in lost}
         if len(lost) == 1 and not others:
             return next(iter(lost)), False
         cut_off = [node for (_, node), kind in self.in_force.items() if kind in ALONE]
@@ -104,7 +88,7 @@ class _Faults:
 
     def keep_in_office(self, controller: str | None) -> bool:
         """Whether a fault cuts the controller off from the brokers and leaves it its ZooKeeper: nothing deposes it."""
-        return any(node == controller and kind.startswith("cut-peers") for (_, node), kind in self.in_force.items())
+        return any(node == controller and kind in ("cut-peers", "cut-peers-long") for (_, node), kind in self.in_force.items())
 
 
 def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:

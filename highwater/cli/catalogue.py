@@ -9,8 +9,9 @@ from highwater.catalogue import trace
 from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
+from history.fault_kinds import FAMILIES
 from nemesis.blows import Kind
-from nemesis.kinds import FAMILIES, KINDS, MIXES
+from nemesis.kinds import KINDS, MIXES
 from reference.config import SAFE, VARIANTS, Variant
 
 

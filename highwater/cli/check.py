@@ -17,7 +17,7 @@ from checkers.engine.verdict import Validity, Verdict
 from checkers.linearizability.judge import Judgement
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.output import first_of, say, say_json
+from highwater.cli.output import first_of, followed, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
 from highwater.exit_codes import of_verdict
@@ -86,7 +86,8 @@ def _check(file: Path, given: Options) -> int:
         return _check_ours(file, subject.log, began, given)
     asked = Asked(model=subject.model, initial=given.initial, consistency=names)
     check_asked(asked)
-    found = judge_file(file, asked)
+    with followed(lambda: f"judging {file}, {perf_counter() - began:.0f} s", quiet=given.json):
+        found = judge_file(file, asked)
     if subject.words and not given.json:
         say(subject.words)
     _say_judgement(file, form, found, _measured(began), given)
@@ -115,7 +116,8 @@ def _check_ours(file: Path, history: History, began: float, given: Options) -> i
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
-    verdict = judge(history)
+    with followed(lambda: f"judging {file}, {perf_counter() - began:.0f} s", quiet=given.json):
+        verdict = judge(history)
     command = f"highwater check {shlex.quote(str(file))}"
     if given.report is not None:
         write_page(given.report, history, verdict, plan="", repeat=command)

@@ -14,7 +14,8 @@ from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
 from highwater.plans.plan import DRAWS_END, REFERENCE, Plan, parsed_system, system_of
 from highwater.runs.run import BackendName
-from nemesis.kinds import FAMILIES, KIND_NAMES, MIXES
+from history.fault_kinds import FAMILIES, KIND_NAMES
+from nemesis.kinds import MIXES
 from nemesis.profiles import ProfileName
 from pipeline.session import full_master, parse_conf
 from reference.config import VARIANTS

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 _LINES_SHOWN = 10
 _FOLLOW_S = 0.3
+_SILENT_S = 1.0  # before work that says nothing by itself shows a line
 
 
 def say(line: str = "") -> None:
@@ -88,18 +89,20 @@ def status(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def followed(words: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
-    """As `status`, for work that says nothing by itself: `words` is asked for the line, from another thread."""
+    """As `status`, after a second of work that says nothing by itself: `words` is asked for the line, from another thread."""
     ended = Event()
 
-    def follow(tell: Callable[[str], None]) -> None:
-        while not ended.wait(_FOLLOW_S):
-            tell(words())
+    def follow() -> None:
+        if ended.wait(_SILENT_S):
+            return
+        with status(quiet=quiet) as tell:
+            while not ended.wait(_FOLLOW_S):
+                tell(words())
 
-    with status(quiet=quiet) as tell:
-        thread = Thread(target=follow, args=(tell,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    thread = Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

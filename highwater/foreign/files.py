@@ -151,7 +151,11 @@ def _queue_steps(history: History) -> Iterable[Step]:
 
 def _by_object(history: Paired, form: Form, asked: Asked) -> Judgement:
     model = _object(form, asked)
-    found = model.judge(history.calls) if isinstance(model, OwnReads) else judge_linearizability(model, history.calls)
+    found = (
+        model.judge(history.calls)
+        if isinstance(model, OwnReads)
+        else judge_linearizability(model, history.calls, failed=history.failed)
+    )
     validity = Validity.UNKNOWN if history.unsure and found.validity is Validity.VALID else found.validity
     return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from history.errors import HistoryError
-from history.foreign.step import FALSE, Step, shown
+from history.foreign.step import FALSE, Step, short
 from history.foreign.text import DIGITS_MAX
 from history.op import OpType
 
@@ -26,7 +26,7 @@ def steps(file: BinaryIO) -> Iterator[Step]:
         # The logger ends each line. Without the line end, the last number may be cut.
         if not raw.endswith(b"\n"):
             end = raw[-40:].decode(errors="replace")
-            raise HistoryError(f"line {number}: cut, or not a step of an etcd log: no line end after {shown(end)}")
+            raise HistoryError(f"line {number}: cut, or not a step of an etcd log: no line end after {short(end)}")
         try:
             text = raw.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError as error:

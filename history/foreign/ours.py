@@ -6,7 +6,9 @@ Operations of administrators and queries for the end of a log are left out: no m
 """
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from history.errors import HistoryError
 from history.foreign.jsonlines import frozen
@@ -16,6 +18,8 @@ from history.history import History, by_index
 from history.op import ADMIN_REQUESTS, Operation, OpType
 
 _RECORDS = ("produce", "poll")
+_ACKS_ALL = -1
+_DELETIONS = ("delete-topic", "remove-partition")
 # What administrators do, and what is asked about a log or a group. An `f` that is not listed is a call of another system.
 _LEFT_OUT = frozenset({"latest", "earliest", "commit", "committed", *ADMIN_REQUESTS, "admin-pending"})
 LEFT_OUT = "operations of administrators and queries for the end of a log are left out"
@@ -25,11 +29,18 @@ _Rows = tuple[Operation, ...]
 
 def steps(history: History) -> Iterator[Step]:
     """Yield a highwater history as if Jepsen had recorded it, with JSON values. Produces and polls keep their rows as values."""
+    return _steps(history, ends=False)
+
+
+def _steps(history: History, *, ends: bool) -> Iterator[Step]:
+    # With `ends`, also the questions of the final readers for the end of a log.
+    final = history.manifest.final_reads_at_ns if ends else None
     for index, rows in by_index(history.operations):
         first = rows[0]
-        if first.f not in _LEFT_OUT:
-            value = rows if first.f in _RECORDS else _value(first)
-            key = None if first.f in _RECORDS else first.topic
+        if first.f not in _LEFT_OUT or (first.f == "latest" and final is not None and first.time_ns >= final):
+            is_of_log = first.f in _RECORDS or first.f == "latest"
+            value = rows if is_of_log else _value(first)
+            key = None if is_of_log else first.topic
             yield Step(index, first.process, first.type, first.f, value, key, first.time_ns, index)
 
 
@@ -48,55 +59,91 @@ def holds_records(history: History) -> bool:
 
 
 def calls(history: History) -> Paired:
-    """Turn the history of one partition into calls on a log object: a sent record is an append, a polled record a read.
+    """Turn the history of a run into calls on log objects: a sent record is an append, a polled record a read.
 
-    A poll that returned nothing is left out: it proves nothing, because records are returned only once they are committed.
+    A poll that returned nothing is left out: it proves nothing, because records are returned only once they are committed. What
+    a log does not promise, it is not held to (docs/promise.md ORD-3, DUR-3): a record that was not sent with acks=all may be
+    lost, and a producer that is not idempotent may write a record once for each time that it sent it. A log's end is a call, too,
+    where the final readers asked for it: before, a new leader may not know yet how far its log is committed.
     """
-    paired = pair(steps(history))
     if not holds_records(history):
-        return paired
-    keys = _Keys(history)
+        return pair(steps(history))
+    sent, paired = _Sent(history), pair(_steps(history, ends=True))
     return Paired(
-        calls=_of_records(paired.calls, keys), failed=_of_records(paired.failed, keys), steps=paired.steps, unsure=paired.unsure
+        calls=_of_records(paired.calls, sent), failed=_of_records(paired.failed, sent), steps=paired.steps, unsure=paired.unsure
     )
 
 
-class _Keys:
-    """Numbers partitions as Jepsen's keys. Refuses a topic that was deleted and created again: rows may lack its id."""
+class _Sent:
+    """What the rows of a run tell about its records: which topic of a name they went to, and how often they were sent."""
 
     def __init__(self, history: History) -> None:
-        ids: dict[str | None, set[str]] = {}
+        self._ids: dict[str | None, dict[str, int]] = {}  # topic -> its ids, numbered from 1
+        self._read: dict[tuple[str | None, int | None, str | None], dict[str | None, set[int]]] = {}  # ids and offsets of a value
         for row in history.operations:
             if row.topic_id is not None:
-                ids.setdefault(row.topic, set()).add(row.topic_id)
-        again = sorted(str(topic) for topic, known in ids.items() if len(known) > 1)
-        if again:
-            raise HistoryError(f"topic {again[0]} was deleted and created again: only the model log tells the two apart")
+                known = self._ids.setdefault(row.topic, {})
+                known.setdefault(row.topic_id, len(known) + 1)
+            if row.f == "poll" and row.type is OpType.OK and row.offset is not None:
+                offsets = self._read.setdefault((row.topic, row.partition, row.value), {})
+                offsets.setdefault(row.topic_id, set()).add(row.offset)
+        gone = (row.value for row in history.operations if row.f in _DELETIONS and row.type is OpType.INVOKE)
+        self._gone = frozenset(gone)  # topics, and partitions of topics, that an administrator asked to delete
+        self._told = {one.invoke[0].index: one.completion for one in history.attempts}
 
-    def of(self, row: Operation) -> str:
-        return f"{row.topic}-{row.partition}"
+    def key(self, line: int, asked: Operation) -> str:
+        """The log that the operation of this invocation used: topic, partition, and the how-manieth topic of that name it was."""
+        told = self._told.get(line, ())
+        by_answer = told[0].topic_id if told else None
+        read = self._read.get((asked.topic, asked.partition, asked.value), {}) if asked.f == "produce" else {}
+        # A produce of unknown outcome may have reached a topic that its client did not know yet: it is where it was read.
+        found = next(iter(read)) if read and not (told and told[0].type is OpType.OK) else by_answer
+        number = self._ids.get(asked.topic, {}).get(found or "", 1)
+        return f"{asked.topic}-{asked.partition}" + (f"/{number}" if number > 1 else "")
+
+    def is_kept(self, asked: Operation) -> bool:
+        """Whether a record that was acknowledged is promised to stay: sent with acks=all, to a log that nobody deletes."""
+        return asked.acks == _ACKS_ALL and not {asked.topic, f"{asked.topic}-{asked.partition}"} & self._gone
+
+    def again(self, line: int, asked: Operation) -> int:
+        """How many more times than once a record may be in its log."""
+        if asked.delivery is not None:
+            return 0
+        told = self._told.get(line, ())
+        if told and told[0].attempts is not None:
+            return max(told[0].attempts - 1, 0)
+        read = self._read.get((asked.topic, asked.partition, asked.value), {})
+        return max((len(offsets) for offsets in read.values()), default=1) - 1
 
 
-def _of_records(calls: Sequence[Call], keys: _Keys) -> tuple[Call, ...]:
+def _of_records(calls: Sequence[Call], sent: _Sent) -> tuple[Call, ...]:
     found: list[Call] = []
     for whole in calls:
         asked: _Rows = whole.argument  # type: ignore[assignment]  # `steps` put them there
         told: _Rows = () if whole.result is UNKNOWN else whole.result  # type: ignore[assignment]
+        key = sent.key(whole.line, asked[0])
         if whole.f == "produce":
             for slot, row in enumerate(asked):
-                offset = told[slot].offset if slot < len(told) else UNKNOWN
-                found.append(_call(whole, len(found), row, keys, f="append", argument=row.value, result=offset))
+                if row.value is None:
+                    continue  # a request without records
+                certain = slot < len(told) and sent.is_kept(row)
+                append = _call(whole, len(found), key, f="append", argument=row.value, result=UNKNOWN, end=None)
+                found.append(replace(append, result=told[slot].offset, end=whole.end) if certain else append)
+                found += [replace(append, index=len(found) + n) for n in range(sent.again(whole.line, row))]
             continue
         for row in told:
-            if row.offset is not None and row.value is not None:
-                found.append(_call(whole, len(found), row, keys, f="read", argument=row.offset, result=row.value))
+            if whole.f == "latest":
+                if row.offset is not None:
+                    found.append(_call(whole, len(found), key, f="end", argument=None, result=row.offset, end=whole.end))
+            elif row.offset is not None and row.value is not None:
+                found.append(_call(whole, len(found), key, f="read", argument=row.offset, result=row.value, end=whole.end))
     return tuple(found)
 
 
-def _call(whole: Call, index: int, row: Operation, keys: _Keys, *, f: str, argument: Hashable, result: Hashable) -> Call:
+def _call(whole: Call, index: int, key: str, *, f: str, argument: Hashable, result: Hashable, end: int | None) -> Call:
     return Call(
-        index=index, line=whole.line, process=whole.process, f=f, key=keys.of(row), argument=argument, result=result,
-        start=whole.start, end=whole.end,
+        index=index, line=whole.line, process=whole.process, f=f, key=key, argument=argument, result=result,
+        start=whole.start, end=end,
     )  # fmt: skip
 
 
@@ -110,32 +157,52 @@ def queue_steps(history: History) -> Iterator[Step]:
     `assign` of nothing and an `assign` of the partition precede the poll. Keys are numbers of partitions in the order of their
     names.
     """
-    keys = _Keys(history)
-    numbers = {name: number for number, name in enumerate(sorted({keys.of(r) for r in history.operations if r.f in _RECORDS}))}
+    sent = _Sent(history)
+    paired = pair(steps(history))
+    key_of = {call.line: sent.key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed)}  # type: ignore[index]
+    numbers = {name: number for number, name in enumerate(_names(key_of.values()))}
     position: dict[int, tuple[int, int | None]] = {}  # process -> key, and the next offset
     asked: dict[int, _Rows] = {}
-    pair(steps(history))  # raises for an inconsistent history
+    another = 1 + max(row.process for row in history.operations)  # a process that sends a record again
     for step in steps(history):
         rows: _Rows = step.value  # type: ignore[assignment]  # `steps` put them there
         if step.f not in _RECORDS:
             raise HistoryError(f"row {step.line}: {step.f} is neither a produce nor a poll")
-        process, key = rows[0].process, numbers[keys.of(rows[0])]
+        process = rows[0].process
         if step.type is OpType.INVOKE:
             asked[process] = rows
+        line = asked[process][0].index
+        key = numbers[key_of[line]]
+        if step.type is OpType.INVOKE:
             if step.f == "poll" and position.get(process) != (key, rows[0].offset):
                 yield from _assigned(step, key)
         elif step.f == "poll" and step.type is OpType.OK:
             read = [row.offset for row in rows if row.offset is not None]
             start = asked[process][0].offset
             position[process] = (key, read[-1] + 1 if read else start)
-        value = _sent(step, rows, asked[process], key) if step.f == "produce" else _polled(step, rows, key)
-        yield _step(step, "send" if step.f == "produce" else "poll", value)
+        if step.f == "poll":
+            yield _step(step, "poll", _polled(step, rows, key))
+            continue
+        if step.type is OpType.OK and not sent.is_kept(asked[process][0]):
+            step = replace(step, type=OpType.INFO)  # nobody promised to keep the record
+        yield _step(step, "send", _sent(step, rows, asked[process], key))
+        if step.type is not OpType.INVOKE and step.type is not OpType.FAIL:
+            for _ in range(max(sent.again(line, row) for row in asked[process])):
+                for kind in (OpType.INVOKE, OpType.INFO):
+                    again = replace(step, process=another, type=kind)
+                    yield _step(again, "send", _sent(again, (), asked[process], key))
+                another += 1
 
 
 def key_names(history: History) -> list[str]:
-    """The partitions that the integer keys of `queue_steps` stand for: key k is the k-th name."""
-    keys = _Keys(history)
-    return sorted({keys.of(row) for row in history.operations if row.f in _RECORDS})
+    """The logs that the integer keys of `queue_steps` stand for: key k is the k-th name."""
+    sent = _Sent(history)
+    paired = pair(steps(history))
+    return _names(sent.key(call.line, call.argument[0]) for call in (*paired.calls, *paired.failed))  # type: ignore[index]
+
+
+def _names(keys: Iterable[str]) -> list[str]:
+    return sorted(set(keys))
 
 
 def _assigned(step: Step, key: int) -> Iterator[Step]:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from history.errors import HistoryError
-from history.foreign.step import UNKNOWN, Call, Step, shown
+from history.foreign.step import UNKNOWN, Call, Step, short
 from history.op import OpType
 
 MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})  # the functions of micro-operations
@@ -85,7 +85,7 @@ def _contradiction(asked: Hashable, told: Hashable) -> str:
         return f"{len(told) if isinstance(told, tuple) else 'no list of'} micro-operations instead of the {len(asked)}"
     for one, other in zip(asked, told, strict=True):
         if one != other and not _fits(one, other):
-            return f"{shown(other)} instead of {shown(one)}"
+            return f"{short(other)} instead of {short(one)}"
     return ""
 
 
@@ -140,7 +140,7 @@ def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsur
 
 
 def _who(step: Step) -> str:
-    return f"process {shown(step.process)}"
+    return f"process {short(step.process)}"
 
 
 def _refuse(line: int, why: str) -> NoReturn:

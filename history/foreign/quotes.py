@@ -9,10 +9,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from msgspec import Struct
 
 from history.foreign.pairing import MICRO
-from history.foreign.step import UNKNOWN, Pairs, Step, shown, text_of
+from history.foreign.step import UNKNOWN, Pairs, Step, named, short, tells
 from history.op import OpType
 
-_WIDTH = 160  # characters of a value
 _RECORDS = 12  # of a poll
 
 
@@ -43,7 +42,7 @@ class Quote(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def who(self) -> str:
         """The process in words."""
-        return f"process {shown(self.process)}"
+        return f"process {short(self.process)}"
 
     @property
     def when(self) -> str:
@@ -64,16 +63,16 @@ class Quote(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def call(self) -> str:
         """What was asked, in words."""
-        where = "" if self.key is None else f" {_plain(self.key)}"
-        return f"{self.f}{where}" + ("" if self.asked is None else f" {_plain(self.asked)}")
+        where = "" if self.key is None else f" {named(self.key)}"
+        return f"{self.f}{where}" + ("" if self.asked is None else f" {named(self.asked)}")
 
     @property
     def outcome(self) -> str:
         """What came of it: `ok`, `ok -> 3`, `fail`, `info` or "no answer"."""
         if self.type is None:
             return "no answer"
-        told = self.answered is not UNKNOWN and self.answered is not None and self.answered != self.asked
-        return f"{self.type} -> {_plain(self.answered)}" if told else str(self.type)
+        told = self.type is OpType.OK and tells(self.f, self.asked, self.answered)
+        return f"{self.type} -> {named(self.answered)}" if told else str(self.type)
 
     @property
     def words(self) -> str:
@@ -124,25 +123,17 @@ def _micro(micro: tuple[Hashable, ...]) -> str:
     f, *rest = micro
     if f == "poll":
         told = rest[0] if rest and isinstance(rest[0], Pairs) else ()
-        return "poll" + "".join(f" {_plain(key)}: {_records(records)};" for key, records in told).rstrip(";")
+        return "poll" + "".join(f" {named(key)}: {_records(records)};" for key, records in told).rstrip(";")
     if len(rest) != 2:
-        return f"{f} {' '.join(map(_plain, rest))}".rstrip()
+        return f"{f} {' '.join(map(named, rest))}".rstrip()
     key, value = rest
     if f == "send" and type(value) is tuple and len(value) == 2:
-        return f"send {_plain(key)} {_plain(value[1])} at {_plain(value[0])}"
-    return f"{f} {_plain(key)} -> {_plain(value)}" if f in ("r", "read") else f"{f} {_plain(key)} {_plain(value)}"
+        return f"send {named(key)} {named(value[1])} at {named(value[0])}"
+    return f"{f} {named(key)} -> {named(value)}" if f in ("r", "read") else f"{f} {named(key)} {named(value)}"
 
 
 def _records(records: Hashable) -> str:
     if type(records) is not tuple or not all(type(record) is tuple and len(record) == 2 for record in records):
-        return _plain(records)
-    said = [f"{_plain(value)} at {_plain(offset)}" for offset, value in records]
+        return named(records)
+    said = [f"{named(value)} at {named(offset)}" for offset, value in records]
     return ", ".join(said if len(said) <= _RECORDS else [*said[:_RECORDS], f"{len(said) - _RECORDS} more"]) or "nothing"
-
-
-def _plain(value: Hashable) -> str:
-    """A value for readers: names without quotes; shortened in the middle, since lists differ at their ends."""
-    name = text_of(value)
-    text = shown(value) if name is None or not name or not name.isprintable() else name
-    half = _WIDTH // 2
-    return text if len(text) <= _WIDTH else f"{text[:half]} … {text[-half:]}"

@@ -43,6 +43,7 @@ class Atom(Struct, frozen=True, gc=False):
 TRUE, FALSE = Atom("boolean", "true"), Atom("boolean", "false")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
 _HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair: JSON can hold it, UTF-8 cannot
+_WIDTH = 160  # characters of a value in a message
 _CHARACTERS = {"\n": "newline", " ": "space", "\t": "tab", "\r": "return", "\b": "backspace", "\f": "formfeed"}
 
 
@@ -118,6 +119,27 @@ def shown(value: Hashable) -> str:
             return "#{" + " ".join(sorted(map(shown, value), key=lambda text: (len(text), text))) + "}"
         case _:
             return repr(value)
+
+
+def short(value: Hashable) -> str:
+    """Format a value as `shown` does, with `…` in the middle of a long one: lists differ at their ends."""
+    return _cut(shown(value))
+
+
+def named(value: Hashable) -> str:
+    """Format a value for readers: as `short`, and a name without quotes."""
+    name = text_of(value)
+    return short(value) if not name or not name.isprintable() else _cut(name)
+
+
+def _cut(text: str) -> str:
+    half = _WIDTH // 2
+    return text if len(text) <= _WIDTH else f"{text[:half]} … {text[-half:]}"
+
+
+def tells(f: str, asked: Hashable, answered: Hashable) -> bool:
+    """Whether the answer of a call that succeeded is worth showing: not if it repeats the question, but nil was read."""
+    return answered is not UNKNOWN and (answered != asked or (asked is None and f not in ("acquire", "release")))
 
 
 class Unknown(Enum):

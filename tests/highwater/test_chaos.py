@@ -40,6 +40,7 @@ from highwater.runs.provenance import Build
 from highwater.runs.run import Keep
 from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task, perform
+from nemesis.kinds import KINDS, select
 from reference.config import VARIANTS
 from reference.sealed import in_the_clear
 
@@ -118,6 +119,13 @@ def test_seeds_use_every_fault_mix_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
     part, _ = _seeds(monkeypatch, _summary)
 
     assert [s.repeat for s in part.summaries] == [Request(faults=mix).command(20 + n) for n, mix in enumerate(MIXES)]
+
+
+def test_each_kind_that_spares_data_is_in_a_chaos_mix() -> None:
+    """Among all kinds of the empty mix few seeds draw it. Faults of the clients' places excuse clients alone."""
+    named = {kind for mix in MIXES for kind in select(mix)}
+
+    assert {kind.name for kind in KINDS if kind.destroys == "nothing" and kind.family != "place"} <= named
 
 
 def _reaching(task: Task) -> Summary:

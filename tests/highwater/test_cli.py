@@ -21,9 +21,9 @@ from highwater.plans.actions import Crash
 from highwater.plans.derive import derive
 from highwater.plans.text import plan_to_yaml
 from history import parquet, store
+from history.fault_kinds import KIND_NAMES
 from history.history import History
 from history.seed import format_seed
-from nemesis.kinds import KIND_NAMES
 from reference.config import VARIANTS
 from tests.strategies import MANIFEST
 

@@ -17,8 +17,6 @@ from nemesis.schedule import Window
 from nemesis.targets import LeaderOf, Named
 from workloads.parameters import Step
 
-ALL = select(("all",))
-
 
 def _source(seed: int, profile: ProfileName = "within") -> Source:
     parent = derive(seed, workload=MIXED, faults=("all",), profile=profile)
@@ -28,7 +26,7 @@ def _source(seed: int, profile: ProfileName = "within") -> Source:
             Notable(at_ms=at_ms, broker=broker, branch="f: if x", weight=10) for at_ms, broker in ((900, 1), (4000, 2), (9000, 0))
         ),
         others=(derive(seed + 500, faults=("all",)),),
-        kinds=kinds_for(parent, ALL, profile),
+        kinds=kinds_for(parent, select(["all"]), profile),
     )
 
 
@@ -43,6 +41,7 @@ def _children(seed: int, profile: ProfileName = "within") -> list[Plan]:
     return found
 
 
+@pytest.mark.usefixtures("catalogue")
 @pytest.mark.parametrize("first", [0, 20])
 def test_any_edited_plan_is_valid_and_stays_within(first: int) -> None:
     """Every edited plan heals, has its quiet time, and wounds no more replicas than its profile allows."""

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from highwater.plans.derive import LATER, Wishes, derive, standard_bench_plan
 from highwater.plans.plan import PlanError, complaints, plan_digest, shape_of
+from nemesis import kinds
 from nemesis.faults import wounds
 from nemesis.generate import FOR_LONG
-from nemesis.kinds import KIND_NAMES, select
 from nemesis.profiles import default_kinds
 from tests.nemesis.strategies import seeds
 
@@ -61,12 +61,13 @@ def test_produce_is_retried_as_often_as_in_kafka() -> None:
     assert drawn == {0, 3}
 
 
+@pytest.mark.usefixtures("catalogue")
 def test_faults_option_changes_only_the_fault_schedule() -> None:
     for seed in range(50):
         drawn, asked = derive(seed), derive(seed, faults=("pause",))
 
         assert asked == replace(drawn, schedule=asked.schedule, required_marks=asked.required_marks)
-        assert {window.kind for window in asked.schedule} <= set(select(["pause"]))
+        assert {window.kind for window in asked.schedule} <= set(kinds.select(["pause"]))
         assert asked.schedule
 
 
@@ -83,6 +84,7 @@ def test_protocol_option_changes_nothing_else_in_the_plan() -> None:
     assert derive(9, protocol="v3") == replace(derive(9), protocol="v3")
 
 
+@pytest.mark.usefixtures("catalogue")
 def test_default_faults_destroy_no_data_of_any_topic() -> None:
     """Power loss is among them if every topic flushes before it acknowledges."""
     power = 0
@@ -90,11 +92,12 @@ def test_default_faults_destroy_no_data_of_any_topic() -> None:
         plan = derive(seed)
         for window in plan.schedule:
             assert not any(wounds(window.fault, topic.flush) for topic in plan.cluster.topics)
-            power += window.kind.startswith("power")
+            power += kinds.kind(window.kind).family == "power"
 
     assert power > 50
 
 
+@pytest.mark.usefixtures("catalogue")
 def test_plans_of_300_seeds_cover_all_shapes_and_fault_kinds() -> None:
     plans = [derive(seed) for seed in SEEDS]
 
@@ -105,8 +108,8 @@ def test_plans_of_300_seeds_cover_all_shapes_and_fault_kinds() -> None:
     assert {acks for plan in plans for acks in plan.workload.acks} == {-1, 0, 1}
     assert {len(plan.cluster.topics) for plan in plans} == {1, 2, 3}
     assert {plan.cluster.log_dirs for plan in plans} == {1, 2, 3}
-    kinds = {window.kind for plan in plans for window in plan.schedule}
-    assert kinds == set(KIND_NAMES) - {"dir-drop", "dir-removed", "disk-swap"}
+    drawn = {window.kind for plan in plans for window in plan.schedule}
+    assert drawn == {entry.name for entry in kinds.KINDS if entry.destroys == "nothing" or entry.family == "power"}
 
 
 @pytest.mark.parametrize("name", ["power", "disk-swap", "dir-drop", "dir-removed"])
@@ -125,6 +128,7 @@ def test_faults_between_servers_or_places_get_what_they_need(name: str, servers:
     assert {plan.workload.places for plan in plans} == set(range(places, 4))
 
 
+@pytest.mark.usefixtures("catalogue")
 def test_profile_beyond_schedules_faults_that_destroy_data() -> None:
     plans = [derive(seed, profile="beyond") for seed in range(60)]
 
@@ -152,6 +156,7 @@ def test_unknown_name_is_refused_with_the_known_ones() -> None:
         derive(1, wishes=Wishes(brokers=0))
 
 
+@pytest.mark.usefixtures("catalogue")
 def test_bench_plan_has_every_default_kind() -> None:
     plan = standard_bench_plan()
     shape = shape_of(plan)

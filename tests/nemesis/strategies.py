@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 from hypothesis import strategies as st
 
-from nemesis.kinds import KIND_NAMES
+from history.fault_kinds import KIND_NAMES
 from nemesis.profiles import PROFILES, Profile
 from nemesis.schedule import Shape, TopicFacts
 

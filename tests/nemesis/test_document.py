@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import get_args
 
+from history.fault_kinds import KIND_NAMES
 from nemesis.document import document
 from nemesis.faults import AnyFault
-from nemesis.kinds import KIND_NAMES
 
 ROOT = Path(__file__).parents[2]
 

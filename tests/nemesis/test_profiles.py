@@ -4,9 +4,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from history.fault_kinds import KIND_NAMES
 from history.seed import Rng
 from nemesis.faults import DirFailure, DiskSwap, PowerLoss
-from nemesis.kinds import KIND_NAMES, KINDS
+from nemesis.kinds import KINDS
 from nemesis.profiles import Profile, default_kinds, usable, victims, victims_order
 from nemesis.schedule import Shape, TopicFacts
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from history import fault_kinds
 from history.event import ClusterEvent, EventKind
 from history.op import Operation, OpType
 from history.recorder import Record
@@ -65,11 +67,18 @@ def test_each_category_of_faults_has_a_colour() -> None:
         "cut-zookeeper": "network",
         "disk-slow": "disk",
         "controller-kill": "process",
+        "restart": "process",
         "expire-session": "zookeeper",
         "clock-jump": "clock",
         "meteorite": "other",
     }
     assert {kind: category_of(kind) for kind in kinds} == kinds
+
+
+def test_new_kind_of_fault_has_the_colour_of_its_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fault_kinds._BY_NAME, "cut-the-disk", "clock")
+
+    assert category_of("cut-the-disk") == "clock"
 
 
 def track_of_small_loss() -> PartitionTrack:

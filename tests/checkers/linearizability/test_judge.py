@@ -122,3 +122,64 @@ def test_answer_that_may_be_wrong_is_judged_without_a_read(model: Model, f: str)
     history = history_of(f"{{:process 0 :type :invoke :f :{f}}} {{:process 0 :type :ok :f :{f} :value :ok}}")
 
     assert judge(model, history.calls).validity is Validity.VALID
+
+
+def _words(model: Model, *lines: str) -> str:
+    history = history_of("\n".join(f"{{:process {line[0]} {line[1:]}}}" for line in lines))
+    return judge(model, history.calls, failed=history.failed).anomalies[0].words
+
+
+@pytest.mark.parametrize(
+    ("model", "give", "take", "value"),
+    [
+        (Register(), ":f :write :value 7", ":f :read :value nil", "7"),
+        (CasRegister(), ":f :cas :value [nil 7]", ":f :read :value nil", "7"),
+        (MultiRegister(), ":f :txn :value [[:w 1 7]]", ":f :txn :value [[:r 1 nil]]", "[[:r 1 7]]"),
+        (GrowSet(), ":f :add :value 7", ":f :read :value nil", "[7]"),
+        (FifoQueue(), ":f :enqueue :value 7", ":f :dequeue :value nil", "7"),
+    ],
+    ids=lambda given: getattr(given, "name", ""),
+)
+def test_reason_names_the_failed_call_whose_value_was_read(model: Model, give: str, take: str, value: str) -> None:
+    asked = f"1:type :invoke {take}"
+    answer = f"1:type :ok {take.rpartition(':value')[0]}:value {value}"
+
+    words = _words(model, f"0:type :invoke {give}", f"0:type :fail {give}", asked, answer)
+    assert words.endswith("of line 1, a call that certainly failed")
+    assert "certainly failed" not in _words(model, asked, answer)
+
+
+def test_reason_says_that_nobody_wrote_the_value() -> None:
+    read = ":f :read :value"
+    words = _words(
+        Register(), f"0:type :invoke {read} nil", f"0:type :ok {read} 7", f"0:type :invoke {read} nil", f"0:type :ok {read} 8"
+    )
+
+    assert words.endswith(("no call wrote 7", "7 was never written"))
+
+
+def test_reason_of_a_keyed_history_names_the_failed_call() -> None:
+    words = _words(
+        Register(),
+        "0:type :invoke :f :write :value [1 7]",
+        "0:type :fail :f :write :value [1 7]",
+        "0:type :invoke :f :read :value [1 nil]",
+        "0:type :ok :f :read :value [1 7]",
+    )
+    assert words.endswith("7 is of line 1, a call that certainly failed")
+
+
+def test_reason_shows_that_nil_was_read() -> None:
+    write, read = ":f :write :value 7", ":f :read :value nil"
+    words = _words(Register(), f"0:type :invoke {write}", f"0:type :ok {write}", f"0:type :invoke {read}", f"0:type :ok {read}")
+
+    assert words.startswith("read -> nil of line 3")
+
+
+def test_reason_shortens_a_long_value_in_the_middle() -> None:
+    text = '"' + "a" * 20_000 + 'z"'
+    words = _words(Register(), "0:type :invoke :f :read :value nil", f"0:type :ok :f :read :value {text}")
+
+    assert "aaa … aaa" in words
+    assert 'z"' in words
+    assert len(words) < 600

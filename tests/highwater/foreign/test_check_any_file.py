@@ -239,7 +239,7 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
     assert run_command_line(["check", str(file), "--model", "kv", *flag]) == ExitCode.INVALID
     assert "\\ud800" in capsys.readouterr().out
     assert run_command_line(["export", str(file), str(tmp_path / "copy.edn")]) == ExitCode.VALID
-    assert judge_file(tmp_path / "copy.edn", Asked(model="kv")).anomalies[0].key == "\ud800"
+    assert judge_file(tmp_path / "copy.edn", Asked(model="kv")).anomalies[0].key == '"\\ud800"'
 
 
 @pytest.mark.parametrize(

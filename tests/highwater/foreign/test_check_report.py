@@ -64,7 +64,7 @@ def test_check_quotes_the_lines_it_cites(tmp_path: Path, capsys: pytest.CaptureF
     assert said[0] == "model register, guessed from read, write: --model chooses another"
     assert said[1].startswith(f"INVALID: {file}: 2 operations")
     assert said[2:] == [
-        "  nonlinearizable: read -> 3 of line 3 cannot follow the 1 calls ordered before it: the state is 1",
+        "  nonlinearizable: read -> 3 of line 3 cannot follow the 1 calls ordered before it: the state is 1; no call wrote 3",
         "    line 1: process 0, 1.000 s to 1.500 s, write 1: ok",
         "    line 3: process 7, 2.000 s to 2.250 s, read: ok -> 3",
         f"page    highwater check {file} --model register --report page.html",
