@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from checkers.elle.consistency import FORBIDS
-    from checkers.elle.judge import judge as judge_transactions
+    from checkers.elle.levels import judge as judge_transactions
     from checkers.engine.verdict import Anomaly, Validity, Verdict
     from checkers.jepsen.judge import judge as judge_reads
     from checkers.judge import judge as judge_run
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # Public name -> (module, name in that module).
 _PLACES = {
     "FORBIDS": ("checkers.elle.consistency", "FORBIDS"),
-    "judge_transactions": ("checkers.elle.judge", "judge"),
+    "judge_transactions": ("checkers.elle.levels", "judge"),
     "judge_reads": ("checkers.jepsen.judge", "judge"),
     "judge_queue": ("checkers.kafka.judge", "judge"),
     "Judgement": ("checkers.linearizability.judge", "Judgement"),

@@ -6,6 +6,7 @@ They judge linearizable objects, transactions, queues like Kafka, and workloads 
 from msgspec import Struct
 
 from checkers.elle.consistency import FORBIDS
+from checkers.elle.levels import BETWEEN, OTHER_NAMES
 from checkers.jepsen.judge import MODELS as JEPSEN
 from checkers.linearizability.own import KIND as OWN_READ
 from checkers.linearizability.registry import NAMES, model_named
@@ -124,9 +125,27 @@ def document() -> str:
         )
     models = [f"| {name} | {model_named(name).claim} |" for name in NAMES]
     parts.append("\n".join(["## Models of linearizability\n", "| model | meaning |", "|---|---|", *models, ""]))
-    levels = [f"| {name} | {_forbidden(name)} |" for name in FORBIDS]
+    levels = [f"| {name} | {_forbidden(name)} |" for name in FORBIDS if BETWEEN.get(name, (None,))[0] != name]
     parts.append("\n".join(["## What each isolation level forbids\n", "| level | anomalies |", "|---|---|", *levels, ""]))
+    others = [f"| {name} | {level} |" for name, level in OTHER_NAMES.items()]
+    head = ["## Other names of levels, as Elle has them\n", "| name | judged as |", "|---|---|"]
+    parts.append("\n".join([*head, *others, ""]))
+    parts.append("\n".join([_BETWEEN, *(f"| {name} | {_weaker(name)} | {level} |" for name, (_, level) in BETWEEN.items()), ""]))
     return "\n".join(parts)
+
+
+_BETWEEN = """## Levels between two that can be judged
+
+A history that breaks the weaker level is INVALID, one that keeps the stronger one VALID, any other UNKNOWN.
+
+| name | INVALID if it shows | VALID if it keeps |
+|---|---|---|"""
+
+
+def _weaker(name: str) -> str:
+    """What makes a history INVALID by a level that is between two."""
+    level = BETWEEN[name][0]
+    return "nothing" if level is None else f"what {level} forbids" if level != name else _listed(sorted(FORBIDS[name]))
 
 
 def _forbidden(name: str) -> str:

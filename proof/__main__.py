@@ -52,8 +52,9 @@ Each of the two fails if judge and definition disagree on one history.
   Those that Kafka allows are only noted by the judge.
   Dependency cycles with ww edges are allowed and not compared.
   A history counts as undecided if the judge cannot decide something and finds nothing wrong.
-- **Reads** (`bank`, `long-fork`, `counter`, `set-full`, `sequential`, `comments`, `monotonic`): the definitions try every order
-  of the calls that may explain a read: transfers from the first balances, orders of writes, sets of additions, moments of reads.
+- **Reads** (`bank`, `long-fork`, `counter`, `set-full`, `broadcast`, `sequential`, `comments`, `monotonic`, `total-queue`,
+  `unique-ids`, `adya-g2`): the definitions try every order of the calls that may explain an answer: transfers from the first
+  balances, orders of writes and inserts, sets of additions, moments of reads, an enqueue for each value that came out.
   The verdicts are compared; a history counts as undecided if the definition cannot decide it.
 - **Not covered:** how checkers other than `acked-loss` and `election` treat destroyed data (tests/checkers covers it).
   Reassignments in `availability-cluster` are not covered, nor directories swapped before a broker heard of a partition.

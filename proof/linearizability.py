@@ -191,11 +191,8 @@ def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tall
     known = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
     if any(two.end is not None and two.end < one.start for at, one in enumerate(known) for two in known[at + 1 :]):
         return "the order of the prefix, for time"
-    state = subject.first
+    states = {subject.first}
     for call in known:
-        answers = subject.object(state, call.f, call.argument)
-        fits = [after for answer, after in answers if call.result is UNKNOWN or call.result == answer]
-        if not fits:
-            return "the order of the prefix"
-        state = fits[0]
-    return ""
+        answers = [one for state in states for one in subject.object(state, call.f, call.argument)]
+        states = {after for answer, after in answers if call.result is UNKNOWN or call.result == answer}
+    return "" if states else "the order of the prefix"

@@ -64,6 +64,15 @@ def fifo_queue(state: Any, f: str, argument: Any) -> Answers:
     return [(state[0], state[1:])] if state else [(None, ())]
 
 
+def unordered_queue(state: Any, f: str, argument: Any) -> Answers:
+    """The queue without an order, a multiset of values, as a function from state and call to all possible answers."""
+    held = dict(state)
+    if f == "enqueue":
+        return [(None, tuple(sorted({**held, argument: held.get(argument, 0) + 1}.items())))]
+    rest = [(value, tuple((v, n - (v == value)) for v, n in state if n > (v == value))) for value in held]
+    return rest or [(None, ())]
+
+
 NAMED_MAX = 3  # no history names a higher offset
 _OFFSETS = range(NAMED_MAX + 7)  # room behind it for all appends of a small history
 
@@ -160,6 +169,12 @@ SUBJECTS: tuple[Subject, ...] = (
         ),
     ),
     Subject(
+        name="unordered-queue", object=unordered_queue, first=(),
+        letters=_lost(
+            ("enqueue", 1, None), ("enqueue", 2, None), ("dequeue", None, 1), ("dequeue", None, 2), ("dequeue", None, None)
+        ),
+    ),
+    Subject(
         name="partition-log", object=partition_log, first=((), 0), unique=True,
         letters=(
             ("append", OWN, 0), ("append", OWN, 1), ("append", OWN, 2), ("append", OWN, UNKNOWN), ("append", OWN, None),
@@ -194,6 +209,13 @@ SUBJECTS: tuple[Subject, ...] = (
     ),
     Subject(
         name="fifo-queue, unique values", object=fifo_queue, first=(), unique=True,
+        letters=(
+            ("enqueue", OWN, None), ("enqueue", OWN, UNKNOWN), *(("dequeue", None, seen) for seen in (None, *_SEEN[:4])),
+            ("dequeue", None, UNKNOWN),
+        ),
+    ),
+    Subject(
+        name="unordered-queue, unique values", object=unordered_queue, first=(), unique=True,
         letters=(
             ("enqueue", OWN, None), ("enqueue", OWN, UNKNOWN), *(("dequeue", None, seen) for seen in (None, *_SEEN[:4])),
             ("dequeue", None, UNKNOWN),

@@ -5,7 +5,7 @@ decide. A read that did not return proves nothing; a change of unknown outcome m
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import combinations, combinations_with_replacement, permutations
+from itertools import combinations, combinations_with_replacement, permutations, product
 from typing import Any
 
 from history.foreign.pairing import Paired
@@ -183,7 +183,44 @@ def monotonic(history: Paired, initial: Hashable) -> str:
     return POSSIBLE if len(strange) <= len(perhaps) else IMPOSSIBLE
 
 
+def total_queue(history: Paired, initial: Hashable) -> str:
+    """Some choice of an enqueue for each value that came out leaves no acknowledged enqueue behind in a drained queue."""
+    puts = [c for c in history.calls if c.f == "enqueue"]
+    done = [c for c in history.calls if c.f != "enqueue" and c.end is not None]
+    lost = [c.f for c in history.calls if c.f != "enqueue" and c.end is None]
+    if not done:
+        return UNDECIDED
+    came = [(c, value) for c in done for value in (answered(c) if c.f == "drain" else [answered(c)]) if value is not None]
+    sources = [[put for put in puts if put.argument == value and put.start < (c.end or 0)] for c, value in came]
+    found = IMPOSSIBLE
+    for chosen in product(*sources):
+        left = [put for put in puts if put.end is not None and put not in chosen]
+        owed = [put for put in left if any(c.f == "drain" and c.start > (put.end or 0) for c in done)]
+        if not left:
+            return POSSIBLE
+        if len(owed) <= len(lost) or (owed and "drain" in lost):
+            found = UNDECIDED
+    return found
+
+
+def unique_ids(history: Paired, initial: Hashable) -> str:
+    """No two calls were answered one id."""
+    ids = [answered(c) for c in history.calls if c.end is not None and answered(c) is not None]
+    return UNDECIDED if len(ids) < 2 else IMPOSSIBLE if any(one == two for one, two in combinations(ids, 2)) else POSSIBLE
+
+
+def adya_g2(history: Paired, initial: Hashable) -> str:
+    """In some order of the inserts that committed, each finds no row of its key by those before it."""
+    inserts: list[tuple[Any, bool]] = [(asked(c)[0], c.end is not None) for c in history.calls]
+    sure = [key for key, certain in inserts if certain]
+    failed: list[Any] = [asked(c)[0] for c in history.failed]
+    if not any(all(key not in order[:at] for at, key in enumerate(order)) for order in permutations(sure)):
+        return IMPOSSIBLE
+    return POSSIBLE if any(key in failed for key in sure) else UNDECIDED
+
+
 DEFINITIONS: dict[str, Callable[[Paired, Hashable], str]] = {
     "bank": bank, "long-fork": long_fork, "counter": counter, "set-full": set_full, "set-full, linearizable": strict_set,
-    "sequential": sequential, "comments": comments, "monotonic": monotonic,
+    "sequential": sequential, "comments": comments, "monotonic": monotonic, "broadcast": set_full,
+    "total-queue": total_queue, "unique-ids": unique_ids, "adya-g2": adya_g2,
 }  # fmt: skip

@@ -15,13 +15,13 @@ class Plan(NamedTuple):
     """How calls of one model are drawn.
 
     `change(rng, number, state)`: function, argument, answer and next state. `ask(rng, state)`: argument and answer of a read.
-    `spoil(rng, answer)`: a wrong answer.
+    `spoil(rng, answer)`: a wrong answer. A model without reads has neither; its changes answer wrongly now and then.
     """
 
     first: Any
     change: Callable[[Rng, int, Any], tuple[str, Hashable, Hashable, Any]]
-    ask: Callable[[Rng, Any], tuple[Hashable, Any]]
-    spoil: Callable[[Rng, Any], Any]
+    ask: Callable[[Rng, Any], tuple[Hashable, Any]] | None = None
+    spoil: Callable[[Rng, Any], Any] = lambda rng, answer: answer
 
 
 def drawn(plan: Plan, rng: Rng) -> Paired:
@@ -32,7 +32,7 @@ def drawn(plan: Plan, rng: Rng) -> Paired:
     state, made = plan.first, {}
     for _, at in points:
         outcome = rng.below(8)  # 0: failed, 1 and 2: unknown, 1 did not happen
-        if rng.below(2):
+        if plan.ask is None or rng.below(2):
             f, argument, answer, after = plan.change(rng, at, state)
             happens = outcome > 1 or (outcome == 0 and rng.below(3) == 0)  # a failed change may be seen: an anomaly
             state = after if happens else state
@@ -91,13 +91,39 @@ def _misgroup(rng: Rng, answer: Any) -> Any:
 
 
 def _add(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
-    amount = rng.below(4)
+    amount = rng.below(7) - 2
     return "add", amount, amount, state + amount
 
 
 def _element(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
     value = rng.below(2) if rng.below(6) == 0 else number
     return "add", value, value, (*state, value) if value not in state else state
+
+
+def _message(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    return "broadcast", *_element(rng, number, state)[1:]
+
+
+def _queued(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    what = rng.below(6)
+    if what < 3:
+        value = rng.below(2) if rng.below(4) == 0 else number
+        return "enqueue", value, value, (*state, value)
+    if what < 5:
+        answer = None if not state else _PHANTOM if rng.below(8) == 0 else rng.pick(state)
+        stays = rng.below(6) == 0
+        return "dequeue", None, answer, state if stays else tuple(one for one in state if one != answer)
+    return "drain", None, _missing(rng, state) if rng.below(4) == 0 else state, ()
+
+
+def _new_id(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    answer = rng.pick((*range(number), None, number)) if rng.below(8) == 0 else number
+    return "generate", None, answer, state
+
+
+def _insert_of_two(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
+    value = (rng.below(12), (number, None) if rng.below(2) else (None, number))
+    return "insert", value, value, state
 
 
 def _id(rng: Rng, number: int, state: Any) -> tuple[str, Hashable, Hashable, Any]:
@@ -159,10 +185,14 @@ def _all_of(rng: Rng, state: Any) -> tuple[Hashable, Any]:
 PLANS: dict[str, Plan] = {
     "bank": Plan(dict(INITIAL), _transfer, lambda rng, state: (None, Pairs(sorted(state.items()))), _misread),
     "long-fork": Plan(frozenset(), _write, _group, _misgroup),
-    "counter": Plan(0, _add, _all_of, lambda rng, answer: max(0, answer + rng.below(5) - 2)),
+    "counter": Plan(0, _add, _all_of, lambda rng, answer: answer + rng.below(5) - 2),
     "set-full": Plan((), _element, _all_of, _missing),
     "set-full, linearizable": Plan((), _element, _all_of, _missing),
     "sequential": Plan(frozenset(), _insert, _subkeys, _missubkeys),
     "comments": Plan((), _id, _all_of, _without_twins),
     "monotonic": Plan((), _row, _all_of, _misrows),
+    "broadcast": Plan((), _message, _all_of, _missing),
+    "total-queue": Plan((), _queued),
+    "unique-ids": Plan(None, _new_id),
+    "adya-g2": Plan(None, _insert_of_two),
 }

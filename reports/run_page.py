@@ -187,7 +187,7 @@ def page_of(
         diagram=diagram_of(history, cause),
         anomalies_found=counts(verdict.anomalies).total(),
         hazard=hazard,
-        facts=_facts(history, calls, tracks),
+        facts=_facts(history, calls, tracks, verdict.counts.get("transactions", 0)),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
         anomalies=views_of(history, shown, tracks, end_ns, cause),
@@ -256,14 +256,16 @@ def milestones_of(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
     return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
 
 
-def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack]) -> tuple[Fact, ...]:
+def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack], transactions: int) -> tuple[Fact, ...]:
     outcomes = Counter(call.type for call in calls)
     acked = sum(call.records for call in calls if call.f == "produce" and call.type is OpType.OK)
     read = sum(call.records for call in calls if call.f == "poll" and call.type is OpType.OK)
     kinds = Counter(event.kind for event in history.events)
     manifest = history.manifest
+    committed = Fact(name="transactions", value=_grouped(transactions), note="transactions acknowledged")
     return (
         Fact(name="calls", value=_grouped(len(calls))),
+        *((committed,) if transactions else ()),
         Fact(name="acknowledged", value=_grouped(acked), note="records produced and acknowledged"),
         Fact(name="read", value=_grouped(read), note="records returned to consumers"),
         Fact(name="failed", value=_grouped(outcomes[OpType.FAIL]), note="calls that certainly had no effect"),

@@ -12,14 +12,9 @@ Category = Literal["network", "process", "clock", "disk", "zookeeper", "other"]
 # Kinds whose category is not that of their family
 _BY_KIND: dict[str, Category] = {
     "bounce-at-once": "process",
-    "commands-doubled": "other",
-    "commands-late": "other",
-    "commands-replayed": "other",
     "crash-at-step": "process",
     "isr-down-dir-unreadable": "disk",
-    "place-lossy": "other",
     "restart": "process",  # plans name it, no seed draws it
-    "shutdown": "other",
 }
 CATEGORIES: tuple[Category, ...] = ("network", "process", "disk", "clock", "zookeeper", "other")
 

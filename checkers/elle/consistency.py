@@ -32,6 +32,8 @@ FORBIDS: dict[str, frozenset[str]] = {
     "read-uncommitted": _UNCOMMITTED,
     "read-committed": _COMMITTED,
     "read-atomic": _ATOMIC,
+    "cursor-stability": _COMMITTED | {"lost-update"},
+    "update-atomic": _ATOMIC | {"lost-update"},
     "consistent-view": _CONSISTENT_VIEW,
     "parallel-snapshot-isolation": _PARALLEL,
     "snapshot-isolation": _SNAPSHOT,

@@ -1,1 +1,1 @@
-"""Models of Jepsen's that are decided by the answers to reads: bank, long-fork, counter, set-full and CockroachDB's three."""
+"""Models of Jepsen's that look at answers one by one: bank, counter, sets, queues that are drained, unique ids and others."""

@@ -47,14 +47,16 @@ Finding = Found | Unchecked | Note
 class Model(Struct, frozen=True, kw_only=True):
     """One model of Jepsen's: its functions, the anomalies that it names, and the rule that finds them.
 
-    `keyed`: values `[key value]` of `jepsen.independent` are objects of their own.
+    `answers` are the functions whose answers may be wrong: without one of them nothing was observed. `keyed`: values
+    `[key value]` of `jepsen.independent` are objects of their own.
     """
 
     name: str
     claim: str
     kinds: tuple[str, ...]
     blind: str
-    functions: tuple[str, str]  # the one that changes the object, and the one that reads it
+    functions: tuple[str, ...]
+    answers: tuple[str, ...] = ("read",)
     findings: Callable[[Object], Iterator[Finding]]
     keyed: bool = True
 

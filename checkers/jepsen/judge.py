@@ -6,9 +6,10 @@
     >>> [a.kind for a in judge("counter", history_of(lines + "{:process 1 :type :ok :f :read :value 3}")).anomalies]
     ['above-upper-bound']
 
-Each model is a module with a function that finds anomalies in the calls on one object. A history without a read that certainly
-returned is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`, `jepsen.checker`) and of its former
-tests of CockroachDB (`jepsen.cockroach`); what is judged beyond them is written at each model.
+Each model is a module with a function that finds anomalies in the calls on one object. A history without an answer that could
+have been wrong, such as that of a read, is UNKNOWN. Rules and shapes of operations are those of Jepsen 0.3 (`jepsen.tests`,
+`jepsen.checker`), of its former tests of CockroachDB (`jepsen.cockroach`) and of Maelstrom; what is judged beyond them is written
+at each model.
 """
 
 from collections.abc import Hashable, Iterator
@@ -16,7 +17,7 @@ from collections.abc import Hashable, Iterator
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Anomaly, Validity
-from checkers.jepsen import bank, comments, counter, long_fork, monotonic, sequential, set_full
+from checkers.jepsen import adya, bank, comments, counter, long_fork, monotonic, sequential, set_full, total_queue, unique_ids
 from checkers.jepsen.found import Found, Model, Note, Object, Unchecked, reads
 from checkers.linearizability.independent import by_key
 from checkers.linearizability.judge import Judgement, name_of_key
@@ -32,11 +33,14 @@ MODELS: tuple[Model, ...] = (
     sequential.MODEL,
     comments.MODEL,
     monotonic.MODEL,
+    set_full.BROADCAST,
+    total_queue.MODEL,
+    unique_ids.MODEL,
+    adya.MODEL,
 )
 NAMES = tuple(model.name for model in MODELS)
 WITH_INITIAL = ("bank", "counter")
 _OF_A_KIND_MAX = 8
-_NOT_READ = "no read certainly returned"
 
 
 def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool = False) -> Judgement:
@@ -56,8 +60,8 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
         anomalies += _anomalies(name, key, [found for found in told if isinstance(found, Found)])
         unchecked += [about + found.words for found in told if isinstance(found, Unchecked)]
         notes += [about + found.words for found in told if isinstance(found, Note)]
-    if not any(reads(history.calls)):
-        unchecked = [_NOT_READ]
+    if not any(reads(history.calls, f) for f in model.answers):
+        unchecked = [f"no {' or '.join(model.answers)} certainly returned"]
     return Judgement(
         validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(anomalies),

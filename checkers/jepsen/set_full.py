@@ -5,11 +5,15 @@ reads, the one invoked last that shows it and the one invoked last that lacks it
 after the element was known, the element is lost. If the showing one is later, it is stable. Without any stable element the set
 was not tested. An element that was known, absent and present again is stale; that is noted, and an anomaly if linearizability is
 asked for (`--consistency linearizable`).
+
+broadcast is the same with `broadcast v` for `add v` (`maelstrom.workload.broadcast`): each node shows each message in the end.
 """
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from checkers.jepsen.found import Finding, Found, Model, Note, Object, Unchecked, listed, reads
 from history.foreign.step import Call, short, shown
@@ -26,9 +30,9 @@ def findings(whole_set: Object) -> Iterator[Finding]:
     yield from _doubled(told)
     adds: dict[Hashable, list[Call]] = {}
     for call in whole_set.calls:
-        if call.f == "add":
+        if call.f != "read":
             adds.setdefault(call.argument, []).append(call)
-    yield from _unexpected(told, adds, {call.argument: call for call in whole_set.failed if call.f == "add"})
+    yield from _unexpected(told, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
     sights = _sights(told, set(adds))
     found = [_of_element(element, some, sights[element]) for element, some in adds.items()]
     yield from (one for one in found if one is not None and one.kind == "lost")
@@ -112,4 +116,10 @@ MODEL = Model(
     blind="Elements that no read began after; how long an element took to appear.",
     functions=("add", "read"),
     findings=findings,
+)
+BROADCAST = replace(
+    MODEL,
+    name="broadcast",
+    claim="each message that was broadcast is in all reads from some time on",
+    functions=("broadcast", "read"),
 )

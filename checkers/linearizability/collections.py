@@ -1,11 +1,13 @@
-"""Sequential models of objects that hold many values: mutex (one holder), set, FIFO queue, partition log."""
+"""Sequential models of objects that hold many values: mutex (one holder), set, queues, partition log."""
 
+from bisect import bisect_left
 from collections.abc import Hashable
 
 from checkers.linearizability.model import ILLEGAL, Illegal, State
-from history.foreign.step import UNKNOWN, Call, Pairs, short, shown
+from history.foreign.step import UNKNOWN, Atom, Call, Pairs, short, shown
 
 _FREE, _HELD = "free", "held"
+_TAKEN = Atom("taken", "taken")  # the mark in the state of an unordered queue
 _OFFSETS = 1 << 62  # exclusive bound of offsets, so that ranks fit into 64 bits
 
 
@@ -150,6 +152,46 @@ class FifoQueue:
     def says_nothing(self, call: Call) -> bool:
         """False: every answered call on a queue says something about its state."""
         return False
+
+
+class UnorderedQueue(FifoQueue):
+    """The model of a queue without an order (`unordered-queue` of Knossos): a dequeue answers any value, or nil if there is none.
+
+    The state holds the values in the order of their arrival, and a mark for each dequeue without an answer, which took one of the
+    values before the mark: which one is left open. Between two marks the values have one order.
+    """
+
+    name = "unordered-queue"
+    claim = "dequeue returns any value that was enqueued and not yet dequeued; nil if the queue is empty"
+
+    def step(self, state: State, call: Call) -> State | Illegal:
+        """A dequeue takes any of the values that are certainly or perhaps still there."""
+        assert isinstance(state, tuple)
+        if call.f == "enqueue":
+            begun = max((at + 1 for at, value in enumerate(state) if value is _TAKEN), default=0)
+            at = bisect_left(state, shown(call.argument), begun, key=shown)
+            return (*state[:at], call.argument, *state[at:])
+        left = len(state) - 2 * state.count(_TAKEN)
+        if call.result is UNKNOWN:
+            return (*state, _TAKEN) if left else state
+        if call.result is None:
+            return ILLEGAL if left else ()
+        found = [at for at, value in enumerate(state) if value == call.result]
+        rest = (*state[: found[-1]], *state[found[-1] + 1 :]) if found else state
+        return rest if found and _has_one_for_each_mark(rest) else ILLEGAL
+
+    def observes(self, call: Call) -> bool:
+        """False: a dequeue that answers nil settles what the dequeues without an answer took."""
+        return False
+
+
+def _has_one_for_each_mark(state: tuple[Hashable, ...]) -> bool:
+    left = 0
+    for value in state:
+        left += -1 if value is _TAKEN else 1
+        if left < 0:
+            return False
+    return True
 
 
 class PartitionLog:

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 
-from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex, PartitionLog
+from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex, PartitionLog, UnorderedQueue
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, KeyValue, MultiRegister, Register, VersionedNode
 
@@ -14,6 +14,7 @@ NAMES: tuple[str, ...] = (
     "kv",
     "set",
     "fifo-queue",
+    "unordered-queue",
     "partition-log",
     "versioned-node",
 )
@@ -40,6 +41,8 @@ def model_named(name: str, *, initial: Hashable = None, nil_is_a_value: bool = T
             return GrowSet()
         case "fifo-queue":
             return FifoQueue()
+        case "unordered-queue":
+            return UnorderedQueue()
         case "partition-log":
             return PartitionLog()
         case "versioned-node":

@@ -8,7 +8,7 @@
 * register with unique writes: Gibbons and Korach's zones. All reads of a value follow its write and precede the next write, so
   the zones of two values must not cross.
 * FIFO queue with unique values: Henzinger, Sezgin and Vafeiadis's four bad patterns: a value never enqueued, dequeued twice, out
-  of order, or an empty queue while a value was certainly in it.
+  of order, or an empty queue while a value was certainly in it. Of an unordered queue the same without the third.
 
 A call of unknown outcome is left out if no call saw its effect; otherwise it has no end.
 """
@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLog, seen
+from checkers.linearizability.collections import FifoQueue, GrowSet, PartitionLog, UnorderedQueue, seen
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import Register
 from checkers.linearizability.search import Outcome, Placed, Stuck, Undecided
@@ -60,7 +60,8 @@ def _finder(model: Model) -> Callable[[Sequence[Call]], Conflict | None] | None:
     if isinstance(model, GrowSet):
         return set_conflict
     if isinstance(model, FifoQueue):
-        return queue_conflict
+        ordered = not isinstance(model, UnorderedQueue)
+        return lambda calls: queue_conflict(calls, ordered=ordered)
     return log_conflict if isinstance(model, PartitionLog) else None
 
 
@@ -297,8 +298,8 @@ def _zones(
 # --- queues -------------------------------------------------------------------------------------------------------------
 
 
-def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
-    """The conflict between calls on a FIFO queue whose values are unique."""
+def queue_conflict(calls: Sequence[Call], *, ordered: bool = True) -> Conflict | None:
+    """The conflict between calls on a queue whose values are unique; `ordered`: first in, first out."""
     enqueued: dict[Hashable, Call] = {}
     # Check applicability first: with a value enqueued twice, a conflict would name the wrong call.
     for call in calls:
@@ -323,7 +324,7 @@ def queue_conflict(calls: Sequence[Call]) -> Conflict | None:
         if _end(call) < enqueued[value].start:
             return call, f"{short(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
     kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
-    return _overtaken(kept, dequeued) or _not_empty(kept, dequeued, empty)
+    return (_overtaken(kept, dequeued) if ordered else None) or _not_empty(kept, dequeued, empty)
 
 
 def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:

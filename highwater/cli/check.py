@@ -1,9 +1,17 @@
-"""`highwater check`: judge one history from a file and print the verdict; nothing is stored.
+"""`highwater check`: judge histories from files, folders or standard input, and print a verdict on each; nothing is stored.
 
-Runs of highwater are judged by the checkers of the log, histories of other systems by the model given with --model.
+Runs of highwater are judged by the checkers of the log, histories of other systems by the model given with --model, or guessed.
+Of several histories each is judged, also after one that is refused; the last line counts the verdicts. The exit code is the
+worst.
 """
 
 import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import glob, has_magic
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -14,15 +22,25 @@ from msgspec import Struct
 
 from checkers.causes.cause import cause_of, told_first
 from checkers.engine.verdict import Validity, Verdict
-from checkers.linearizability.judge import Judgement
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.output import first_of, followed, say, say_json
+from highwater.cli.output import complain, first_of, followed, say, say_json
 from highwater.cli.run import headline
 from highwater.errors import UsageError
-from highwater.exit_codes import of_verdict
-from highwater.foreign.files import CONSISTENCY, MODELS, Asked, arguments_of, check_asked, judge_file, page_of_file, steps_of
-from highwater.foreign.guess import subject_of
+from highwater.exit_codes import WORDS, ExitCode, of_verdict, worst
+from highwater.foreign.files import (
+    CONSISTENCY,
+    LOG,
+    MODELS,
+    Asked,
+    arguments_of,
+    check_asked,
+    histories_below,
+    page_of_file,
+    steps_of,
+)
+from highwater.foreign.guess import Ruled, judge_subject, subject_of
+from highwater.run_folder import temporary_folder
 from highwater.runs.memory import peak_mib
 from highwater.runs.summary import VALIDITY_NAMES, in_full, in_short, worst_first
 from history import store
@@ -32,18 +50,28 @@ from history.foreign.quotes import cited
 from history.foreign.read import Form, form_of
 from history.history import History
 
+_STDIN = "-"
+_OUTCOMES = {ExitCode.USAGE: "refused", ExitCode.NOT_LIVE: WORDS[ExitCode.NOT_LIVE]}  # others have their names
+
 
 class Options(Struct, frozen=True, kw_only=True):
     """The options of `highwater check`."""
 
-    file: Annotated[Path, typer.Argument(help="A run (folder, .parquet, .jsonl), Jepsen EDN or JSON, a Porcupine log.")]
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Runs (folder, .parquet, .jsonl), Jepsen's EDN, history.txt or JSON, Porcupine logs; folders and patterns of "
+            "them; - for standard input.",
+        ),
+    ]
     model: Annotated[
-        str | None,
+        str,
         typer.Option(
             help=f"Model of the object under test: {', '.join(MODELS)}, or FILE.py:CLASS of your own; guessed from the functions "
             "in use if not given."
         ),
-    ] = None
+    ] = ""
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
     consistency: Annotated[str, typer.Option(help="Consistency models that the history must satisfy, separated by commas.")] = (
         CONSISTENCY
@@ -59,44 +87,109 @@ class Options(Struct, frozen=True, kw_only=True):
     json: options.AsJson = False
 
 
+class _Place(Struct, frozen=True, kw_only=True):
+    """A history to judge, and its name for the reader."""
+
+    file: Path
+    name: str
+
+
 @takes(Options)
 def check(given: Options) -> int:
-    """Judge one history and print the verdict; store nothing."""
-    if given.refines is not None:
-        return _check_refinement(given.file, given.refines, json=given.json)
+    """Judge histories and print a verdict on each; store nothing."""
+    asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
+    if given.refines is None:
+        check_asked(asked)  # refuse wrong options before a file is read
+    names = [name for path in given.paths for name in _names(path, asked)]
     if given.report is not None:
         options.file_of(given.report)
+    if len(names) > 1 and (given.report is not None or given.refines is not None):
+        raise UsageError(f"--{'refines' if given.report is None else 'report'} takes one history, not {len(names)}")
+    codes = [_check_one(name, asked, given, several=len(names) > 1) for name in names]
+    code = worst(codes)
+    if len(codes) > 1:
+        _say_totals(codes, code, given)
+    return code
+
+
+def _names(path: str, asked: Asked) -> list[str]:
+    """The histories that an argument of the command means: a file, those in a folder, or those that fit a pattern."""
+    if path == _STDIN:
+        return [path]
+    if has_magic(path) and not Path(path).exists():
+        found = [name for place in sorted(glob(path, recursive=True)) for name in _names(place, asked)]
+        if not found:
+            raise UsageError(f"{path}: no file has a name of this pattern")
+        return found
     try:
-        return _check(given.file, given)
-    except Mistakes:
-        raise
-    except HistoryError as error:
-        looks = looks_like(given.file)
-        raise HistoryError(f"{error}; the file looks like {looks}") if looks else error from error
+        return histories_below(Path(path), asked) if Path(path).is_dir() else [path]
+    except HistoryError:
+        return [path]  # reading it says why it is no history
 
 
-def _check(file: Path, given: Options) -> int:
-    names = tuple(name.strip() for name in given.consistency.split(","))
-    if given.model is not None:  # refuse a wrong one before the file is read
-        check_asked(Asked(model=given.model, initial=given.initial, consistency=names))
+@contextmanager
+def _at_hand(name: str) -> Iterator[Path]:
+    """The file of a history; standard input is copied, for it is read more than once."""
+    if name != _STDIN:
+        yield Path(name)
+        return
+    with temporary_folder("history") as folder:
+        file = folder / "stdin"
+        with file.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        yield file
+
+
+def _check_one(name: str, asked: Asked, given: Options, *, several: bool) -> ExitCode:
+    with _at_hand(name) as file:
+        place = _Place(file=file, name=name)
+        try:
+            if given.refines is not None:
+                return _check_refinement(place, given.refines, json=given.json)
+            return _check(place, asked, given)
+        except (HistoryError, UsageError) as error:
+            said = [line.replace(str(file), name) for line in _lines(error, file)]
+    for line in said:
+        complain(line)
+    if several and given.json:
+        say_json({"file": name, "error": "; ".join(said), "exit": ExitCode.USAGE})
+    return ExitCode.USAGE
+
+
+def _lines(error: HistoryError | UsageError, file: Path) -> tuple[str, ...]:
+    if isinstance(error, Mistakes):
+        return error.lines
+    looks = looks_like(file) if isinstance(error, HistoryError) else ""
+    return (f"{error}; the file looks like {looks}" if looks else str(error),)
+
+
+def _say_totals(codes: list[ExitCode], code: ExitCode, given: Options) -> None:
+    counted = {_OUTCOMES.get(one, one.name): count for one, count in sorted(Counter(codes).items())}
+    if given.json:
+        say_json({"histories": len(codes), "counts": counted, "exit": code})
+        return
+    say(f"{len(codes)} histories: {', '.join(f'{count} {words}' for words, count in counted.items())}; {WORDS[code]}")
+
+
+def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
     began = perf_counter()
-    form = form_of(file)
-    subject = subject_of(file, form, given.model)
+    form = form_of(place.file)
+    subject = subject_of(place.file, form, asked.model)
     if subject.log is not None:
-        return _check_ours(file, subject.log, began, given)
-    asked = Asked(model=subject.model, initial=given.initial, consistency=names)
-    check_asked(asked)
-    with followed(lambda: f"judging {file}, {perf_counter() - began:.0f} s", quiet=given.json):
-        found = judge_file(file, asked)
-    if subject.words and not given.json:
-        say(subject.words)
-    _say_judgement(file, form, found, _measured(began), given)
+        return _check_ours(place, subject.log, began, given)
+    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
+        ruled = judge_subject(place.file, subject, asked)
+    found = ruled.found
+    if ruled.words and not given.json:
+        say(ruled.words)
+    _say_judgement(place, form, ruled, _measured(began), given)
+    repeat = _repeat(place, ruled.asked)
     if given.report is not None:
-        html = page_of_file(file, asked, found, guess=subject.words, repeat=_repeat(file, asked))
+        html = page_of_file(place.file, ruled.asked, found, guess=ruled.words, repeat=repeat, name=place.name)
         store.write_file(given.report, html.encode(errors="backslashreplace"))  # keys may be halves of surrogate pairs
     if not given.json:
         cut = not given.whole and len(found.anomalies) + len(found.unchecked) > 1
-        _say_next(_repeat(file, asked), given, failed=bool(found.anomalies), cut=cut)
+        _say_next(repeat, given, failed=bool(found.anomalies), cut=cut)
     return of_verdict(found.validity, live=None)
 
 
@@ -108,26 +201,26 @@ def _say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
         say(f"all     {command} --all")
 
 
-def _repeat(file: Path, asked: Asked) -> str:
-    return shlex.join(["highwater", "check", str(file), *arguments_of(asked)])
+def _repeat(place: _Place, asked: Asked) -> str:
+    return shlex.join(["highwater", "check", place.name, *arguments_of(asked)])
 
 
-def _check_ours(file: Path, history: History, began: float, given: Options) -> int:
+def _check_ours(place: _Place, history: History, began: float, given: Options) -> ExitCode:
     # Imported here because it imports every backend, which takes longer than judging a small history of another system.
     from highwater.runs.run import judge, write_page
 
-    with followed(lambda: f"judging {file}, {perf_counter() - began:.0f} s", quiet=given.json):
+    with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         verdict = judge(history)
-    command = f"highwater check {shlex.quote(str(file))}"
+    command = f"highwater check {shlex.quote(place.name)}"
     if given.report is not None:
         write_page(given.report, history, verdict, plan="", repeat=command)
     measured = {"operations": history.operation_count, **_measured(began)}
     code = of_verdict(verdict.validity, live=verdict.live)
     if given.json:
-        say_json({"file": str(file), **encoded(verdict), **measured})
+        say_json({"file": place.name, "model": LOG, "guessed": False, "exit": code, **encoded(verdict), **measured})
         return code
     say(headline(history.manifest))
-    say(_first_line(file, verdict.validity, measured))
+    say(_first_line(place, verdict.validity, measured))
     cause = cause_of(history, verdict)
     if cause is not None:
         say(f"cause   {cause.sentence}")
@@ -138,45 +231,48 @@ def _check_ours(file: Path, history: History, began: float, given: Options) -> i
     return code
 
 
-def _check_refinement(file: Path, variant: str, *, json: bool) -> int:
+def _check_refinement(place: _Place, variant: str, *, json: bool) -> ExitCode:
     from highwater.explore.abstract.rules import VARIANTS
     from highwater.runs.conformance import validate
 
     if variant not in VARIANTS:
         raise UsageError(f"unknown variant {variant!r} of kafka-replication; known: {', '.join(VARIANTS)}")
-    if form_of(file) is not Form.OURS:
-        raise UsageError(f"{file}: --refines needs a run of highwater")
-    trace = validate(store.load(file), VARIANTS[variant])
+    if form_of(place.file) is not Form.OURS:
+        raise UsageError(f"{place.name}: --refines needs a run of highwater")
+    trace = validate(store.load(place.file), VARIANTS[variant])
     validity = Validity.INVALID if trace.unfit else Validity.VALID if trace.explained else Validity.UNKNOWN
     if json:
-        say_json({"file": str(file), "refines": variant, "verdict": VALIDITY_NAMES[validity], **msgspec.structs.asdict(trace)})
+        say_json({"file": place.name, "refines": variant, "verdict": VALIDITY_NAMES[validity], **msgspec.structs.asdict(trace)})
         return of_verdict(validity, live=None)
-    say(f"{VALIDITY_NAMES[validity]}: {file}: {trace.rows} rows of partitions, compared with {variant}")
+    say(f"{VALIDITY_NAMES[validity]}: {place.name}: {trace.rows} rows of partitions, compared with {variant}")
     for unfit in trace.unfit:
         say(f"  row {unfit.row} of {unfit.topic}-{unfit.partition} is no step of {variant}: {unfit.wrong}")
     say(f"  explained by: {', '.join(f'{action} {count}' for action, count in trace.explained.items()) or 'nothing'}")
     return of_verdict(validity, live=None)
 
 
-def _first_line(file: Path, validity: Validity, measured: dict[str, float]) -> str:
+def _first_line(place: _Place, validity: Validity, measured: dict[str, float]) -> str:
     spent = f"{measured['operations']} operations, {measured['seconds']} s, {measured['peak_mb']} MB"
-    return f"{VALIDITY_NAMES[validity]}: {file}: {spent}"
+    return f"{VALIDITY_NAMES[validity]}: {place.name}: {spent}"
 
 
-def _say_judgement(file: Path, form: Form, found: Judgement, measured: dict[str, float], given: Options) -> None:
-    verdict = VALIDITY_NAMES[found.validity]
+def _say_judgement(place: _Place, form: Form, ruled: Ruled, measured: dict[str, float], given: Options) -> None:
+    found = ruled.found
     if given.json:
         # `longest` may hold a million calls; programs that need it call the judge directly.
         body = {k: v for k, v in msgspec.structs.asdict(found).items() if k not in ("validity", "longest", "cycles")}
-        say_json({"file": str(file), "verdict": verdict, **body, **measured})
+        guess = {"guessed": ruled.guess is not None, "others": ruled.guess.others if ruled.guess else ()}
+        code = of_verdict(found.validity, live=None)
+        verdict = {"verdict": VALIDITY_NAMES[found.validity], "exit": code}
+        say_json({"file": place.name, "model": ruled.asked.model, **guess, **verdict, **body, **measured})
         return
-    say(_first_line(file, found.validity, {"operations": found.operations, **measured}))
+    say(_first_line(place, found.validity, {"operations": found.operations, **measured}))
     say_findings = in_full if given.whole else in_short
     told = worst_first(found.anomalies)[: None if given.whole else 1]
-    quoted = cited(steps_of(file, form), {line for anomaly in told for line in anomaly.witness}) if told else {}
-    for place, words in enumerate(say_findings(found.anomalies, unchecked=found.unchecked)):
+    quoted = cited(steps_of(place.file, form), {line for anomaly in told for line in anomaly.witness}) if told else {}
+    for at, words in enumerate(say_findings(found.anomalies, unchecked=found.unchecked)):
         say(f"  {words}")
-        witness = dict.fromkeys(line for line in told[place].witness if line in quoted) if place < len(told) else ()
+        witness = dict.fromkeys(line for line in told[at].witness if line in quoted) if at < len(told) else ()
         quotes = [f"line {line}: {quoted[line].words}" for line in witness]
         for text in quotes if given.whole else first_of(quotes):
             say(f"    {text}")

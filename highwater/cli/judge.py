@@ -34,6 +34,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """One judged history as `--json` prints it. `operations` and `events` count the rows that were judged."""
 
     run: str
+    model: str
+    guessed: bool
     verdict: judging.Outcome
     live: bool | None
     anomalies: int
@@ -54,7 +56,12 @@ class Options(Struct, frozen=True, kw_only=True):
         list[str],
         typer.Argument(metavar="PATH...", help="Stored runs, histories of other systems, folders or s3:// URIs that hold them."),
     ]
-    model: Annotated[str, typer.Option(help=f"Model of the object under test: {', '.join(MODELS)}.")] = LOG
+    model: Annotated[
+        str,
+        typer.Option(
+            help=f"Model of the object under test: {', '.join(MODELS)}; if not given, `log` for runs, and guessed for others."
+        ),
+    ] = ""
     initial: Annotated[str, typer.Option(help="Initial value, as EDN; the format's own if not given.")] = ""
     consistency: Annotated[str, typer.Option(help="Consistency models that the histories must satisfy, separated by commas.")] = (
         CONSISTENCY
@@ -127,6 +134,8 @@ def _row(case: Case, asked: Asked) -> Row:
     verdict = case.ruling.verdict
     return Row(
         run=case.source.path,
+        model=case.ruling.model or (LOG if verdict is not None else asked.model),
+        guessed=bool(case.ruling.guess),
         verdict=case.outcome,
         live=None if verdict is None else verdict.live,
         anomalies=len(case.anomalies),
@@ -160,7 +169,8 @@ def _why(case: Case, *, whole: bool) -> Sequence[str]:
     found = case.ruling.judgement
     if found is None:
         return (case.words,)
-    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes)
+    guess = (case.ruling.guess,) if case.ruling.guess else ()
+    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes, *guess)
 
 
 def _say_totals(cases: Sequence[Case], book: Ledger, code: ExitCode) -> None:

@@ -4,16 +4,16 @@ Of a highwater history only the operations of clients are judged here, not the e
 """
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from checkers.elle.judge import FORBIDS
 from checkers.elle.judge import MODELS as TRANSACTIONS
-from checkers.elle.judge import judge as judge_transactions
+from checkers.elle.levels import NAMES as LEVELS
+from checkers.elle.levels import judge as judge_transactions
 from checkers.engine.verdict import Validity
 from checkers.engine.whole import without_collector
 from checkers.jepsen import judge as jepsen
@@ -31,7 +31,7 @@ from history import store
 from history.errors import HistoryError, unknown
 from history.foreign import edn, export, ours, recorded
 from history.foreign.pairing import Paired, pair
-from history.foreign.read import Form, calls, form_of, steps
+from history.foreign.read import IN_EDN, Form, begins_a_history, calls, form_of, history_in, steps
 from history.foreign.step import Pairs, Step, as_json, text_of
 from history.history import History
 
@@ -41,34 +41,42 @@ _HAVE_INITIAL = (*WITH_INITIAL, *jepsen.WITH_INITIAL)
 _LINEARIZABLE = ("strict-serializable", "linearizable")
 CONSISTENCY = _LINEARIZABLE[0]
 SUFFIXES = (".edn", ".json", ".jsonl", ".log", ".gz")  # of files that may be histories
+LEDGER = "judged"  # the folder of the verdicts of `highwater judge`, beside the histories
 _NOTHING = "no step of a client in the file: no operation was judged"
 
 
 class Asked(Struct, frozen=True, kw_only=True):
     """How to judge a history file: model, consistency and initial value.
 
-    `initial` is the initial value as EDN; if empty, the format's own.
+    `model` is guessed if empty (`highwater.foreign.guess`). `initial` is the initial value as EDN; if empty, the format's own.
     """
 
-    model: str
+    model: str = ""
     initial: str = ""
     consistency: tuple[str, ...] = (CONSISTENCY,)
 
 
-def arguments_of(asked: Asked, *, default: str = "") -> list[str]:
-    """The options of a command that judges so; without --model if the command judges by this default."""
-    words = ["--model", asked.model] if asked.model != default else []
+def arguments_of(asked: Asked) -> list[str]:
+    """The options of a command that judges so; without --model if it is to guess."""
+    words = ["--model", asked.model] if asked.model else []
     words += ["--initial", asked.initial] if asked.initial else []
     return words + (["--consistency", ",".join(asked.consistency)] if asked.consistency != (CONSISTENCY,) else [])
 
 
 def check_asked(asked: Asked) -> None:
     """Check how a history file is to be judged: raise UsageError for an unknown model, consistency or initial value."""
+    if not asked.consistency:
+        raise UsageError("--consistency names no consistency model")
+    if not asked.model:
+        unfit = [name for name in asked.consistency if name not in LEVELS]
+        if unfit:
+            raise UsageError(unknown("consistency model", unfit[0], LEVELS))
+        return
     if is_own(asked.model):
         own_model(asked.model)
     elif asked.model not in MODELS:
         raise UsageError(unknown("model", asked.model, MODELS))
-    known = tuple(FORBIDS) if asked.model in TRANSACTIONS else _LINEARIZABLE
+    known = LEVELS if asked.model in TRANSACTIONS else _LINEARIZABLE
     if any(name not in known for name in asked.consistency):
         raise UsageError(
             f"--consistency of model {asked.model} must be of {', '.join(known)}, not {','.join(asked.consistency)!r}"
@@ -124,7 +132,12 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
         found = jepsen.judge(asked.model, history, initial=initial, strict="linearizable" in asked.consistency)
     else:
         found = _by_object(history, form, asked)
-    notes = (*found.notes, *(() if history.steps else (_NOTHING,)), *((ours.LEFT_OUT,) if mine is not None else ()))
+    notes = (
+        *found.notes,
+        *history.notes,
+        *(() if history.steps else (_NOTHING,)),
+        *((ours.LEFT_OUT,) if mine is not None else ()),
+    )
     return replace(found, notes=notes)
 
 
@@ -166,7 +179,7 @@ def _object(form: Form, asked: Asked) -> Model | OwnReads:
     # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if asked.model == LOG else asked.model
     first = _given(asked) if asked.initial else _implied(form, name)
-    if form is not Form.EDN:
+    if form not in IN_EDN:
         first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
     # value is nil, a read of nil is an observation.
@@ -177,10 +190,10 @@ def _implied(form: Form, model: str) -> Hashable:
     """The initial value that a format implies: nil in etcd's logs, 0 in Knossos's histories of registers."""
     if model == "kv":
         return ""
-    return 0 if form in (Form.EDN, Form.JSON, Form.RECORDED) and model in ("cas-register", "multi-register") else None
+    return 0 if form is not Form.ETCD_LOG and model in ("cas-register", "multi-register") else None
 
 
-def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repeat: str) -> str:
+def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repeat: str, name: str) -> str:
     """Render the page of a judged file as HTML. `guess` says how the model was chosen, `repeat` is the command."""
     # Imported here because most files are judged without a page, and importing its modules takes as long as judging a small one.
     from reports.foreign import Object, page_of
@@ -198,7 +211,7 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     def read() -> Iterable[Step]:
         return _steps(file, form) if mine is None else _steps_in(mine)
 
-    page = page_of(read, found, file=str(file), model=asked.model, repeat=repeat, guess=guess, judged=judged)
+    page = page_of(read, found, file=name, model=asked.model, repeat=repeat, guess=guess, judged=judged)
     return render_foreign(page)
 
 
@@ -212,14 +225,31 @@ def _steps_in(history: History) -> Iterable[Step]:
     return ours.queue_steps(history) if ours.holds_records(history) else ours.steps(history)
 
 
-def files_below(folder: Path, *, but: str) -> list[str]:
-    """The files below a folder that look like histories, except those of stored runs and those in folders of the name `but`."""
-    found: list[str] = []
+def histories_below(folder: Path, asked: Asked) -> list[str]:
+    """The histories in a folder: the files that look like some, and the runs. HistoryError if there is none.
+
+    The folder of a Jepsen test is one history. If the model is to be guessed, a file counts by its beginning; for the model `log`
+    only runs count.
+    """
+    files = [] if asked.model == LOG else sorted(_files_below(folder, guessed=not asked.model))
+    try:
+        return [*files, *map(str, store.find_runs(folder))]
+    except HistoryError:
+        if not files:
+            raise
+        return files
+
+
+def _files_below(folder: Path, *, guessed: bool) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != but]
-        if store.MANIFEST not in names:
-            found += [str(Path(place, name)) for name in names if name.endswith(SUFFIXES)]
-    return sorted(found)
+        history = history_in(Path(place))
+        folders[:] = [] if history else [name for name in folders if name != LEDGER]
+        if history:
+            yield str(history)
+        elif store.MANIFEST not in names:
+            sure = (".edn",) if guessed else SUFFIXES
+            files = [Path(place, name) for name in names if name.endswith((*SUFFIXES, ".txt"))]
+            yield from (str(file) for file in files if file.name.endswith(sure) or begins_a_history(file))
 
 
 def exported(file: Path) -> Iterable[str]:
@@ -227,7 +257,7 @@ def exported(file: Path) -> Iterable[str]:
     form = form_of(file)
     history = _ours(file, form)
     if history is None:
-        return export.lines(lambda: _steps(file, form), names=form is Form.EDN)
+        return export.lines(lambda: _steps(file, form), names=form in IN_EDN)
     if not ours.holds_records(history):
         return export.lines(lambda: ours.steps(history))
     names = (f"; key {number} is {name}\n" for number, name in enumerate(ours.key_names(history)))

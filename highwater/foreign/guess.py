@@ -2,7 +2,8 @@
 
 The guess goes by the functions in use and the shape of their values.
 Several models share functions: a read may be of a register, a set or a counter. The values tell them apart; where they do not,
-the model that claims most of such a history is named, and the others that fit are said with it.
+the history is judged by each, the one that claims most first. If one accuses and another does not, nobody knows which the user
+means: the choice is asked for. Otherwise the first is said, with the others that fit.
 """
 
 from collections.abc import Hashable, Iterable
@@ -11,10 +12,14 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from checkers.engine.verdict import Validity
+from checkers.linearizability.judge import Judgement
 from highwater.errors import UsageError
-from highwater.foreign.files import LOG, MODELS
+from highwater.foreign.files import LOG, MODELS, Asked, check_asked, judge_file
 from history import store
+from history.errors import HistoryError
 from history.foreign import recorded
 from history.foreign.read import Form, steps
 from history.foreign.step import Pairs, Step
@@ -23,15 +28,19 @@ from history.op import OpType
 
 _STEPS_READ = 50_000  # of a history; a function that is not used before is not considered
 _QUEUE = frozenset({"send", "poll", "assign", "subscribe", "crash", "debug-topic-partitions"})
-# Functions that only one model has.
-_BY_FUNCTIONS: tuple[tuple[frozenset[str], str], ...] = (
-    (frozenset({"acquire", "release"}), "mutex"),
-    (frozenset({"enqueue", "dequeue"}), "fifo-queue"),
-    (frozenset({"put", "get", "append"}), "kv"),
-    (frozenset({"transfer", "read"}), "bank"),
-    (frozenset({"create", "set", "delete", "read"}), "versioned-node"),
-    (frozenset({"append", "read", "end"}), "partition-log"),
-    (frozenset({"read", "write", "cas"}), "cas-register"),
+# Sets of functions, and the models that have them, the one that claims most first.
+_BY_FUNCTIONS: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = (
+    (frozenset({"acquire", "release"}), ("mutex",)),
+    (frozenset({"enqueue", "dequeue"}), ("fifo-queue", "unordered-queue", "total-queue")),
+    (frozenset({"enqueue", "dequeue", "drain"}), ("total-queue",)),
+    (frozenset({"put", "get", "append"}), ("kv",)),
+    (frozenset({"transfer", "read"}), ("bank",)),
+    (frozenset({"broadcast", "read"}), ("broadcast",)),
+    (frozenset({"generate"}), ("unique-ids",)),
+    (frozenset({"insert"}), ("adya-g2",)),
+    (frozenset({"create", "set", "delete", "read"}), ("versioned-node",)),
+    (frozenset({"append", "read", "end"}), ("partition-log",)),
+    (frozenset({"read", "write", "cas"}), ("cas-register",)),
 )
 
 
@@ -50,34 +59,88 @@ class Guess(Struct, frozen=True, kw_only=True):
 
 
 class Unguessed(Struct, frozen=True, kw_only=True):
-    """No model has the functions in use."""
+    """No model has the functions in use, or they do not tell it."""
 
     functions: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """Why no model is guessed."""
+        if not self.functions:
+            return "no model can be guessed without a step of a client"
+        if self.functions == ("read",):
+            return "reads alone do not tell the model"
+        return f"no model has the functions {', '.join(self.functions)}"
+
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """As what a file is judged: by a model, or as the log of a run. `words` tell how the model was guessed, if it was."""
+    """As what a file is judged: by a model, which may be guessed, or as the log of a run."""
 
     model: str
     log: History | None = None
-    words: str = ""
+    guess: Guess | None = None
 
 
-def subject_of(file: Path, form: Form, model: str | None) -> Subject:
+class Ruled(Struct, frozen=True, kw_only=True):
+    """The judgement of a file by a model: how it was asked for, and how the model was guessed, if it was."""
+
+    asked: Asked
+    found: Judgement
+    guess: Guess | None = None
+
+    @property
+    def words(self) -> str:
+        """The guess as one line for the reader; "" if the model was given."""
+        return self.guess.words if self.guess else ""
+
+
+def subject_of(file: Path, form: Form, model: str) -> Subject:
     """As what to judge a file, if this model was given, or none. UsageError if no model fits."""
-    as_log = model in (None, LOG)
+    as_log = model in ("", LOG)
     if form is Form.RECORDED:
         found = recorded.read(file, MODELS)
         return Subject(model=model or found.model, log=found.log if as_log else None)
     if form is Form.OURS and as_log:
         return Subject(model=LOG, log=store.load(file))
-    if model is not None:
+    if model:
         return Subject(model=model)
     guessed = guess(steps(file))
     if isinstance(guessed, Unguessed):
+        raise UsageError(f"{file}: {guessed.words}; --model must be of {', '.join(MODELS)}")
+    return Subject(model=guessed.model, guess=guessed)
+
+
+def judge_subject(file: Path, subject: Subject, asked: Asked) -> Ruled:
+    """Judge a file as this subject, which is no log.
+
+    HistoryError as for `judge_file`; UsageError if the model does not have what was asked for, or if models that fit differ.
+    """
+    guessed = subject.guess
+    models = (subject.model,) if guessed is None else (guessed.model, *guessed.others)
+    fit: dict[str, Judgement] = {}
+    refusals: list[HistoryError | UsageError] = []
+    for model in models:
+        one = replace(asked, model=model)
+        try:
+            check_asked(one)
+            fit[model] = judge_file(file, one)
+        except (HistoryError, UsageError) as error:
+            refusals.append(error)
+    if not fit and guessed is not None:
+        kind = HistoryError if isinstance(refusals[0], HistoryError) else UsageError
+        raise kind(f"{refusals[0]}; {guessed.words}")
+    if not fit:
+        raise refusals[0]
+    first, *others = fit
+    if guessed is None:
+        return Ruled(asked=replace(asked, model=first), found=fit[first])
+    guessed = replace(guessed, model=first, others=tuple(others))
+    validities = {found.validity for found in fit.values()}
+    if Validity.INVALID in validities and len(validities) > 1:
+        said = ", ".join(f"{model} says {found.validity.name}" for model, found in fit.items())
         functions = ", ".join(guessed.functions)
-        raise UsageError(f"{file}: no model has the functions {functions}; --model must be of {', '.join(MODELS)}")
-    return Subject(model=guessed.model, words=guessed.words)
+        raise UsageError(f"{file}: several models have the functions {functions}, and they differ: {said}; choose with --model")
+    return Ruled(asked=replace(asked, model=first), found=fit[first], guess=guessed)
 
 
 class _Used(Struct, kw_only=True):
@@ -102,6 +165,12 @@ class _Used(Struct, kw_only=True):
             if type(micro) is tuple and micro and isinstance(micro[0], str):
                 self.micros.add(micro[0])
                 self.reads_lists |= micro[0] == "r" and type(micro[-1]) is tuple
+                if micro[0] in ("r", "w") and type(micro[-1]) is not tuple:
+                    (self.written if micro[0] == "w" else self.read).add(micro[-1])
+
+    def begins_with_0(self) -> bool:
+        """Whether 0 was read and, as far as was looked, nobody wrote it."""
+        return 0 in self.read and 0 not in self.written
 
     def answer(self) -> Hashable:
         """The first answer to a read, without its key if the history has independent keys."""
@@ -131,19 +200,22 @@ def _of_transactions(used: _Used) -> tuple[str, ...]:
     if micros <= {"append", "r"} and ("append" in micros or used.reads_lists):
         return ("list-append",)
     if micros <= {"w", "r"}:
-        return ("rw-register", "multi-register")
-    return ("multi-register", "rw-register") if micros <= {"read", "write"} else ()
+        # Knossos's registers begin with 0, Elle's with nil.
+        return ("multi-register", "rw-register") if used.begins_with_0() else ("rw-register",)
+    return ("multi-register",) if micros <= {"read", "write"} else ()
 
 
 def _of_functions(used: _Used) -> tuple[str, ...]:
     functions = used.functions
+    if functions == {"read"}:  # nothing says what a read is of, unless it is a map
+        return ("bank",) if isinstance(used.answer(), Pairs) else ()
     if functions <= {"add", "read"} and functions:
         return _of_adds(used)
     if functions <= {"read", "write"} and functions:
         return _of_writes(used)
     if functions <= {"append", "read"} and "append" in functions:
         return ("partition-log",)
-    return next(((model,) for known, model in _BY_FUNCTIONS if functions and functions <= known), ())
+    return next((models for known, models in _BY_FUNCTIONS if functions and functions <= known), ())
 
 
 def _of_adds(used: _Used) -> tuple[str, ...]:
@@ -162,4 +234,4 @@ def _of_writes(used: _Used) -> tuple[str, ...]:
     if type(answer) is tuple and len(answer) == 2 and type(answer[1]) is tuple and not isinstance(answer[1], Pairs):
         return ("sequential",)
     # Knossos's histories begin with a register of 0, which the model cas-register implies.
-    return ("cas-register",) if 0 in used.read and 0 not in used.written else ("register",)
+    return ("cas-register",) if used.begins_with_0() else ("register",)

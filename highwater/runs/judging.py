@@ -31,8 +31,10 @@ from checkers.linearizability.judge import Judgement
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode, of_verdict
 from highwater.foreign import files as foreign
-from highwater.foreign.files import LOG, Asked, arguments_of, files_below, judge_file
-from highwater.foreign.guess import subject_of
+from highwater.foreign import guess
+from highwater.foreign.files import LEDGER as LEDGER
+from highwater.foreign.files import LOG, Asked, arguments_of, histories_below
+from highwater.foreign.guess import judge_subject, subject_of
 from highwater.run_folder import temporary_folder
 from highwater.runs import run
 from highwater.runs.run import encode_verdict
@@ -47,11 +49,10 @@ from pipeline.ledger import Ledger, Row
 from pipeline.storage import Storage, below, storage_at
 from pipeline.work import Item
 
-LEDGER = "judged"  # folder of the ledger, beside the runs
 DEADLINE_S = 1_800.0  # of judging one history
 # The judges are these packages, these modules and these libraries.
 _PACKAGES = (checkers, history)
-_MODULES = (foreign, run)
+_MODULES = (foreign, guess, run)
 _LIBRARIES = ("msgspec", "numpy", "polars", "pyarrow", "rustworkx", "scipy")
 _READERS = 8  # threads that read files to digest them
 _KEY_DIGITS = 32
@@ -82,11 +83,14 @@ class Ruling(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What judging one history gave: the verdict on a run, the judgement of another history, or why it was refused.
 
     `operations` and `events` count the rows that were judged; `digest` is that of these rows, where the manifest has one.
+    `model` is that of a judgement, `guess` says how it was guessed.
     """
 
     refused: str = ""
     verdict: Verdict | None = None
     judgement: Judgement | None = None
+    model: str = ""
+    guess: str = ""
     digest: str = ""
     operations: int = 0
     events: int = 0
@@ -123,7 +127,7 @@ class Case(Struct, frozen=True, kw_only=True):
 def find(paths: Sequence[str], asked: Asked) -> list[Source]:
     """The histories at and below these paths or URIs, with the digests of their files. HistoryError where a path has none.
 
-    Below a folder these are the runs and, for another model than `log`, the files that look like histories.
+    Below a folder these are the runs and, unless the model is `log`, the histories of other systems.
     """
     found = dict.fromkeys(place for path in paths for place in (_remote(path) if "://" in path else _local(path, asked)))
     with ThreadPoolExecutor(_READERS) as pool:
@@ -138,13 +142,7 @@ def _local(text: str, asked: Asked) -> list[str]:
         if not os.path.lexists(path):
             raise HistoryError(f"{path}: no such file or folder")
         return [str(path.parent if path.name in (store.OPERATIONS, store.EVENTS) else path)]
-    files = files_below(path, but=LEDGER) if asked.model != LOG else []
-    try:
-        return [*files, *map(str, store.find_runs(path))]
-    except HistoryError:
-        if not files:
-            raise
-        return files
+    return histories_below(path, asked)
 
 
 def _remote(uri: str) -> list[str]:
@@ -236,7 +234,7 @@ def _ruling(task: Task) -> Ruling:
         with _at_hand(task.location) as path:
             try:
                 ruling = _judged(path, task.asked)
-            except HistoryError as error:
+            except (HistoryError, UsageError) as error:
                 return Ruling(refused=_without_place(error, str(path)))
     except (OSError, PipelineError) as error:
         return Ruling(refused=f"cannot be read: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}")
@@ -247,7 +245,7 @@ def _ruling(task: Task) -> Ruling:
     return ruling
 
 
-def _without_place(error: HistoryError, path: str) -> str:
+def _without_place(error: HistoryError | UsageError, path: str) -> str:
     """The words of an error without the place, which is elsewhere for each worker: refusals of equal histories are equal."""
     return str(error).removeprefix(path).lstrip("/: ")
 
@@ -268,12 +266,14 @@ def _at_hand(location: str) -> Iterator[Path]:
 
 def _judged(path: Path, asked: Asked) -> Ruling:
     form = form_of(path)
-    log = subject_of(path, form, asked.model).log
+    subject = subject_of(path, form, asked.model)
+    log = subject.log
     if log is None and asked.model == LOG and form is Form.RECORDED:
         raise HistoryError(f"{path}: its manifest names another model than {LOG}; give it with --model")
     if log is None:
-        judgement = judge_file(path, asked)
-        return Ruling(judgement=replace(judgement, longest=(), cycles=UNSET), operations=judgement.operations)
+        ruled = judge_subject(path, subject, asked)
+        judgement = replace(ruled.found, longest=(), cycles=UNSET)
+        return Ruling(judgement=judgement, model=ruled.asked.model, guess=ruled.words, operations=judgement.operations)
     verdict = run.judge(log)
     if log.manifest.parts:  # judging counted their rows, and reading them whole would need their memory
         operations, events = log.manifest.operation_rows or 0, log.manifest.event_rows or 0
@@ -340,10 +340,10 @@ def judge_all(
 def _pieces(source: Source, asked: Asked, key: str) -> list[Item]:
     """The pieces of a history that is stored in parts (`pipeline.giant`); none if it is judged whole, by one item.
 
-    Whole are judged: histories for another model than `log`, those in an object store, and damaged ones, whose item says why.
+    Whole are judged: histories by another model than `log`, those in an object store, and damaged ones, whose item says why.
     """
     folder = Path(source.location)
-    if asked.model != LOG or not (folder / store.MANIFEST).is_file():
+    if asked.model not in ("", LOG) or not (folder / store.MANIFEST).is_file():
         return []
     try:
         return giant.pieces(store.load_parts(folder), folder, key=key)
@@ -445,7 +445,7 @@ def command(source: Source, asked: Asked) -> str:
     """The command that judges this history alone."""
     parts = ["highwater", "judge", "--again"] if "://" in source.path else ["highwater", "check"]
     parts.append(source.path)
-    return shlex.join([*parts, *arguments_of(asked, default=LOG)])
+    return shlex.join([*parts, *arguments_of(asked)])
 
 
 def digest_of_table(cases: Sequence[Case]) -> str:

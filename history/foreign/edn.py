@@ -104,7 +104,8 @@ class _Reader:
         if left and not left.startswith(";"):
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut inside {left[:20]!r}")
         if self._open:
-            raise HistoryError(f"line {self._open[0][2]}: the file is cut inside a form")
+            opened, _, line = self._open[0]
+            raise HistoryError(f"line {line}: the file is cut inside a form: nothing closes the {opened} of this line")
         if self._outer is not None and not self._closed:
             raise HistoryError(f"line {self._text.line_of_rest()}: the file is cut: no {_CLOSES[self._outer]} at its end")
 
@@ -155,6 +156,8 @@ class _Reader:
                     continue
             kind = match.lastgroup
             # A token that touches the end of the buffer may continue in the next piece.
+            if match.group() == "#" and match.end() < size:  # no set, tag or comment: these go on behind it
+                raise HistoryError(f"line {text.line_at(match.start())}: '#' is not EDN")
             if kind == "cut" or (match.end() == size and not whole and kind in _OPEN_ENDED):
                 if size - match.start() > RECORD_CHARS_MAX:
                     raise HistoryError(f"line {text.line_at(match.start())}: no end of {match.group()!r}")
@@ -233,7 +236,7 @@ class _Reader:
             if self._dropping:
                 self._dropping = False
                 return
-            raise HistoryError(f"line {self._text.line_at(at)}: not a step: {shown(value)[:60]}")
+            raise HistoryError(f"line {self._text.line_at(at)}: a step must be a map, not {shown(value)[:60]}")
         items = self._open[-1][1]
         while items and isinstance(items[-1], _Prefix):
             prefix = items.pop()
@@ -271,7 +274,9 @@ class _Reader:
             return self._decimal(token[:-1], line) if token.endswith("M") else _float(float(token))
         if token[0] in "0123456789":
             raise HistoryError(f"line {line}: {token!r} is not a number")
-        if token[0] in _NO_NAME:
+        if token[0] in _NO_NAME or (
+            token == ":" and self._text.rest[at + 1 :].strip()
+        ):  # at the end of the file it is a cut name
             raise HistoryError(f"line {line}: {token[:60]!r} is not EDN")
         if token[0] == ":":
             return token[1:]

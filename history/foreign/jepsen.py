@@ -1,7 +1,8 @@
 """Turns the maps of a Jepsen history, read from EDN or JSON, into invocations and completions of operations.
 
 Only client processes are read, and these have numbers; `:nemesis` is skipped. Steps without a process all belong to one process,
-as in Elle's examples. Steps without a function have the function "txn".
+as in Elle's examples. Steps without a function have the function "txn". A read of a transaction may be asked without a third
+element: `[:r k]` is `[:r k nil]`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -13,6 +14,8 @@ from history.foreign.step import TRUE, Step, shown
 from history.op import OpType
 
 _NEMESIS = "nemesis"
+_WITH_READS = frozenset({"txn", "read"})  # functions whose values may hold micro-operations
+_READS = ("r", "read")
 _TYPES: dict[Hashable, OpType] = {str(type): type for type in OpType}
 _FIELDS = ("type", "process", "f", "value", "key", "time", "index", "rebalance-log", "seek-to-beginning?")
 _KEYS_MAX = 1024  # different sets of keys that are remembered
@@ -37,7 +40,8 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
         kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
         type_ = _TYPES.get(kind)
         if type_ is None:
-            raise HistoryError(f"line {line}: :type must be one of {', '.join(map(str, OpType))}, not {shown(kind)}")
+            has = f"not {shown(kind)}" if kind is not None else f"and the step has {' '.join(map(shown, keys)) or 'nothing'} only"
+            raise HistoryError(f"line {line}: :type must be one of {', '.join(map(str, OpType))}, {has}")
         # Any name but the nemesis must be refused: skipping its process, too, would leave its operations unjudged.
         if type(process) is not int and process is not None:
             if process == _NEMESIS:
@@ -48,6 +52,8 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
         if not (time is None or type(time) is int) or not (index is None or type(index) is int):
             name, number = ("index", index) if time is None or type(time) is int else ("time", time)
             raise HistoryError(f"line {line}: :{name} must be a whole number, not {shown(number)}")
+        if f in _WITH_READS and type(value) is tuple:
+            value = _filled(value)
         keys_moved = () if log is None else _rebalanced(log, line)
         yield Step(line, process, type_, f, value, key, time, index, keys_moved, rewinds == TRUE)
     if not line:
@@ -60,6 +66,16 @@ def _fields(keys: _Values) -> Callable[[_Values], _Values]:
     place = {key: number for number, key in enumerate(keys)}
     absent = {name: len(keys) + (name == "f") for name in _FIELDS}
     return itemgetter(*(place.get(name, absent[name]) for name in _FIELDS))
+
+
+def _filled(value: _Values) -> _Values:
+    """A transaction whose reads have a value each, nil where it was left out."""
+    try:
+        if 2 not in map(len, value):  # type: ignore[arg-type]  # what has no length is no micro-operation
+            return value
+    except TypeError:
+        return value
+    return tuple((*one, None) if type(one) is tuple and len(one) == 2 and one[0] in _READS else one for one in value)
 
 
 def _rebalanced(log: Hashable, line: int) -> tuple[Hashable, ...]:

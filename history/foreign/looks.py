@@ -18,6 +18,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x7fELF", "a program"),
     (b"JEPSEN", "a binary store file of Jepsen; its history.edn is read"),
 )
+_FORMS = ("{", "[", "(", "#", ";", ":")  # EDN begins so: no table, though it has commas
 _NAMES = {
     "manifest.json": "the manifest of a run; give its folder",
     "verdict.json": "the verdict on a run; give its folder",
@@ -29,10 +30,10 @@ _NAMES = {
 
 
 def looks_like(path: Path) -> str:
-    """What a file or folder looks like that is no history, with what to give instead; "" if that cannot be told."""
+    """What a file looks like that is no history, with what to give instead; "" if that cannot be told."""
     try:
         if path.is_dir():
-            return _folder(path)
+            return ""
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
@@ -53,14 +54,6 @@ def looks_like(path: Path) -> str:
     return _text(text, path.suffix)
 
 
-def _folder(path: Path) -> str:
-    if (path / "history.edn").is_file():
-        return f"the folder of a Jepsen test; give {path / 'history.edn'}"
-    if any(path.glob("*/*/manifest.json")):
-        return "a store of runs; give the folder of one run, or use `highwater judge`"
-    return ""
-
-
 def _text(text: str, suffix: str) -> str:
     start = text.lstrip()
     lines = [line for line in start.splitlines() if line.strip()]
@@ -71,16 +64,16 @@ def _text(text: str, suffix: str) -> str:
         return "an XML file"
     if start.startswith("#!"):
         return "a script"
-    if start.startswith(("{", "[")) and suffix != ".edn":
+    if suffix == ".edn":
+        return ""
+    if start.startswith(_FORMS) and suffix not in (".yaml", ".yml", ".csv"):
         return _json(start)
     if suffix in (".yaml", ".yml") or (lines and all(": " in line or line.rstrip().endswith(":") for line in lines[:3])):
         is_plan = "cluster:" in text or "draws:" in text
         return "a plan; `highwater run --plan` performs it" if is_plan else "a YAML file"
     if suffix == ".csv" or (len(lines) > 1 and first.count(",") > 1 and first.count(",") == lines[1].count(",")):
         return "a CSV table"
-    if start.startswith((":", "{", "[", "(", "#")) or not first:
-        return ""
-    return f"plain text that begins with {first[:40]!r}"
+    return f"plain text that begins with {first[:40]!r}" if first else ""
 
 
 def _json(start: str) -> str:

@@ -5,32 +5,39 @@ completion of another function; an `ok` that answers other micro-operations than
 completion before the time of its call; times that go back by more than racing threads explain. Where every step has an index,
 the indices are the order, and times that go back only make it `unsure`: in Jepsen's own histories some calls waited long before
 they were written. A call without a completion has an unknown outcome: the run may have ended there.
+
+A history of transactions may have completions only, as Elle's examples do. When they were invoked is unknown then: each may have
+begun at any time since the one before it of its process, and those of no stated process are of processes of their own.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from history.errors import HistoryError
 from history.foreign.step import UNKNOWN, Call, Step, short
 from history.op import OpType
 
 MICRO = frozenset({"append", "r", "w", "read", "write", "send", "poll"})  # the functions of micro-operations
-_READS = frozenset({"r", "read"})
+_ANY_TIME = -2  # before every step
+_READS, _RECORDS = frozenset({"r", "read"}), frozenset({"send", "poll"})
+WITHOUT_INVOCATIONS = "no transaction has an invocation: when each began is unknown, but for the order of each process"
 _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they wait to write the step
 
 
 class Paired(Struct, frozen=True, kw_only=True):
     """The calls of a history in the order of invocation, and apart from them those that certainly did not happen.
 
-    `unsure` holds a line for each step whose time contradicts the order of indices.
+    `unsure` holds a line for each step whose time contradicts the order of indices; `notes` what else a reader should know.
     """
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...]
     steps: int
     unsure: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None = None) -> Paired:
@@ -40,9 +47,19 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     started: list[tuple[int, Step, int | None, Step | None]] = []
     unsure: list[str] = []
     count = 0
+    bare: Step | None = None  # the first step, if it completes a transaction that was never invoked
+    ended: dict[Hashable, int] = {}  # where the last step of each process is then
     for position, step in enumerate(_in_order(steps, deny, unsure)):
         count = position + 1
         before = open_steps.pop(step.process, None)
+        if (bare is not None or position == 0) and _is_bare(step):
+            bare = bare or step
+            process = ("step", position) if step.process is None else step.process
+            started.append((1 + ended.get(process, _ANY_TIME), replace(step, process=process), 2 * position, step))
+            ended[process] = 2 * position
+            continue
+        if bare is not None:
+            deny(bare.line, _without_call(bare))
         if step.type is OpType.INVOKE:
             if before is not None:
                 deny(step.line, f"{_who(step)} invokes {step.f} while its call of line {before[1].line} is open")
@@ -50,7 +67,7 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
             started.append((position, step, None, None))
             continue
         if before is None:
-            deny(step.line, f"{_who(step)} completes {step.f}, but it has no call open")
+            deny(step.line, _without_call(step))
         slot, invocation = before
         if invocation.f != step.f:
             deny(
@@ -72,7 +89,19 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     for start, invocation, end, completion in started:
         into = failed if completion is not None and completion.type is OpType.FAIL else calls
         into.append(_call(len(into), start, invocation, end, completion))
-    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure))
+    notes = () if bare is None else (WITHOUT_INVOCATIONS,)
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure), notes=notes)
+
+
+def _is_bare(step: Step) -> bool:
+    """Whether a step may be one of a history without invocations: it completes a transaction of appends, writes and reads."""
+    if step.type is OpType.INVOKE or step.f != "txn" or not isinstance(step.value, tuple):
+        return False
+    return all(type(one) is tuple and one and one[0] in MICRO - _RECORDS for one in step.value)
+
+
+def _without_call(step: Step) -> str:
+    return f"{_who(step)} completes {step.f}, but it has no call open"
 
 
 def _contradiction(asked: Hashable, told: Hashable) -> str:

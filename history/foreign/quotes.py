@@ -87,8 +87,8 @@ def quotes(steps: Iterable[Step]) -> Iterator[Quote]:
     for position, step in enumerate(steps):
         if step.type is OpType.INVOKE:
             open_steps[step.process] = (position, step)
-        elif step.process in open_steps:
-            yield _quote(*open_steps.pop(step.process), step, position)
+        else:  # a step of a history without invocations is its own
+            yield _quote(*open_steps.pop(step.process, (position, step)), step, position)
     for start, step in open_steps.values():
         yield _quote(start, step, None, None)
 

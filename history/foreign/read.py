@@ -4,16 +4,17 @@ Everything streams: a file of gigabytes takes the memory of its longest record. 
 the file and the line.
 """
 
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from enum import StrEnum
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from history.errors import HistoryError
-from history.foreign import edn, etcd_log, jepsen, jsonlines, recorded
+from history.foreign import edn, etcd_log, history_txt, jepsen, jsonlines, recorded
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
 from history.foreign.text import opened
@@ -29,6 +30,11 @@ class Form(StrEnum):
     EDN = "edn"
     JSON = "json"
     ETCD_LOG = "etcd log"
+    TEXT = "history.txt"
+
+
+_OBJECT = re.compile(rb'[\[\s]*\{\s*"(?:[^"\\]|\\.)*+(?:\Z|"\s*(?:\Z|:))')  # JSON; a map of EDN has no colon behind a key
+IN_EDN = (Form.EDN, Form.TEXT)  # their values are EDN
 
 
 def form_of(path: Path) -> Form:
@@ -50,11 +56,26 @@ def form_of(path: Path) -> Form:
     bare = head.removeprefix(BOM_UTF8).lstrip()
     if bare.startswith(b"INFO"):
         return Form.ETCD_LOG
-    if bare.lstrip(b"[").lstrip().startswith(b'{"') or path.suffix in (".json", ".jsonl"):
+    if history_txt.is_history_txt(bare):
+        return Form.TEXT
+    if _OBJECT.match(bare) or path.suffix in (".json", ".jsonl"):
         return Form.JSON
     if not bare:
         raise HistoryError(f"{path}: the file is empty")
     return Form.EDN
+
+
+def history_in(folder: Path) -> Path | None:
+    """The history in the folder of a Jepsen test; None if it has none."""
+    return next((folder / name for name in ("history.edn", "history.txt") if (folder / name).is_file()), None)
+
+
+def begins_a_history(path: Path) -> bool:
+    """Whether a file begins like a history, of whatever form."""
+    try:
+        return form_of(path) in (Form.OURS, Form.RECORDED) or next(steps(path), None) is not None
+    except HistoryError:
+        return False
 
 
 def steps(path: Path | str) -> Iterator[Step]:
@@ -96,6 +117,8 @@ def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
             return jepsen.of_rows(edn.rows(file))
         case Form.JSON:
             return jepsen.steps(jsonlines.records(file))
+        case Form.TEXT:
+            return jepsen.of_rows(edn.rows(cast(BinaryIO, history_txt.AsEdn(file))))
         case Form.ETCD_LOG:
             return etcd_log.steps(file)
         case Form.OURS | Form.RECORDED:

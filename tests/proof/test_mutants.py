@@ -15,7 +15,7 @@ from checkers.elle.phantoms import Phantoms
 from checkers.elle.rw_register import RwRegister
 from checkers.linearizability import judge as calls_judge
 from checkers.linearizability import unique
-from checkers.linearizability.collections import Mutex
+from checkers.linearizability.collections import Mutex, UnorderedQueue
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, Register
 from checkers.linearizability.search import Search
@@ -60,6 +60,14 @@ def zones_may_cross(patch: Patch) -> None:
     patch.setattr(unique, "_zones", lambda values, first_end, last_start, speaker: None)
 
 
+def unanswered_dequeues_take_nothing(patch: Patch) -> None:
+    """An unordered queue that looks empty, though only a dequeue of unknown outcome could have emptied it."""
+    was = UnorderedQueue.step
+    patch.setattr(
+        UnorderedQueue, "step", lambda self, state, call: was(self, state, call) if call.f != "dequeue" or call.end else state
+    )
+
+
 def queue_order_is_ignored(patch: Patch) -> None:
     patch.setattr(unique, "_overtaken", lambda enqueued, dequeued: None)
 
@@ -86,6 +94,7 @@ OBJECTS: list[tuple[Callable[[Patch], None], str]] = [
     (witness_is_the_last_call, "kv"),
     (zones_may_cross, "register, unique values"),
     (queue_order_is_ignored, "fifo-queue, unique values"),
+    (unanswered_dequeues_take_nothing, "unordered-queue"),
     (unseen_appends_are_nowhere, "partition-log"),
     (ambiguous_parts_are_valid, "partition-log, equal values"),
     (read_ignores_later_writes_of_its_value, "register"),

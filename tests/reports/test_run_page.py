@@ -40,6 +40,13 @@ def test_run_page_summary_counts_records_calls_and_changes() -> None:
     }
 
 
+def test_run_page_counts_the_transactions_that_were_acknowledged() -> None:
+    history, _ = small_loss()
+    facts = page(history, merge([Findings(counts={"transactions": 264})])).facts
+
+    assert [(fact.name, fact.value) for fact in facts[:2]] == [("calls", "4"), ("transactions", "264")]
+
+
 def test_run_page_shows_a_fault_that_took_no_effect() -> None:
     """Otherwise a nemesis without effect would go unnoticed."""
     assert [(row.kind, row.begun, row.acted) for row in page(*small_loss()).faults] == [("crash", 1, 1), ("power-loss", 1, 0)]

@@ -73,6 +73,16 @@ _BAD: dict[tuple[str, str], tuple[Done, ...]] = {
     ("monotonic", "duplicate"): (Done("add", "nil", "{:val 1, :sts 1}"), _read("[{:val 1, :sts 1} {:val 1, :sts 2}]")),
     ("monotonic", "lost"): (Done("add", "nil", "{:val 1, :sts 1}"), _read("[]")),
     ("monotonic", "phantom-read"): (Done("add", "nil", how="info"), _read("[{:val 1, :sts 1} {:val 2, :sts 2}]")),
+    ("broadcast", "lost"): (Done("broadcast", "1"), Done("broadcast", "2"), _read("[1 2]"), _read("[2]")),
+    ("broadcast", "stale"): (Done("broadcast", "1"), _read("[]"), _read("[1]")),
+    ("broadcast", "duplicate"): (Done("broadcast", "1"), _read("[1 1]")),
+    ("broadcast", "revived"): (Done("broadcast", "1", how="fail"), _read("[1]")),
+    ("broadcast", "phantom-read"): (_read("[1]"),),
+    ("total-queue", "lost"): (Done("enqueue", "1"), Done("drain", "nil", "[]")),
+    ("total-queue", "revived"): (Done("enqueue", "1", how="fail"), Done("dequeue", "nil", "1")),
+    ("total-queue", "phantom-read"): (Done("dequeue", "nil", "1"), Done("enqueue", "1", how="info")),
+    ("unique-ids", "duplicate"): (Done("generate", "nil", "10"), Done("generate", "nil", "10")),
+    ("adya-g2", "G2"): (Done("insert", "[5 [1 nil]]"), Done("insert", "[5 [nil 2]]")),
 }  # fmt: skip
 
 
@@ -90,8 +100,9 @@ def test_every_anomaly_of_the_reads_judges_has_a_history() -> None:
 
 @pytest.mark.parametrize(("model", "kind"), sorted(_BAD))
 def test_reads_of_unknown_outcome_show_no_anomaly(model: str, kind: str) -> None:
-    """The same calls, with reads whose answers were not received."""
-    calls = [one._replace(how="info") if one.f == "read" else one for one in _BAD[model, kind]]
+    """The same calls, where the answers that may be wrong were not received."""
+    answers = MODELS[NAMES.index(model)].answers
+    calls = [one._replace(how="info") if one.f in answers else one for one in _BAD[model, kind]]
     found = judge(model, history(*calls), strict=True)
 
     assert (found.validity, found.anomalies) == (Validity.UNKNOWN, ())
@@ -107,6 +118,29 @@ def test_stale_element_is_noted_if_not_asked_for() -> None:
 @pytest.mark.parametrize(("initial", "validity"), [("{0 2, 1 1}", Validity.VALID), ("{0 2, 1 2}", Validity.INVALID)])
 def test_bank_with_initial_balances_needs_one_read_only(initial: str, validity: Validity) -> None:
     assert judge("bank", history(_read("{0 1, 1 2}")), initial=edn.value(initial)).validity is validity
+
+
+@pytest.mark.parametrize(("read", "validity"), [("3", Validity.VALID), ("1", Validity.VALID), ("0", Validity.INVALID)])
+def test_counter_may_go_down(read: str, validity: Validity) -> None:
+    """Of 5, -2 and, perhaps, -2 a read shows 3 or 1."""
+    adds = [Done("add", "5"), Done("add", "-2"), Done("add", "-2", how="info")]
+
+    assert judge("counter", history(*adds, _read(read))).validity is validity
+
+
+@pytest.mark.parametrize("late", [Done("enqueue", "2"), Done("dequeue", "nil", how="info")])
+def test_value_is_lost_only_from_a_queue_that_was_drained(late: Done) -> None:
+    """A value that was put in after the last drain, and one that a dequeue of unknown outcome may have taken."""
+    lost = [Done("enqueue", "1"), Done("drain", "nil", "[]")]
+    calls = [*lost, late] if late.f == "dequeue" else [Done("enqueue", "1"), Done("drain", "nil", "[1]"), late]
+
+    assert judge("total-queue", history(*calls)).validity is Validity.UNKNOWN
+
+
+def test_value_that_comes_out_twice_is_noted() -> None:
+    found = judge("total-queue", history(Done("enqueue", "1"), Done("dequeue", "nil", "1"), Done("drain", "nil", "[1]")))
+
+    assert (found.validity, len(found.notes)) == (Validity.VALID, 1)
 
 
 def test_counter_may_begin_at_a_given_value() -> None:
@@ -139,11 +173,15 @@ def test_key_written_twice_makes_long_forks_unchecked() -> None:
 _REFUSED = {
     "bank": (_read("5"), "the answer to a read must be a map, not 5"),
     "long-fork": (Done("write", "[[:w 0 1] [:w 1 1]]"), "write must have one \\[:w key value\\], not"),
-    "counter": (Done("add", "-1"), "an addition must be at least 0, not -1"),
+    "counter": (Done("add", ":a"), "an addition must be a whole number, not 'a'"),
     "set-full": (_read("5"), "the answer to a read must be a list or a set, not 5"),
     "sequential": (Done("read", "7", "[8 [nil]]"), "the answer to a read of 7 names 8"),
     "comments": (Done("add", "1"), "add is not a function of comments; allowed are write and read"),
     "monotonic": (_read("[{:val 1, :sts nil}]"), "the :sts of a row must be a number, not nil"),
+    "broadcast": (Done("add", "1"), "add is not a function of broadcast; allowed are broadcast and read"),
+    "total-queue": (Done("drain", "nil", "5"), "the answer to a drain must be a list or a set, not 5"),
+    "unique-ids": (_read("5"), "read is not a function of unique-ids; allowed are generate"),
+    "adya-g2": (Done("insert", "[5 [1 2]]"), "an insert must have \\[key \\[row nil\\]\\] or"),
 }
 
 

@@ -30,6 +30,7 @@ GOOD = {
     "mutex": ("acquire [0 nil] -> [0 nil]", "acquire [1 nil] -> [1 nil]", "release [0 nil] -> [0 nil]"),
     "set": ("add [0 1] -> [0 1]", "add [1 7] -> [1 7]", "read [0 nil] -> [0 #{1}]"),
     "fifo-queue": ("enqueue [0 1] -> [0 1]", "enqueue [1 2] -> [1 2]", "dequeue [1 nil] -> [1 2]"),
+    "unordered-queue": ("enqueue [0 1] -> [0 1]", "enqueue [0 2] -> [0 2]", "enqueue [1 3] -> [1 3]", "dequeue [0 nil] -> [0 2]"),
 }
 BAD = {
     "register": ("write [0 1] -> [0 1]", "write [1 5] -> [1 5]", "read [0 nil] -> [0 5]"),
@@ -37,6 +38,7 @@ BAD = {
     "mutex": ("acquire [0 nil] -> [0 nil]", "acquire [1 nil] -> [1 nil]", "acquire [0 nil] -> [0 nil]"),
     "set": ("add [0 1] -> [0 1]", "add [1 7] -> [1 7]", "read [0 nil] -> [0 #{1 7}]"),
     "fifo-queue": ("enqueue [0 1] -> [0 1]", "enqueue [1 2] -> [1 2]", "dequeue [1 nil] -> [1 1]"),
+    "unordered-queue": ("enqueue [0 1] -> [0 1]", "enqueue [1 2] -> [1 2]", "dequeue [1 nil] -> [1 1]"),
 }
 
 
@@ -51,7 +53,10 @@ def test_anomaly_of_one_key_names_the_key(model: str) -> None:
     (anomaly,) = judge(model_named(model), history_of(told(*BAD[model])).calls).anomalies
 
     assert type(anomaly.key) is str  # a keyword is none that JSON could be made of
-    assert (anomaly.key, anomaly.witness[-1]) == ({"cas-register": "x", "fifo-queue": "1"}.get(model, "0"), 5)
+    assert (anomaly.key, anomaly.witness[-1]) == (
+        {"cas-register": "x", "fifo-queue": "1", "unordered-queue": "1"}.get(model, "0"),
+        5,
+    )
 
 
 def test_register_whose_values_are_pairs_is_not_split_by_key() -> None:

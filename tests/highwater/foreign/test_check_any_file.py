@@ -33,6 +33,7 @@ _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "kv": ((":put", '"a"', '"a"'), (":append", '"b"', '"b"'), (":get", "nil", '"ab"')),
     "set": ((":add", "1", "1"), (":add", "2", "2"), (":read", "nil", "#{1 2}")),
     "fifo-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "1")),
+    "unordered-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "2"), (":dequeue", "nil", "1")),
     "partition-log": ((":append", '"a"', "0"), (":append", '"b"', "1"), (":read", "1", '"b"'), (":end", "nil", "2")),
     "versioned-node": ((":create", "5", ":ok"), (":set", "[6 0]", "1"), (":read", "nil", "[6 1]"), (":delete", "1", ":ok")),
     "kafka": ((":txn", "[[:send 1 1]]", "[[:send 1 [0 1]]]"), (":poll", "[[:poll]]", "[[:poll {1 [[0 1]]}]]")),
@@ -43,6 +44,10 @@ _CALLS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "sequential": ((":write", "1", "1"), (":read", "1", '[1 ["1_1" "1_0"]]')),
     "comments": ((":write", "[0 1]", "[0 1]"), (":read", "[0 nil]", "[0 #{1}]")),
     "monotonic": ((":add", "nil", "{:val 1, :sts 10}"), (":read", "nil", "[{:val 1, :sts 10}]")),
+    "broadcast": ((":broadcast", "1", "1"), (":read", "nil", "[1]")),
+    "total-queue": ((":enqueue", "1", "1"), (":enqueue", "2", "2"), (":dequeue", "nil", "2"), (":drain", "nil", "[1]")),
+    "unique-ids": ((":generate", "nil", "10"), (":generate", "nil", "11")),
+    "adya-g2": ((":insert", "[5 [1 nil]]", "[5 [1 nil]]"), (":insert", "[6 [nil 2]]", "[6 [nil 2]]")),
     "list-append": ((":txn", "[[:append 1 1] [:r 2 nil]]", "[[:append 1 1] [:r 2 [1 2]]]"),) * 2,
     "rw-register": ((":txn", "[[:w 1 1] [:r 2 nil]]", "[[:w 1 1] [:r 2 nil]]"), (":txn", "[[:r 1 nil]]", "[[:r 1 1]]")),
 }

@@ -245,7 +245,7 @@ def _run(*lines: str) -> History:
     return History(manifest(promise()), operations=rows)
 
 
-def test_record_sent_twice_without_idempotence_may_be_there_twice() -> None:
+def test_record_sent_twice_may_be_there_twice() -> None:
     sent = ("1 invoke produce t a -", "1 ok produce t#x - 5 attempts=2")
     read = ("2 invoke poll t - 5", "2 ok poll t#x a 5", "2 invoke poll t - 6", "2 ok poll t#x a 6")
 

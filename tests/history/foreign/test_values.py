@@ -69,6 +69,7 @@ _HISTORIES = {
     "multi-register": _history((":txn", "[[:w 0 WRITTEN]]", "[[:w 0 WRITTEN]]"), (":txn", "[[:r 0 nil]]", "[[:r 0 SEEN]]")),
     "set": _history((":add", "WRITTEN", "WRITTEN"), (":read", "nil", "#{SEEN}")),
     "fifo-queue": _history((":enqueue", "WRITTEN", "WRITTEN"), (":dequeue", "nil", "SEEN")),
+    "unordered-queue": _history((":enqueue", "WRITTEN", "WRITTEN"), (":dequeue", "nil", "SEEN")),
     "partition-log": _history((":append", "WRITTEN", "0"), (":read", "0", "SEEN")),
     "versioned-node": _history((":create", "WRITTEN", ":ok"), (":read", "nil", "[SEEN 0]")),
     "kafka": _history(

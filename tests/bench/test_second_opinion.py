@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from bench import second_opinion
 from checkers.engine.verdict import Validity
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge
@@ -11,7 +12,6 @@ from highwater.catalogue.mutants import load_mutants, plans_of
 from highwater.runs.provenance import present_build
 from highwater.runs.run import perform
 from history.foreign import ours
-from proof import second_opinion
 
 
 @pytest.mark.slow

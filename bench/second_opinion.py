@@ -3,7 +3,7 @@
 `make second-opinion` performs seeds of `safe`, which must never be accused, and the runs of corpus/mutants.yaml in which the
 checkers find a lost or doubled record, and judges each as the model `partition-log` (`history.foreign.ours`). The judge of
 linearizability shares no code with those checkers. What it cannot see: a record that is lost where nobody reads again.
-`python -m proof.second_opinion --write docs/evidence.md` replaces the table there.
+`python -m bench.second_opinion --write docs/evidence.md` replaces the table there.
 """
 
 import sys

@@ -1,0 +1,66 @@
+r"""Jepsen's `history.txt`: process, type, function, value and, where there is one, the error, between tabs.
+
+    0\t:invoke\t:write\t9
+    0\t:info\t:write\t9\t:timeout
+
+Each line is written as a map, so that the reader of EDN defines what a value means and which is refused, with the same line. What
+the nemesis did is not read, nor are errors, which may go on for several lines.
+"""
+
+import re
+from collections.abc import Iterator
+from io import RawIOBase
+from typing import BinaryIO
+
+from history.errors import HistoryError
+from history.foreign.step import shown
+
+_BEGUN = re.compile(rb"\s*(-?\d+|:[\w.-]+)\t")  # what no line of an error begins with
+_LINE = re.compile(rb"\s*(-?\d+|:[\w.-]+)[ \t]+:(invoke|ok|fail|info)[ \t]+(:[^\s]+)(?:[ \t]+([^\t\r\n]*))?")
+_NEMESIS = b"{:process :nemesis, :type :info, :f :nemesis}\n"
+
+
+def is_history_txt(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is one."""
+    return _LINE.match(head) is not None
+
+
+class AsEdn(RawIOBase):
+    """The file as EDN, one map for each of its lines."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._lines = _maps(file)
+
+    def read(self, size: int = -1) -> bytes:
+        """The next lines, at least `size` bytes unless the file ends; b"" at its end."""
+        parts: list[bytes] = []
+        length = 0
+        for line in self._lines:
+            parts.append(line)
+            length += len(line)
+            if 0 <= size <= length:
+                break
+        return b"".join(parts)
+
+
+def _maps(file: BinaryIO) -> Iterator[bytes]:
+    has_error = False
+    for number, line in enumerate(file, 1):
+        match = _LINE.match(line)
+        if match is None:
+            if line.strip() and (not has_error or _BEGUN.match(line)):
+                raise HistoryError(f"line {number}: not a process, a type, a function and a value between tabs: {_shown(line)}")
+            yield b"\n"
+            continue
+        if not line.endswith(b"\n"):  # the last value may be cut
+            raise HistoryError(f"line {number}: cut: no line end after {_shown(line)}")
+        process, kind, f, value = match.groups()
+        has_error = line[match.end() :].strip() != b""
+        if process == b":nemesis":
+            yield _NEMESIS
+        else:
+            yield b"{:process %b, :type :%b, :f %b, :value %b}\n" % (process, kind, f, value or b"nil")
+
+
+def _shown(line: bytes) -> str:
+    return shown(line.decode(errors="replace").strip()[:60])
