@@ -1,11 +1,11 @@
 """Following a leader: find the offset where the logs diverge, truncate, fetch (V3 §C becomeFollower, §G; KIP-101, 279, 320).
 
-state             event                                           next          effects               by
-new               a command names another leader or epoch         truncating    EpochEnd              become
-truncating        truncation=hw, truncation=fetch, or no batch    fetching      Fetch                 become
-truncating        the logs agree up to here                       fetching      Fetch                 on_epoch_end
-fetching          OFFSET_OUT_OF_RANGE                             truncating    EpochEnd, later       on_fetched
-truncating        truncation=hw, or the log begins anew           fetching      Fetch, later          on_fetched
+    state             event                                           next          effects               by
+    new               a command names another leader or epoch         truncating    EpochEnd              become
+    truncating        truncation=hw, truncation=fetch, or no batch    fetching      Fetch                 become
+    truncating        the logs agree up to here                       fetching      Fetch                 on_epoch_end
+    fetching          OFFSET_OUT_OF_RANGE                             truncating    EpochEnd, later       on_fetched
+    truncating        truncation=hw, or the log begins anew           fetching      Fetch, later          on_fetched
 """
 
 from typing import assert_never

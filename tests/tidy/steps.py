@@ -17,6 +17,10 @@ from reference.controller.context import AdminStep, AgentStep, ChangeStep, Contr
 from reference.replica.partition import FollowerStep, IsrStep
 from tests.tidy.sources import at, functions, sources
 
+_INTRODUCTION = """\
+From the docstrings of `reference`; tests compare them with the code.
+A step is `new` where it begins and `gone` at its end; `by` names who makes the step.
+"""
 _HEAD = ("state", "event", "next", "effects", "by")
 FOLDERS = ("reference/controller", "reference/broker", "reference/replica", "reference/client")
 ATTRIBUTES = ("step", "registration", "dir_event")  # of structs, that hold one of these steps
@@ -138,7 +142,7 @@ def _has_word(side: ast.AST) -> bool:
 
 def document() -> str:
     """The tables, for docs/protocol.md."""
-    parts = []
+    parts = [_INTRODUCTION]
     for steps, (title, module) in MACHINES.items():
         head = "".join(f"| {' | '.join(line)} |\n" for line in (_HEAD, ["---"] * len(_HEAD)))
         path = module.removeprefix("reference.").replace(".", "/")

@@ -1,13 +1,7 @@
 """The steps of one move, from widening AR to narrowing it (V3 §F, KIP-236 steps 1 to 4).
 
-    widening   AR := OAR + RAR in the topic znode (C-12)
-    joining    all of them follow in a new epoch, until RAR is in the ISR
-    leading    AR := RAR in memory; the leader is one of RAR, or keeps the role in a new epoch
-    shrinking  the ISR loses the replicas that are not in RAR
-    stopping   StopReplica(delete=false) to them
-    deleting   StopReplica(delete=true) to them
-    narrowing  AR := RAR in the topic znode: only now, because it alone says who held a replica (B-59)
-    clearing   the entry leaves /admin/reassign_partitions
+A move begins with AR := OAR + RAR in the topic znode (C-12). AR := RAR comes there only after the old replicas are deleted,
+because the topic znode alone says who held a replica (B-59).
 
 A rollback is the same with OAR for RAR, but need not wait for all of OAR; a drop (R-255) is the same with the replicas that stay.
 Every step checks its precondition and goes back to the first step if it does not hold any more, so this controller or the next
@@ -15,8 +9,8 @@ can repeat any step.
 
     state                 event                                       next         effects                     by
     widening              the topic znode has OAR + RAR               joining      NewEpoch to all replicas    join
-    widening, joining     enough of RAR is in the ISR                 leading,     elect in RAR                lead
-                                                                      shrinking
+    widening, joining     enough of RAR is in the ISR                 leading,     AR := RAR in memory; elect  lead
+                                                                      shrinking    in RAR
     leading               a replica of RAR leads                      shrinking    take the others out of the  proceed
                                                                                    ISR
     shrinking             ISR and ELR are within RAR                  stopping,    StopReplica(delete=false)   go_on
