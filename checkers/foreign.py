@@ -27,9 +27,19 @@ class Judge(Struct, frozen=True, kw_only=True):
 _CYCLES = tuple(
     f"{kind}{time}" for kind in ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item") for time in ("", "-process", "-realtime")
 )
-_LISTS_ALONE = ("dirty-update", "duplicate-elements", "incompatible-order")
+_LISTS_ALONE = ("dirty-update", "duplicate-elements", "incompatible-order", "no-version-order")
 _OF_LISTS = (*_LISTS_ALONE, "phantom-read", "G1a", "G1b", "internal", "future-read", "fractured-read", "lost-update")
-_OF_REGISTERS = ("cyclic-versions", "phantom-read", "G1a", "G1b", "internal", "future-read", "fractured-read", "lost-update")
+_OF_REGISTERS = (
+    "cyclic-versions",
+    "no-version-order",
+    "phantom-read",
+    "G1a",
+    "G1b",
+    "internal",
+    "future-read",
+    "fractured-read",
+    "lost-update",
+)
 _OF_QUEUES = (
     "inconsistent-offsets", "duplicate", "phantom-read", "G1a", "precommitted-read", "lost-write", "unseen",
     "poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll", "int-nonmonotonic-send", "nonmonotonic-send",
@@ -55,9 +65,10 @@ JUDGES: tuple[Judge, ...] = (
         group="history",
         assumes="Each value is appended to a key at most once. The longest read of a key gives the order of its versions. "
         "All clients of the run are in the history.",
-        blind="The order of appends that no transaction read; predicates; keys to which a value was appended twice, or "
-        "whose lists all begin with values that no transaction appended.",
-        complexity="n log n in micro-operations and elements read; for G-single the same times the reachable components by 4096",
+        blind="Predicates; keys to which a value was appended twice, or whose lists all begin with values that no transaction "
+        "appended; an order of unread appends that is not found within the budget (verdict UNKNOWN).",
+        complexity="n log n in micro-operations and elements read; for G-single the same times the reachable components by 4096; "
+        "for unread appends of transactions on allowed cycles a search with a budget",
     ),
     Judge(
         name="rw-register",
@@ -66,9 +77,10 @@ JUDGES: tuple[Judge, ...] = (
         group="history",
         assumes="Each value is written to a key at most once; the first version is nil. All clients of the run are in the "
         "history.",
-        blind="Versions whose order follows neither from a read before a write, nor from time, nor from nil; predicates; keys to "
-        "which a value was written twice, or that were never nil and have one value that no transaction wrote.",
-        complexity="n log n, where n counts micro-operations and pairs of versions that follow each other in time",
+        blind="Predicates; keys to which a value was written twice, or that were never nil and have one value that no transaction "
+        "wrote; an order of blind writes that is not found within the budget (verdict UNKNOWN).",
+        complexity="n log n, where n counts micro-operations and pairs of versions that follow each other in time; for writes "
+        "whose order neither reads nor time show a search with a budget",
     ),
     Judge(
         name="kafka",

@@ -1,6 +1,6 @@
-"""Random histories of a few transactions: correct ones with some mistakes, and ones with many dependency cycles.
+"""Random histories of a few transactions: correct ones with some mistakes, with many dependency cycles, with many unread writes.
 
-A third of them have values that no transaction wrote: as if a setup had written them, or at random.
+A third of the first two kinds have values that no transaction wrote: as if a setup had written them, or at random.
 """
 
 from collections.abc import Hashable, Sequence
@@ -67,6 +67,22 @@ def tangled(rng: Rng, writes: str) -> Paired:
     together = rng.below(2) == 0
     values = _haunted(rng, values, writes)
     return _at_once(values) if together else _scheduled(rng, values)
+
+
+def unread(rng: Rng, writes: str) -> Paired:
+    """Return a random history of three to five transactions whose writes are mostly not read, so that no read shows their order.
+
+    Writes of registers are mostly blind: the transaction does not read the version that it replaces.
+    """
+    count, keys = 3 + rng.below(3), 2 + rng.below(2)
+    plans = [[(rng.below(5) < 3, key) for key in rng.shuffled(range(keys))[: 1 + rng.below(3)]] for _ in range(count)]
+    values: list[Transaction] = []
+    read = {key: rng.shuffled([t for t in range(count) if (True, key) in plans[t]])[: rng.below(3)] for key in range(keys)}
+    for number, plan in enumerate(plans):
+        seen = {key: [t for t in read[key] if t != number][: rng.below(3)] for _, key in plan}
+        shown = {key: tuple(some) if writes == "append" else some[-1] if some else None for key, some in seen.items()}
+        values.append(tuple((writes, key, number) if write else ("r", key, shown[key]) for write, key in plan))
+    return _at_once(values) if rng.below(2) else _scheduled(rng, values)
 
 
 def _haunted(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:

@@ -37,6 +37,7 @@ class Edge:
 class Graph:
     """A cycle of transactions: each edge leads from one node to the next, the last to the first."""
 
+    title: str
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 

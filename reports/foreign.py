@@ -27,6 +27,7 @@ from reports.cycle import Edge, Graph, Node
 from reports.lanes import Bar, Chart, Point, Way
 
 ANOMALIES_MAX = 24  # of a page
+GRAPHS_MAX = 6  # cycles drawn for one anomaly
 _BASE_SHOWN = 7  # calls of the shared order that are drawn
 _AROUND = 4  # calls before and after each call of a witness
 _BARS_MAX = 90
@@ -64,7 +65,7 @@ class Card:
     anomaly: Anomaly
     quotes: tuple[tuple[int, Quote], ...]  # the cited line and the call
     chart: Chart | None = None
-    graph: Graph | None = None
+    graphs: tuple[Graph, ...] = ()
     log: LogTable | None = None
 
 
@@ -113,19 +114,19 @@ def page_of(
     by_line = cited(steps(), lines)
     cited_calls = [] if isinstance(judged, Object) else [by_line[line] for line in sorted(lines & by_line.keys())]
     around = _around(steps, cited_calls)
-    cycles = {} if found.cycles is UNSET else {(c.kind, tuple(link.source for link in c.links)): c for c in found.cycles}
+    cycles = () if found.cycles is UNSET else found.cycles
     logs = Logs(judged) if judged is not None and not isinstance(judged, Object) else None
     cards = []
     for number, anomaly in enumerate(shown_ones, 1):
         quoted = tuple((line, by_line[line]) for line in anomaly.witness if line in by_line)
-        cycle = cycles.get((anomaly.kind, anomaly.witness))
+        shown_cycles = [c for c in cycles if c.kind == anomaly.kind and {link.source for link in c.links} <= {*anomaly.witness}]
         cards.append(
             Card(
                 number=number,
                 anomaly=anomaly,
                 quotes=quoted,
                 chart=_ordered(orders[number - 1], by_line) if number <= len(orders) else _plain_chart(around, anomaly),
-                graph=None if cycle is None else _graph(cycle, by_line),
+                graphs=tuple(_graph(cycle, by_line) for cycle in shown_cycles[:GRAPHS_MAX]),
                 log=None if logs is None else _log_table(logs, anomaly),
             )
         )
@@ -319,7 +320,8 @@ def _graph(cycle: Cycle, by_line: dict[int, Quote]) -> Graph:
     edges = tuple(
         Edge(source=place[link.source], target=place[link.target], kind=link.kind, reason=link.reason) for link in cycle.links
     )
-    return Graph(nodes=nodes, edges=edges)
+    said = " and ".join(link.reason for link in cycle.assumed)
+    return Graph(title=f"If {said}" if said else "The cycle", nodes=nodes, edges=edges)
 
 
 def _node(number: int, line: int, quote: Quote | None) -> Node:

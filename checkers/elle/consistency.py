@@ -13,7 +13,8 @@ _UNCOMMITTED = frozenset({"G0", "duplicate-elements", "cyclic-versions", "phanto
 # (G1a).
 _COMMITTED = _UNCOMMITTED | {"G1a", "G1b", "G1c", "incompatible-order", "dirty-update", "future-read"}
 _ATOMIC = _COMMITTED | {"internal", "fractured-read"}
-_CONSISTENT_VIEW = _COMMITTED | {"G-single", "lost-update"}
+# Where a cycle with an rw is forbidden, an order of the writes that no read shows must make none.
+_CONSISTENT_VIEW = _COMMITTED | {"G-single", "lost-update", "no-version-order"}
 _PARALLEL = _ATOMIC | _CONSISTENT_VIEW
 _SNAPSHOT = _PARALLEL | {"G-nonadjacent"}
 _SERIALIZABLE = _SNAPSHOT | {"G2-item"}

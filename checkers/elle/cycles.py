@@ -24,6 +24,7 @@ from checkers.elle.graph import JOIN, PROCESS, REALTIME, RW, WR, WW, Edges, comp
 from checkers.elle.table import Flags, Ints
 
 KINDS = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
+_TIMES = {"-process": PROCESS, "-realtime": REALTIME}
 _SCOPES = (("", JOIN), ("-process", JOIN | PROCESS), ("-realtime", JOIN | PROCESS | REALTIME))
 _MUST = {"G0": WW, "G1c": WR, "G-single": RW, "G-nonadjacent": RW, "G2-item": RW}
 _BLOCK = 4096  # bits in a set of reachable nodes
@@ -44,18 +45,43 @@ class Step:
 
 def cycles(found: Edges, count: int, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Find for each kind of dependency cycle in `wanted` that the graph contains one short cycle as evidence."""
-    used = found
-    if not any(name.endswith("-realtime") for name in wanted):
-        used = used.where(used.kind != REALTIME)
-    labels = components(used.source, used.target, count)
-    used = used.where(labels[used.source] == labels[used.target])
-    if not len(used.source):
-        return
-    small = _Graph(used)
+    small = _Graph(tangled(found, count, wanted))
     for name, proven in _proven(small):
         if name in wanted:
             cycle = _shortest(small, name, proven)
             yield name, tuple(cycle)
+
+
+def many_cycles(found: Edges, count: int, wanted: frozenset[str]) -> tuple[list[tuple[Step, ...]], int]:
+    """Find many short cycles of the kinds in `wanted`, at least one if there is any; and the number of edges visited.
+
+    An edge that proves a kind is on one of them, unless the search for others visited as many edges as the graph has.
+    """
+    small = _Graph(tangled(found, count, wanted))
+    ways: list[list[int]] = []
+    work = 0
+    for name, proven in _proven(small):
+        done: set[int] = set()
+        for number in np.flatnonzero(proven).tolist() if name in wanted else ():
+            if number not in done and (work < len(found.kind) or not ways):
+                back, _, looked = _back(small, number, name, longest=len(small.kinds) + 1)
+                ways.append([number, *back])
+                done.update(ways[-1])
+                work += looked
+    return [tuple(_steps(small, way)) for way in ways], work + len(small.kinds)
+
+
+def counted(found: Edges, wanted: frozenset[str]) -> Edges:
+    """Return the dependencies that the kinds of cycles in `wanted` may have: those by time only if a kind names them."""
+    left_out = sum(kind for name, kind in _TIMES.items() if not any(one.endswith(name) for one in wanted))
+    return found.where((found.kind & left_out) == 0) if left_out else found
+
+
+def tangled(found: Edges, count: int, wanted: frozenset[str]) -> Edges:
+    """Return the dependencies that count and lie within strongly connected components: all cycles are made of them."""
+    used = counted(found, wanted)
+    labels = components(used.source, used.target, count)
+    return used.where(labels[used.source] == labels[used.target])
 
 
 class _Graph:
@@ -164,13 +190,10 @@ def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
 
 
 def _shortest(graph: _Graph, name: str, proven: Flags) -> list[Step]:
-    kind, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
-    extra = dict(_SCOPES)[f"-{time}" if time else ""]
-    may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(kind, WW | WR | RW) | extra
     best: list[int] = []
     length, work = len(graph.kind) + 1, 0  # length in dependencies: junctions do not count
     for number in np.flatnonzero(proven)[:_TRIES_MAX].tolist():
-        back, far, looked = _back(graph, number, may, apart=kind == "G-nonadjacent", longest=length)
+        back, far, looked = _back(graph, number, name, longest=length)
         work += looked
         if back and far + 1 < length:
             best, length = [number, *back], far + 1
@@ -184,11 +207,15 @@ _PLAIN, _AFTER_RW, _AFTER_PROCESS = 0, 1, 2
 _State = tuple[int, int]  # a node, and the kind of step that led to it
 
 
-def _back(graph: _Graph, edge: int, may: int, *, apart: bool, longest: int) -> tuple[list[int], int, int]:
-    # The shortest path from an edge's target back to its source, its number of dependencies, and the number of edges visited.
+def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[int], int, int]:
+    # The shortest path that makes a cycle of this kind with an edge, its number of dependencies, and the number of edges visited.
     #
-    # With `apart` the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive steps of
-    # one process count as one dependency.
+    # For G-nonadjacent the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive
+    # steps of one process count as one dependency.
+    base, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
+    extra = dict(_SCOPES)[f"-{time}" if time else ""]
+    may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(base, WW | WR | RW) | extra
+    apart = base == "G-nonadjacent"
     goal, begin = int(graph.source[edge]), (graph.targets[edge], _AFTER_RW if apart else _PLAIN)
     came: dict[_State, tuple[_State, int]] = {}
     far = {begin: 0}

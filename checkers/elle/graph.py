@@ -76,7 +76,10 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 
 def components(source: Ints, target: Ints, count: int) -> Ints:
-    """Return for each node of the dependency graph the number of its strongly connected component."""
+    """Return for each node of the dependency graph the number of its strongly connected component.
+
+    Edges between components lead to lower numbers: SciPy numbers components as Tarjan's search completes them.
+    """
     if not len(source):
         return np.arange(count, dtype=np.int64)
     matrix = coo_array((np.ones(len(source), np.int8), (source, target)), shape=(count, count)).tocsr()

@@ -8,19 +8,23 @@
     >>> [a.kind for a in judge("list-append", pair(steps(enumerate(lines, 1))), ("serializable",)).anomalies]
     ['G2-item']
 
-Not every anomaly can be inferred: VALID means that no forbidden anomaly can be proven from the values. A history in which a value
-was read that no transaction wrote is never VALID (`checkers.elle.phantoms`).
+VALID means that an order of all writes explains every read. Where no read shows the order of some writes, an order without a
+forbidden cycle is searched (`checkers.elle.orders`); within its budget it is found, or proven not to exist, else the verdict is
+UNKNOWN. A history in which a value was read that no transaction wrote is never VALID (`checkers.elle.phantoms`).
 """
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from checkers.elle import list_append, rw_register
 from checkers.elle.consistency import FORBIDS
-from checkers.elle.cycles import Step, cycles
+from checkers.elle.cycles import Step, cycles, tangled
 from checkers.elle.found import Found
 from checkers.elle.fractured import fractured, is_asked_for
-from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, joined, process_order, real_time
+from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, WW, joined, process_order, real_time
 from checkers.elle.list_append import ListAppend
+from checkers.elle.orders import WORK_MAX, Case, Write, decide, within_knots
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
@@ -31,13 +35,17 @@ from history.foreign.pairing import Paired
 CHECKER = "elle"
 MODELS = ("list-append", "rw-register")
 STRONGEST = "strict-serializable"
+NO_ORDER = "no-version-order"
 _OF_A_KIND_MAX = 8
+_CASES_MAX = 6  # in words
 
 __all__ = ["FORBIDS", "MODELS", "judge"]
 
 
-def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)) -> Judgement:
+def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,), *, work_max: int = WORK_MAX) -> Judgement:
     """Report the anomalies in a history of transactions that these consistency models forbid. `model`: one of `MODELS`.
+
+    `work_max`: the budget of the search for an order of the writes, in edges visited.
 
     HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """
@@ -57,9 +65,20 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     found = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
-    proven = [_cycle(table, name, cycle) for name, cycle in cycles(joined([*parts, in_time]), count, forbidden)]
+    graph = joined([*parts, in_time])
+    knots = tangled(graph, count, forbidden)
+    proven = [_cycle(table, name, cycle) for name, cycle in cycles(knots, count, forbidden)]
     found.extend(map(_anomaly, proven))
     unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *_nothing_read(table)]
+    if not found and "G-single" in forbidden and (len(knots.source) or not lists):
+        unordered = within_knots(keys.unordered(), knots, count) if lists else keys.unordered()
+        decision = decide(unordered, knots if lists else graph, count, table, forbidden, work_max=work_max)
+        if decision.cases:
+            proven = [_case(table, case) for case in decision.cases]
+            found = [_without_order(proven)]
+        if decision.undecided:
+            pairs = f"{decision.undecided:,} pair{'s' if decision.undecided > 1 else ''} of writes"
+            unchecked.append(f"the order of {pairs} matters and is undecided after {work_max:,} steps of search")
     return Judgement(
         validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
         anomalies=tuple(found),
@@ -98,14 +117,36 @@ def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
 
 
 def _anomaly(cycle: Cycle) -> Anomaly:
+    witness = tuple(link.source for link in cycle.links)
+    return Anomaly(kind=cycle.kind, checker=CHECKER, key="", witness=witness, words=_contradiction(cycle))
+
+
+def _contradiction(cycle: Cycle) -> str:
     steps = [f"line {s.source} before line {s.target}, because {s.reason} ({s.kind})" for s in cycle.links]
+    return "; ".join(steps) + ": a contradiction"
+
+
+def _case(table: Table, case: Case) -> Cycle:
+    return replace(_cycle(table, NO_ORDER, case.cycle), assumed=tuple(_assumption(table, *pair) for pair in case.assumed))
+
+
+def _without_order(cases: Sequence[Cycle]) -> Anomaly:
+    # The cycles prove together that no order of the writes is possible: each order has one of them.
+    words = [f"if {' and '.join(link.reason for link in case.assumed)}, then {_contradiction(case)}" for case in cases]
+    more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
     return Anomaly(
-        kind=cycle.kind,
+        kind=NO_ORDER,
         checker=CHECKER,
         key="",
-        witness=tuple(s.source for s in cycle.links),
-        words="; ".join(steps) + ": a contradiction",
+        witness=tuple(dict.fromkeys(link.source for case in cases for link in case.links)),
+        words=f"no order of the writes explains the reads: {'; '.join(words[:_CASES_MAX])}{more}",
     )
+
+
+def _assumption(table: Table, first: Write, then: Write) -> Link:
+    lines = [table.line(write.writer) for write in (first, then)]
+    one, two = (f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True))
+    return Link(source=lines[0], target=lines[1], kind=NAMES[WW], reason=f"{one} of key {table.keys[first.key]} before {two}")
 
 
 def _reason(table: Table, step: Step) -> str:

@@ -1,7 +1,7 @@
 """list-append: `[:append k v]` and `[:r k [v …]]`. A read of a list shows all earlier versions, so the version order is known.
 
 The version order of a key is its longest read; every other read must be a prefix of it. Appends that certainly committed and were
-not read come after all values that were read. If one value of a transaction of unknown outcome was read, the transaction
+not read come after all values that were read, in an order that is searched (`checkers.elle.orders`). If one value of a transaction of unknown outcome was read, the transaction
 committed. Values must be appended once per key: a key to which a value was appended twice is unchecked. The order continues
 across a value that no transaction appended (`checkers.elle.phantoms`).
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 from checkers.elle.found import Found, sees_itself
 from checkers.elle.graph import RW, WR, WW, Edges, edges, fan
+from checkers.elle.orders import Unordered, Write
 from checkers.elle.phantoms import Phantoms, of_lists
 from checkers.elle.table import Flags, Ints, Table, packed
 
@@ -365,11 +366,29 @@ class ListAppend:
         read[self._order_append[self._order_append != _NOBODY]] = True
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
+    def _surely_unread(self) -> Ints:
+        # The appends that were never read, of committed transactions, to keys that have an order.
+        table, appends = self._table, self._unread()
+        return appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
+
+    def unordered(self) -> Unordered:
+        """Return the unread appends of each key to which several transactions made some. Call `anomalies` first."""
+        table, appends = self._table, self._surely_unread()
+        names = packed(table.key[appends], table.transaction[appends])
+        _, first = np.unique(names, return_index=True)
+        by_key = appends[first]
+        parts = np.split(by_key, np.flatnonzero(np.diff(table.key[by_key])) + 1)
+        return Unordered(
+            keys=[
+                [Write(int(table.key[at]), int(table.value[at]), int(table.transaction[at])) for at in part.tolist()]
+                for part in parts
+                if len(part) > 1
+            ]
+        )
+
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
         # Edges (ww, rw) to committed appends that were never read: these come after every version that was read.
-        table = self._table
-        appends = self._unread()
-        appends = appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
+        table, appends = self._table, self._surely_unread()
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()
         yield group.into(key, reader, RW, key=key)

@@ -8,11 +8,12 @@ another forbidden anomaly.
 - If a transaction returned before another was invoked, the version that it left is not after the version that the other found
   (G-single-realtime); the same within a process (G-single-process).
 
-list-append gives more order, so fewer anomalies can be seen here. A value that no transaction wrote (`checkers.elle.phantoms`)
-has no place in the order. A key to which a value was written twice is unchecked.
+The order of the other versions is searched (`checkers.elle.orders`). A value that no transaction wrote
+(`checkers.elle.phantoms`) has no place in the order. A key to which a value was written twice is unchecked.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from graphlib import TopologicalSorter
 from itertools import groupby
 from operator import itemgetter
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from checkers.elle.found import Found
 from checkers.elle.graph import RW, WR, WW, Edges, components, edges, fan
+from checkers.elle.orders import Unordered, Write
 from checkers.elle.phantoms import Phantoms, of_registers
 from checkers.elle.table import NEVER, NIL, Ints, Table
 
@@ -225,6 +227,25 @@ class RwRegister:
 
         return found, missed
 
+    def unordered(self) -> Unordered:
+        """Return the writes of each key whose versions have no single order. Call `anomalies` first."""
+        later: dict[int, dict[_Version, list[_Version]]] = {}
+        for version in sorted(self._left):
+            later.setdefault(version[0], {})[version] = []
+        for one, two in self._pairs:
+            if one[1] != NIL:
+                later[one[0]][one].append(two)
+        open_ones = [versions for versions in later.values() if not _is_chain(versions)]
+        writes = {
+            (key, value): Write(key, value, self._left[key, value], tuple(self._readers.get((key, value), ())))
+            for versions in open_ones
+            for key, value in versions
+        }
+        return Unordered(
+            keys=[[writes[version] for version in versions] for versions in open_ones],
+            known=frozenset((writes[one], writes[two]) for versions in open_ones for one in versions for two in versions[one]),
+        )
+
     def edges(self) -> Iterator[Edges]:
         """Make the dependencies (wr, ww, rw) between transactions, where the version order is known. Call `anomalies` first."""
         table = self._table
@@ -245,6 +266,17 @@ class RwRegister:
         yield after.into(group, source, RW, key=keys)
         group, source, keys = _columns([(groups[v], self._left[v], v[0]) for v in groups if v[1] != NIL], 3)
         yield after.into(group, source, WW, key=keys)
+
+
+def _is_chain(later: dict[_Version, list[_Version]]) -> bool:
+    # Whether the versions have only one order.
+    sorter = TopologicalSorter(later)
+    sorter.prepare()
+    while ready := sorter.get_ready():
+        if len(ready) > 1:
+            return False
+        sorter.done(*ready)
+    return True
 
 
 def _columns(rows: Sequence[tuple[int, ...]], width: int) -> tuple[Ints, ...]:

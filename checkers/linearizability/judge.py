@@ -48,10 +48,15 @@ class Link(Struct, frozen=True, kw_only=True):
 
 
 class Cycle(Struct, frozen=True, kw_only=True):
-    """The dependencies that prove an anomaly of this kind; their sources are its witness."""
+    """The dependencies that prove an anomaly of this kind; their sources are its witness.
+
+    `assumed`: orders of writes without which some of the dependencies do not exist. Cycles that assume some are a proof together:
+    whatever the order of the writes is, one of them exists.
+    """
 
     kind: str
     links: tuple[Link, ...]
+    assumed: tuple[Link, ...] = ()
 
 
 class Judgement(Struct, frozen=True, kw_only=True):

@@ -10,14 +10,13 @@ _HISTORIES = 2_500
 @pytest.mark.slow
 @pytest.mark.parametrize("writes", ["append", "w"])
 def test_isolation_judge_agrees_with_trying_every_execution(writes: str) -> None:
-    """INVALID is always right; VALID is right if the values determine the order of versions."""
+    """INVALID and VALID are right, whether or not some read shows the order of the writes."""
     tally = elle.prove(writes, _HISTORIES)
 
     assert tally.wrong == []
     assert tally.total == _HISTORIES
     assert tally.impossible > _HISTORIES // 10
-    assert tally.sure > _HISTORIES // 20
-    assert tally.unproven * 4 < tally.impossible
+    assert tally.unordered > 1
 
 
 @pytest.mark.slow

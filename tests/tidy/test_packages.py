@@ -19,6 +19,7 @@ from tests.tidy.sources import PACKAGES, ROOT, sources
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Import name -> name in pyproject, where they differ.
 DISTRIBUTIONS = {
+    "pysat": "python-sat",
     "yaml": "pyyaml",
     "rich": "rich",
     "jinja2": "jinja2",
