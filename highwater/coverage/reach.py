@@ -15,6 +15,7 @@ from highwater.backends.sim.world import World
 from highwater.coverage.branches import Reach, Step, counting, packed
 from nemesis.schedule import Window
 from reference.config import BrokerConfig
+from reference.controller.context import ControllerStep
 from reference.effects import AnyEffect
 from reference.events import AnyEvent, DirImage
 from reference.machine import Now
@@ -129,7 +130,7 @@ class _Watched(Node):
 
 def _role(state: NodeState) -> int:
     """The role of a broker as a number of ROLES: the first that fits."""
-    if state.controller.step == "active":
+    if state.controller.step is ControllerStep.ACTIVE:
         return 0
     found = 3
     for partition in state.broker.partitions.values():

@@ -23,7 +23,7 @@ from reference.events import AnyEvent, Booted, DirImage, TimerFired
 from reference.machine import Ids, Now
 from reference.messages import AnyMessage, IsrChange, LeaderAndIsr, PartitionState
 from reference.node import Node, NodeState
-from reference.replica.partition import Follower, Leader, ParkedFetch, Partition, brokers_of
+from reference.replica.partition import Follower, FollowerStep, Leader, ParkedFetch, Partition, brokers_of
 from reference.types import BrokerId, Millis, TopicPartition, ZkVersion, index_of
 
 LATE_MS = 1_000_000_000
@@ -222,7 +222,7 @@ def _replica(found: Partition | None) -> Replica:
         hw=found.hw,
         isr=brokers_of(role.isr) if isinstance(role, Leader) else (),
         follows=role.leader if isinstance(role, Follower) else None,
-        truncating=isinstance(role, Follower) and role.step == "truncating",
+        truncating=isinstance(role, Follower) and role.step is FollowerStep.TRUNCATING,
     )
 
 

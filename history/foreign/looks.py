@@ -86,7 +86,7 @@ def _json(start: str) -> str:
     if not isinstance(first, dict):
         return f"JSON, but not of objects: its first element is {str(first)[:40]!r}"
     missing = [name for name in ("process", "type", "f", "value") if name not in first and f":{name}" not in first]
-    if not missing:
+    if not missing or "manifest" in first:  # a step, or the first line of a recorded history
         return ""
     has = ", ".join(sorted(map(str, first)))
     return f"JSON of objects with {has[:120] or 'nothing'}; a step of a history has process, type, f and value"

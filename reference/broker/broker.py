@@ -3,8 +3,8 @@
 Commands of the controller are in `commands` and `metadata`, registration in `startup`.
 """
 
+from enum import StrEnum
 from operator import itemgetter
-from typing import Literal
 
 from msgspec import Struct, field
 
@@ -29,7 +29,7 @@ from reference.messages import (
     StopReplicaReply,
 )
 from reference.replica import delayed, follower, high_watermark, isr, leader
-from reference.replica.partition import Idle, IsrAsked, Leader, Partition, is_of_another_topic
+from reference.replica.partition import Idle, IsrAsked, IsrStep, Leader, Partition, is_of_another_topic
 from reference.types import (
     NO_EPOCH,
     NO_INCARNATION,
@@ -45,8 +45,28 @@ from reference.types import (
     topic_of,
 )
 
-# The step of `broker.startup` in progress.
-Registration = Literal["none", "creating", "reading", "learning-topics", "learning-assignments", "learning-states", "registered"]
+
+class Registration(StrEnum):
+    """How far a broker is with its registration and with what it reads after it (`broker.startup` has the table)."""
+
+    NONE = "none"
+    CREATING = "creating"
+    READING = "reading"
+    LEARNING_TOPICS = "learning-topics"
+    LEARNING_ASSIGNMENTS = "learning-assignments"
+    LEARNING_STATES = "learning-states"
+    REGISTERED = "registered"
+
+
+LEARNING = (Registration.LEARNING_TOPICS, Registration.LEARNING_ASSIGNMENTS, Registration.LEARNING_STATES)
+
+
+class DirEvent(StrEnum):
+    """Whether the controller must hear that a log directory failed (`broker.log_dirs`)."""
+
+    NONE = "none"
+    DUE = "due"
+    WRITING = "writing"
 
 
 class Membership(Struct):
@@ -113,7 +133,7 @@ class Broker(Struct):
     """The state of a broker. Mappings are kept in the order of their keys, like their canonical encoding."""
 
     incarnation: Incarnation = NO_INCARNATION
-    registration: Registration = "none"
+    registration: Registration = Registration.NONE
     registration_request: int = 0
     learned: bool = False  # V3 §E was completed in this life
     learning_topics: tuple[str, ...] = ()
@@ -122,7 +142,7 @@ class Broker(Struct):
     dir_births: tuple[Incarnation, ...] = ()  # the registration that first used each log directory
     offline_dirs: tuple[int, ...] = ()  # bad for the rest of this life (broker.log_dirs)
     offline: dict[TopicPartition, TopicId] = {}  # replicas in them, as far as known; by partition
-    dir_event: Literal["none", "due", "writing"] = "none"  # notification of the controller (R-299)
+    dir_event: DirEvent = DirEvent.NONE  # notification of the controller (R-299)
     dir_event_request: int = 0
     partitions: dict[TopicPartition, Partition] = {}
     buried: dict[TopicPartition, Burial] = {}  # deleted replicas: earlier commands must not create them again
@@ -231,7 +251,7 @@ def on_isr_answer(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -
         role = partition.role
         if not isinstance(role, Leader) or role.change is None:
             continue
-        if role.change.request == request and role.change.step in ("writing", "reading"):
+        if role.change.request == request and role.change.step in (IsrStep.WRITING, IsrStep.READING):
             isr.on_answer(turn, partition, role, answer)
             return
 

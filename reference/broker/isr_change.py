@@ -11,7 +11,7 @@ from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrProposal
 from reference.replica import isr
-from reference.replica.partition import IsrAsked, Leader
+from reference.replica.partition import IsrAsked, IsrStep, Leader
 from reference.types import TopicPartition, broker_address
 
 
@@ -28,7 +28,7 @@ def send_due(turn: Turn, broker: Broker) -> None:
         leader = partition.role
         if asked is None or not isinstance(leader, Leader) or leader.change is None:
             continue
-        leader.change.request, leader.change.step = asked.correlation, "asking"
+        leader.change.request, leader.change.step = asked.correlation, IsrStep.ASKING
         asked.tps = (*asked.tps, partition.tp)
         wanted, topic_id = leader.change.wanted, partition.log.topic_id
         proposals.append(IsrProposal(partition.tp, partition.leader_epoch, wanted, leader.zk_version, topic_id))
@@ -57,7 +57,7 @@ def on_reply(turn: Turn, broker: Broker, reply: IsrChangeReply) -> None:
         if partition is None or not isinstance(leader, Leader):
             continue
         change = leader.change
-        mine = change is not None and change.step == "asking" and change.request == reply.correlation
+        mine = change is not None and change.step is IsrStep.ASKING and change.request == reply.correlation
         if anything and reply.error is ErrorCode.NONE:
             isr.take_unasked(turn, partition, leader, reply.results[place])  # B-32
         elif mine and reply.error is ErrorCode.NONE:

@@ -8,9 +8,15 @@ directories go on (R-290); with no good directory left the process ends (R-292).
 
 The contents of a directory that is unreadable at startup are unknown. So a missing replica is created only if it is new, or if
 every directory is readable (R-296, R-301).
+
+    state         event                               next       effects                         by
+    any           a directory fails                   due                                        on_dir_failed
+    due           the broker is registered            writing    create a notification           notify
+    writing       it is created                       none                                       on_notified
+    writing       no answer                           due        retry later                     on_notified
 """
 
-from reference.broker.broker import Broker
+from reference.broker.broker import Broker, DirEvent
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Create, Created
 from reference.effects import Halt, Note, ZkRequest
@@ -41,7 +47,7 @@ def on_dir_failed(turn: Turn, broker: Broker, dir_: int, error: str) -> None:
             _go_offline(turn, broker, partition)
     broker.flushes = [flush for flush in broker.flushes if flush.dir != dir_]
     note_gauges(turn, broker)
-    broker.dir_event = "due"
+    broker.dir_event = DirEvent.DUE
     notify(turn, broker)
 
 
@@ -136,8 +142,8 @@ def notify(turn: Turn, broker: Broker) -> None:
 
     Without a registration it waits for the next one.
     """
-    if broker.dir_event == "due" and broker.incarnation != NO_INCARNATION:
-        broker.dir_event = "writing"
+    if broker.dir_event is DirEvent.DUE and broker.incarnation != NO_INCARNATION:
+        broker.dir_event = DirEvent.WRITING
         broker.dir_event_request = turn.zk_id()
         payload = paths.log_dir_event_payload(turn.config.broker)
         turn.effects.append(ZkRequest(broker.dir_event_request, (Create(paths.LOG_DIR_EVENT, payload, sequential=True),)))
@@ -147,9 +153,9 @@ def on_notified(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> N
     """ZooKeeper answered the creation of the failure notification: create it again unless it was created."""
     broker.dir_event_request = 0
     if isinstance(answers[0], Created):
-        broker.dir_event = "none"
+        broker.dir_event = DirEvent.NONE
         return
-    broker.dir_event = "due"
+    broker.dir_event = DirEvent.DUE
     turn.retry("dir-event")
 
 

@@ -2,12 +2,27 @@
 
 A registration is an ephemeral node of a session: a restarted broker cannot register before ZooKeeper has ended the session of its
 former life. The czxid of the registration is the broker's incarnation (KIP-343, KIP-380).
+
+    state                     event                         next                  effects                   by
+    none, creating,           connected, or no answer       creating              create the znodes         register
+      reading
+    creating                  created, or there already     reading               read the registration     on_answer
+    reading                   it is of this session         learning-topics       list the topics           learn
+    reading                   V3: a new session, learned    registered                                      _registered
+                              before
+    learning-topics,          no answer                     learning-topics       list the topics           learn
+      learning-assignments,
+      learning-states
+    learning-topics           they are listed               learning-assignments  read assignments          _read_assignments
+    learning-assignments      they are read                 learning-states       read partition states     _read_states
+    learning-states           they are read                 registered            create, follow, delete    _learn
+    any                       the session ends              none                  resign, connect           on_expired
 """
 
 from msgspec.structs import replace
 
 from reference.broker import log_dirs, strays
-from reference.broker.broker import Assigned, Broker, Strays, create_partition, start_timers
+from reference.broker.broker import LEARNING, Assigned, Broker, Registration, Strays, create_partition, start_timers
 from reference.broker.commands import apply, delete_replica
 from reference.config import sends_heartbeats
 from reference.coordination import paths
@@ -84,7 +99,7 @@ def register(turn: Turn, broker: Broker) -> None:
     registration = paths.broker_payload(heartbeats=sends_heartbeats(config), host=config.host, port=config.port)
     ops: list[AnyOp] = [Create(path, b"") for path in paths.PERSISTENT]
     ops.append(Create(paths.broker_path(config.broker), registration, ephemeral=True))
-    broker.registration = "creating"
+    broker.registration = Registration.CREATING
     _ask(turn, broker, tuple(ops))
 
 
@@ -100,29 +115,29 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...], sessio
         turn.retry("register")
         return False
     match broker.registration:
-        case "creating":
-            broker.registration = "reading"
+        case Registration.CREATING:
+            broker.registration = Registration.READING
             _ask(turn, broker, (GetData(paths.broker_path(turn.config.broker)),))
-        case "reading":
+        case Registration.READING:
             found = answers[0]
             if isinstance(found, Data) and found.owner == session:
                 _registered(turn, broker, Incarnation(found.czxid))
                 return True
             turn.retry("register")  # the registration of a former life: wait until its session ends
-        case "learning-topics":
+        case Registration.LEARNING_TOPICS:
             _read_assignments(turn, broker, answers[0])
-        case "learning-assignments":
+        case Registration.LEARNING_ASSIGNMENTS:
             _read_states(turn, broker, answers)
-        case "learning-states":
+        case Registration.LEARNING_STATES:
             _learn(turn, broker, answers)
     return False
 
 
 def on_timer(turn: Turn, broker: Broker) -> None:
     """Try again to register the starting broker, or to read which replicas are assigned to it."""
-    if broker.registration in ("creating", "reading"):
+    if broker.registration in (Registration.CREATING, Registration.READING):
         register(turn, broker)
-    elif broker.registration.startswith("learning"):
+    elif broker.registration in LEARNING:
         learn(turn, broker)
 
 
@@ -135,14 +150,14 @@ def _registered(turn: Turn, broker: Broker, incarnation: Incarnation) -> None:
     broker.dir_births = tuple(incarnation if born == NO_INCARNATION else born for born in broker.dir_births)
     log_dirs.notify(turn, broker)
     if broker.learned and not turn.config.variant.broker_incarnation:
-        broker.registration = "registered"  # the letter of V3: only a starting broker performs §E, not a new session
+        broker.registration = Registration.REGISTERED  # the letter of V3: only a starting broker performs §E, not a new session
         return
     learn(turn, broker)
 
 
 def learn(turn: Turn, broker: Broker) -> None:
     """V3 §E step 1: read the assignment of all topics. ZooKeeper holds every change that was missed (R-066, R-070)."""
-    broker.registration = "learning-topics"
+    broker.registration = Registration.LEARNING_TOPICS
     broker.before_learning = tuple(broker.partitions)
     _ask(turn, broker, (GetChildren(paths.TOPICS),))
 
@@ -150,7 +165,7 @@ def learn(turn: Turn, broker: Broker) -> None:
 def _read_assignments(turn: Turn, broker: Broker, answer: AnyAnswer) -> None:
     topics = answer.names if isinstance(answer, Children) else ()
     broker.learning_topics = topics
-    broker.registration = "learning-assignments"
+    broker.registration = Registration.LEARNING_ASSIGNMENTS
     if topics:
         _ask(turn, broker, tuple(GetData(paths.topic_path(topic)) for topic in topics))
     else:
@@ -166,7 +181,7 @@ def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> 
             topic_id = TopicId(answer.czxid)
             mine += [Assigned(tp, replicas, topic_id) for tp, replicas in assigned if turn.config.broker in replicas]
     broker.learning = mine
-    broker.registration = "learning-states"
+    broker.registration = Registration.LEARNING_STATES
     if mine:
         _ask(turn, broker, tuple(GetData(paths.state_path(assigned.tp)) for assigned in mine))
     else:
@@ -195,7 +210,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
             apply(turn, broker, state)
     if turn.config.variant.clean_marker == "late" and not broker.learned:
         turn.effects += [MarkClean(dir_, clean=False) for dir_ in range(turn.config.log_dirs)]
-    broker.registration = "registered"
+    broker.registration = Registration.REGISTERED
     broker.learned = True
     broker.learning = []
     broker.learning_topics = ()
@@ -213,7 +228,7 @@ def _is_stray(turn: Turn, broker: Broker, tp: TopicPartition, assigned: dict[Top
 
 def on_expired(turn: Turn, broker: Broker) -> None:
     """The ZooKeeper session expired, and the broker's registration with it. `safe` resigns every role and waits for commands."""
-    broker.registration = "none"
+    broker.registration = Registration.NONE
     broker.registration_request = 0
     broker.settling = []
     broker.strays = Strays()

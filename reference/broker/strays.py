@@ -9,7 +9,7 @@ listed, or are listed for other brokers, are still assigned to it. A replica is 
 partitions that have no leader yet (U-11), and a move changes it before the assignment.
 """
 
-from reference.broker.broker import Broker, Strays, Suspect
+from reference.broker.broker import Broker, Registration, Strays, Suspect
 from reference.broker.commands import delete_replica
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Data, GetData, SessionExpired, Unknown
@@ -22,7 +22,7 @@ from reference.types import TopicId, TopicPartition, topic_of
 
 def look(turn: Turn, broker: Broker) -> None:
     """On each full UpdateMetadata: find local replicas that it does not list, or lists for other brokers."""
-    if broker.registration == "registered":
+    if broker.registration is Registration.REGISTERED:
         _suspect(turn, broker, _unlisted(turn, broker))
     else:
         broker.strays.late = True  # the assignments being read may be older than the deletion of a topic

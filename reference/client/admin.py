@@ -6,10 +6,22 @@ request never arrived or is already done, and the answer is NETWORK_EXCEPTION. A
 administrator, and the command is refused. If ZooKeeper appends a number to the name (R-245), the client cannot find its znode
 again, and does not create it twice. The client watches its znode until the controller deletes it. After its timeout it answers
 REQUEST_TIMED_OUT; the request stays, and the controller goes on with it.
+
+    state               event                                    next        effects                     by
+    idle                a command to list what is pending        listing     list the admin paths        start
+    idle                any other command                        asking      write its request           start
+    asking              no answer, and it may be written         looking     look for its znode          _forget
+    below               no answer, or the session ends           listing     list the admin paths        _forget
+    looking             its deletion did not arrive              asking      delete the znode again      _answered
+    asking              written; the controller must delete it   watching    watch its znode             _answered
+    looking             its znode is found                       watching    wait for the watch          _answered
+    listing             the admin paths are listed               below       list the nodes of topics    _listed
+    any but idle        the outcome is known, or time is over    idle        answer                      _end
 """
 
 from collections.abc import Sequence
-from typing import Literal, assert_never
+from enum import StrEnum
+from typing import assert_never
 
 from reference.client.calls import Answered
 from reference.client.commands import BELOW, NESTED, SINGLE, Command, ListPending, ops_of, script
@@ -51,6 +63,17 @@ TIMER = "admin"
 Outputs = list[AnyEffect | Answered]
 
 
+class CommandStep(StrEnum):
+    """How far the admin client is with its command."""
+
+    IDLE = "idle"
+    ASKING = "asking"
+    LOOKING = "looking"
+    WATCHING = "watching"
+    LISTING = "listing"
+    BELOW = "below"
+
+
 class Admin(Machine):
     """An administrator as a machine. `asked`: how often its request was sent; `doubtful`: it may exist, its answer was lost."""
 
@@ -60,7 +83,7 @@ class Admin(Machine):
     ids: int = 0
     request: int = 0
     command: Command | None = None
-    step: Literal["idle", "asking", "looking", "watching", "listing", "below"] = "idle"
+    step: CommandStep = CommandStep.IDLE
     asked: int = 0
     doubtful: bool = False
     found: tuple[str, ...] = ()  # by a listing, so far
@@ -70,7 +93,7 @@ class Admin(Machine):
         """Begin an administrator's command; a later `handle` returns its `Answered`."""
         assert self.command is None, "one at a time"
         self.command, self.asked, self.doubtful, self.found = command, 0, False, ()
-        self.step = "listing" if isinstance(command, ListPending) else "asking"
+        self.step = CommandStep.LISTING if isinstance(command, ListPending) else CommandStep.ASKING
         timer = SetTimer(TIMER, self.timeout_ms, self.timeout_ms)
         if self.session:
             return [timer, *self._go_on()]
@@ -90,7 +113,7 @@ class Admin(Machine):
                 self.request = 0
                 return self._answered(answers)
             case ZkWatch():
-                return self._go_on() if self.step == "watching" and self.request == 0 else []
+                return self._go_on() if self.step is CommandStep.WATCHING and self.request == 0 else []
             case TimerFired(name=name):
                 return self._end(ErrorCode.REQUEST_TIMED_OUT) if name == TIMER and self.command is not None else []
             case Booted() | Received() | Flushed() | DirFailed() | ConnectionLost() | ShutDown():
@@ -109,14 +132,14 @@ class Admin(Machine):
 
     def _forget(self) -> Outputs:
         # The session or the answer is lost: a request in flight may have been performed.
-        if self.step == "asking" and self.asked:
+        if self.step is CommandStep.ASKING and self.asked:
             assert self.command is not None
             assert not isinstance(self.command, ListPending)
             if script(self.command).sequential:
                 return self._end(ErrorCode.NETWORK_EXCEPTION)
-            self.step, self.doubtful = "looking", True
-        elif self.step == "below":
-            self.step, self.found = "listing", ()
+            self.step, self.doubtful = CommandStep.LOOKING, True
+        elif self.step is CommandStep.BELOW:
+            self.step, self.found = CommandStep.LISTING, ()
         return []
 
     def _go_on(self) -> Outputs:
@@ -124,11 +147,11 @@ class Admin(Machine):
         command = self.command
         assert command is not None
         if isinstance(command, ListPending):
-            if self.step == "below":
+            if self.step is CommandStep.BELOW:
                 return self._ask(tuple(GetChildren(path) for path in self.below))
             return self._ask((*(Exists(path) for path in SINGLE), *(GetChildren(path) for path in (*BELOW, *NESTED))))
         wanted = script(command)
-        if self.step == "asking":
+        if self.step is CommandStep.ASKING:
             self.asked += 1
             return self._ask(ops_of(wanted), atomic=wanted.beside is not None)
         return self._ask((Exists(wanted.path, watch=True),))
@@ -152,12 +175,12 @@ class Admin(Machine):
             case Deleted() | NoNode() if wanted.gone:
                 return self._end(ErrorCode.NONE)
             case Data() if wanted.gone:
-                self.step = "asking"
+                self.step = CommandStep.ASKING
                 return self._go_on()  # a deletion may be repeated
             case RolledBack() if wanted.beside is not None:
                 return self._end(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
             case Created() if wanted.until_gone:
-                self.step = "watching"
+                self.step = CommandStep.WATCHING
                 return self._go_on()
             case Created() | Written():
                 return self._end(ErrorCode.NONE)
@@ -166,13 +189,13 @@ class Admin(Machine):
             case Data(data=data) if data == wanted.data:
                 if not wanted.until_gone:
                     return self._end(ErrorCode.NONE)
-                self.step, self.doubtful = "watching", False  # the watch is set; its firing is the next event
+                self.step, self.doubtful = CommandStep.WATCHING, False  # the watch is set; its firing is the next event
                 return []
             case Data():
                 # Another administrator's znode. A request that was certainly created before is done; otherwise its fate is
                 # unknown.
                 return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
-            case NoNode() if self.step == "asking":
+            case NoNode() if self.step is CommandStep.ASKING:
                 return self._go_on()  # the parent node was deleted in between
             case NoNode():
                 return self._end(ErrorCode.NETWORK_EXCEPTION if self.doubtful else ErrorCode.NONE)
@@ -180,13 +203,13 @@ class Admin(Machine):
                 raise AssertionError(f"{answer} is not an answer to the ZooKeeper request of an admin command")
 
     def _listed(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
-        if self.step == "listing":
+        if self.step is CommandStep.LISTING:
             self.found = tuple(p for p, a in zip(SINGLE, answers, strict=False) if isinstance(a, Data))
             below = zip((*BELOW, *NESTED), answers[len(SINGLE) :], strict=True)
             names = [(path, f"{path}/{name}") for path, a in below if isinstance(a, Children) for name in a.names]
             self.found += tuple(name for path, name in names if path in BELOW)
             self.below = tuple(name for path, name in names if path in NESTED)
-            self.step = "below"
+            self.step = CommandStep.BELOW
             if self.below:
                 return self._go_on()
             answers = ()
@@ -195,7 +218,7 @@ class Admin(Machine):
         return self._end(ErrorCode.NONE)
 
     def _end(self, error: ErrorCode) -> Outputs:
-        command, self.command, self.step, self.request = self.command, None, "idle", 0
+        command, self.command, self.step, self.request = self.command, None, CommandStep.IDLE, 0
         assert command is not None
         found = self.found if error is ErrorCode.NONE else ()
         return [CancelTimer(TIMER), Answered(id=command.id, error=error, attempts=self.asked, found=found)]

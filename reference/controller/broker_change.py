@@ -4,7 +4,7 @@ A registration with another czxid counts as another broker, so that the controll
 """
 
 from reference.controller import channel, leader_election, listings, standings
-from reference.controller.context import BrokerList, Controller, LiveBroker, live_ids
+from reference.controller.context import BrokerList, Controller, ListingStep, LiveBroker, live_ids
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetData
@@ -15,10 +15,10 @@ from reference.types import BrokerId, Incarnation
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §A step 1: get the current live brokers, from the children of /brokers/ids and then their data."""
     listing = controller.brokers_listing
-    if listing.step == "children":
+    if listing.step is ListingStep.CHILDREN:
         listing.names = answers[0].names if isinstance(answers[0], Children) else ()
         if listing.names:
-            listing.step = "data"
+            listing.step = ListingStep.DATA
             ask(turn, controller, BrokerList(), tuple(GetData(f"{paths.BROKER_IDS}/{name}") for name in listing.names))
             return
         answers = ()

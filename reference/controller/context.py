@@ -1,5 +1,6 @@
 """The state of a controller as data: what it has read from ZooKeeper, and how far each of its procedures has come."""
 
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct, field
@@ -85,6 +86,14 @@ class IsrRequest(Struct):
     results: list[IsrResult | None]
 
 
+class ChangeStep(StrEnum):
+    """How far the leader election of a partition is (`leader_election` has the table)."""
+
+    READING = "reading"
+    ASKING = "asking"
+    WRITING = "writing"
+
+
 class StateChange(Struct):
     """The leader election of one partition (V3 §A step 3); `again` reads the state once more when it is done.
 
@@ -92,7 +101,7 @@ class StateChange(Struct):
     reaches.
     """
 
-    step: Literal["reading", "asking", "writing"]
+    step: ChangeStep
     wanted: PartitionState | None = None  # being written
     base: PartitionState | None = None  # as read in step 3.1
     waiting: tuple[BrokerId, ...] = ()  # brokers whose log ends are still missing
@@ -102,18 +111,35 @@ class StateChange(Struct):
     serves: tuple[AnyGoal | ProposedIsr, ...] = ()
 
 
+class ListingStep(StrEnum):
+    """How far the read of a znode's children and their data is (`listings`)."""
+
+    IDLE = "idle"
+    CHILDREN = "children"
+    DATA = "data"
+
+
 class Listing(Struct):
     """The read of a znode's children and then of each child's data; `again` if a watch fired meanwhile."""
 
-    step: Literal["idle", "children", "data"] = "idle"
+    step: ListingStep = ListingStep.IDLE
     names: tuple[str, ...] = ()
     again: bool = False
+
+
+class DirEventsStep(StrEnum):
+    """How far the notifications of failed directories are (`log_dirs`)."""
+
+    IDLE = "idle"
+    LISTING = "listing"
+    READING = "reading"
+    DELETING = "deleting"
 
 
 class DirEvents(Struct):
     """The read and deletion of the notifications that log directories failed (R-300)."""
 
-    step: Literal["idle", "listing", "reading", "deleting"] = "idle"
+    step: DirEventsStep = DirEventsStep.IDLE
     names: tuple[str, ...] = ()
     brokers: tuple[BrokerId, ...] = ()  # that left the notifications
     again: bool = False  # a watch fired meanwhile
@@ -145,10 +171,23 @@ AdminKind = Literal["add", "remove", "preferred", "delete", "unclean"]
 ADMIN_KINDS: tuple[AdminKind, ...] = ("add", "remove", "preferred", "delete", "unclean")
 
 
+class AdminStep(StrEnum):
+    """How far an administrator's requests are (`admin`)."""
+
+    IDLE = "idle"
+    LISTING = "listing"
+    TOPICS = "topics"
+    READING = "reading"
+    STOPPING = "stopping"
+    ELECTING = "electing"
+    READY = "ready"
+    WRITING = "writing"
+
+
 class AdminProcedure(Struct):
     """The administrator's requests under one path of /admin, while the controller carries them out."""
 
-    step: Literal["idle", "listing", "topics", "reading", "stopping", "electing", "ready", "writing"] = "idle"
+    step: AdminStep = AdminStep.IDLE
     again: bool = False  # a watch fired meanwhile
     version: int = -1  # of the znode that holds the request
     topics: tuple[str, ...] = ()
@@ -160,7 +199,17 @@ class AdminProcedure(Struct):
     writes: list[tuple[AnyOp, ...]] = []  # multis that are still to be written
 
 
-MoveStep = Literal["widening", "joining", "leading", "shrinking", "stopping", "deleting", "narrowing", "clearing"]
+class MoveStep(StrEnum):
+    """How far the move of one partition is (`reassign.move`)."""
+
+    WIDENING = "widening"
+    JOINING = "joining"
+    LEADING = "leading"
+    SHRINKING = "shrinking"
+    STOPPING = "stopping"
+    DELETING = "deleting"
+    NARROWING = "narrowing"
+    CLEARING = "clearing"
 
 
 class Move(Struct):
@@ -172,14 +221,25 @@ class Move(Struct):
     dropping: bool = False  # this move only drops the replicas that serve least (R-254)
     dropped: tuple[BrokerId, ...] = ()  # brokers that are to hold no replica any more
     new: tuple[BrokerId, ...] = ()  # brokers that are to hold one for the first time
-    step: MoveStep = "widening"
+    step: MoveStep = MoveStep.WIDENING
     told: tuple[LiveBroker, ...] = ()  # that were sent StopReplica in this step
+
+
+class AgentStep(StrEnum):
+    """What the reassignment agent waits for (`reassign.reassignment`)."""
+
+    IDLE = "idle"
+    LISTING = "listing"
+    TOPICS = "topics"
+    ENTRIES = "entries"
+    READING = "reading"
+    WRITING = "writing"
 
 
 class Agent(Struct):
     """V3 §F's reassignment agent: what it read last, and the partitions that are being moved."""
 
-    step: Literal["idle", "listing", "topics", "entries", "reading", "writing"] = "idle"
+    step: AgentStep = AgentStep.IDLE
     again: bool = False  # notified meanwhile
     resumed: bool = False  # this controller has gone through the entries that it found at its failover
     asked: tuple[AnyOp, ...] = ()  # the reads under way
@@ -246,15 +306,25 @@ class Outstanding(Struct, frozen=True):
     guarded: bool = False
 
 
-ControllerStep = Literal[
-    "off", "looking", "watching", "claiming", "raising-epoch", "listing", "reading", "states", "removals", "active"
-]
+class ControllerStep(StrEnum):
+    """How far a broker is on its way into the controller's office (`controller_election`)."""
+
+    OFF = "off"
+    LOOKING = "looking"
+    WATCHING = "watching"
+    CLAIMING = "claiming"
+    RAISING_EPOCH = "raising-epoch"
+    LISTING = "listing"
+    READING = "reading"
+    STATES = "states"
+    REMOVALS = "removals"
+    ACTIVE = "active"
 
 
 class Controller(Struct):
     """The controller of one broker. When it resigns it keeps the epochs, `elected` and `locked`, and nothing else."""
 
-    step: ControllerStep = "off"
+    step: ControllerStep = ControllerStep.OFF
     outstanding: list[Outstanding] = []  # in the order of their ids
     epoch: ControllerEpoch = ControllerEpoch(0)
     epoch_version: ZkVersion = ZkVersion(-1)
@@ -280,7 +350,7 @@ class Controller(Struct):
 
 def in_office(controller: Controller) -> bool:
     """Whether this controller has read all states; it commands brokers once it has read the deletions, too ("active")."""
-    return controller.step in ("removals", "active")
+    return controller.step in (ControllerStep.REMOVALS, ControllerStep.ACTIVE)
 
 
 def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionState | None:
@@ -291,7 +361,7 @@ def forget_partition(controller: Controller, tp: TopicPartition) -> PartitionSta
     controller.assignments.pop(tp, None)
     controller.agent.moves.pop(tp, None)
     change = controller.changes.get(tp)
-    if change is not None and change.step == "asking":  # for logs that the brokers have deleted
+    if change is not None and change.step is ChangeStep.ASKING:  # for logs that the brokers have deleted
         del controller.changes[tp]
     return controller.states.pop(tp, None)
 

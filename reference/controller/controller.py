@@ -20,6 +20,7 @@ from reference.controller.context import (
     AnyPending,
     BrokerList,
     Controller,
+    ControllerStep,
     DirNotifications,
     LeaderElection,
     Outstanding,
@@ -58,7 +59,7 @@ def on_registered(turn: Turn, controller: Controller) -> None:
 
 def on_watch(turn: Turn, controller: Controller, path: str) -> None:
     """A ZooKeeper watch of the controller fired: brokers, topics or requests may have changed (V3 §A, §B, §D)."""
-    if path == paths.CONTROLLER and controller.step != "off":
+    if path == paths.CONTROLLER and controller.step is not ControllerStep.OFF:
         controller_election.look(turn, controller)
     elif path == paths.BROKER_IDS:
         listings.on_watch(turn, controller, BrokerList())
@@ -77,7 +78,7 @@ def on_answer(turn: Turn, controller: Controller, sent: Outstanding, answers: tu
     controller.outstanding.remove(sent)
     if isinstance(answers[0], Unknown):
         if isinstance(sent.pending, OwnElection) and not in_office(controller):
-            controller.step = "looking"
+            controller.step = ControllerStep.LOOKING
         retry_later(turn)
     elif sent.guarded and isinstance(answers[0], (BadVersion, NoNode)):
         # /controller_epoch is another one: this controller has been replaced
@@ -118,25 +119,25 @@ def _proceed(turn: Turn, controller: Controller) -> None:
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
     match controller.step:
-        case "looking" | "removals" | "active":
+        case ControllerStep.LOOKING | ControllerStep.REMOVALS | ControllerStep.ACTIVE:
             controller_election.on_looked(turn, controller, answers, session)
-        case "claiming":
+        case ControllerStep.CLAIMING:
             controller_election.on_claimed(turn, controller, answers)
-        case "raising-epoch":
+        case ControllerStep.RAISING_EPOCH:
             controller_election.on_epoch_raised(turn, controller, answers[0])
-        case "listing":
+        case ControllerStep.LISTING:
             failover.on_listed(turn, controller, answers)
-        case "reading":
+        case ControllerStep.READING:
             failover.on_read(turn, controller, answers)
-        case "states":
+        case ControllerStep.STATES:
             failover.on_states(turn, controller, answers)
-        case "off" | "watching":
+        case ControllerStep.OFF | ControllerStep.WATCHING:
             pass
 
 
 def on_timer(turn: Turn, controller: Controller) -> None:
     """Repeat each step of the controller whose ZooKeeper answer was lost."""
-    if (controller.step == "looking" or in_office(controller)) and not is_outstanding(controller, OwnElection()):
+    if (controller.step is ControllerStep.LOOKING or in_office(controller)) and not is_outstanding(controller, OwnElection()):
         controller_election.look(turn, controller)
     if in_office(controller):
         listings.retry(turn, controller)
@@ -182,7 +183,7 @@ def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
 
 def on_expired(turn: Turn, controller: Controller) -> None:
     """The ZooKeeper session is over, and with it /controller if this broker created it."""
-    if turn.config.variant.session_handler_lock and controller.step == "active":
+    if turn.config.variant.session_handler_lock and controller.step is ControllerStep.ACTIVE:
         # KAFKA-4360: the handler of the new session waits for a lock that the resigning controller holds
         controller.locked = True
     controller_election.resign(turn, controller)

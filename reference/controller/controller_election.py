@@ -2,11 +2,31 @@
 
 `safe` creates /controller and raises /controller_epoch in one multi, so that two controllers never share an epoch. The article
 does one after the other. V3 has no controller epoch.
+
+    state                       event                               next           effects                by
+    any but removals, active    registers, retries, or hears of a   looking        read /controller and   look
+                                change of /controller                              its epoch
+    any but removals, active    no answer                           looking        retry later            controller.on_answer
+    looking                     another broker is controller        watching                              on_looked
+    looking                     none is                             claiming       create /controller     _claim
+    looking, claiming           /controller is its own, and no      raising-epoch  write                  _raise_epoch
+                                multi raised its epoch                             /controller_epoch
+    looking, claiming,          the epoch is its own                listing        list brokers, topics   failover.begin
+      raising-epoch                                                                and requests
+    listing                     they are listed                     reading        read registrations     failover.on_listed
+                                                                                   and assignments
+    reading                     they are read                       states         read partition states  failover.on_read
+    states                      they are read                       removals       read requests to       failover.on_states
+                                                                                   delete
+    removals                    no request to delete is being read  active         commands to all,       failover._take_office
+                                                                                   elections
+    any                         another controller is elected, or   off            forget all but epochs  resign
+                                the session ends
 """
 
 from reference.config import Variant, asks_controller, sends_heartbeats
 from reference.controller import channel, failover, proposals, standings
-from reference.controller.context import Controller, OwnElection, in_office
+from reference.controller.context import Controller, ControllerStep, OwnElection, in_office
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Created, Data, Exists, GetData, SetData, Written
@@ -22,7 +42,7 @@ def look(turn: Turn, controller: Controller) -> None:
     """V3 §D: read /controller, with an exists watch (R-040, R-146)."""
     ask(turn, controller, OwnElection(), (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
     if not in_office(controller):
-        controller.step = "looking"
+        controller.step = ControllerStep.LOOKING
 
 
 def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
@@ -43,7 +63,7 @@ def on_looked(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     if ours:
         _ours_already(turn, controller, known, version)
     elif isinstance(found, Data):
-        controller.step = "watching"
+        controller.step = ControllerStep.WATCHING
     else:
         _claim(turn, controller, known, version)
 
@@ -69,7 +89,7 @@ def _claim(turn: Turn, controller: Controller, known: int, version: int) -> None
     """V3 §D step 1: create /controller; it is ephemeral, and the first to create it is the controller (R-001, C-01)."""
     variant = turn.config.variant
     create = Create(paths.CONTROLLER, paths.controller_payload(turn.config.broker), ephemeral=True)
-    controller.step = "claiming"
+    controller.step = ControllerStep.CLAIMING
     controller.epoch = ControllerEpoch(known + 1 if variant.controller_epoch else 0)
     controller.epoch_version = ZkVersion(version)
     if _raises(variant) and variant.zk_guard:
@@ -102,7 +122,7 @@ def on_claimed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...
 
 
 def _raise_epoch(turn: Turn, controller: Controller, known: int, version: int) -> None:
-    controller.step = "raising-epoch"
+    controller.step = ControllerStep.RAISING_EPOCH
     controller.epoch = ControllerEpoch(known + 1)
     ask(turn, controller, OwnElection(), (_epoch_op(known, version),))
 
@@ -132,7 +152,7 @@ def _noted_epoch(turn: Turn, controller: Controller) -> ControllerEpoch | None:
 
 def resign(turn: Turn, controller: Controller) -> None:
     """Stop being controller: another one is, or the session is over (R-071 for controllers). Send nothing more."""
-    if controller.step in ("listing", "reading", "states") or in_office(controller):
+    if controller.step in (ControllerStep.LISTING, ControllerStep.READING, ControllerStep.STATES) or in_office(controller):
         turn.note(Note(kind="controller-resigned", controller_epoch=_noted_epoch(turn, controller)))
     channel.open_channels(turn, controller, live=())
     proposals.disown(turn, controller)

@@ -6,7 +6,7 @@ the same multi as the topics: if it stayed, it would delete the next topics of t
 """
 
 from reference.controller import channel
-from reference.controller.context import AdminPath, AdminProcedure, Controller, LiveBroker, forget_partition
+from reference.controller.context import AdminPath, AdminProcedure, AdminStep, Controller, LiveBroker, forget_partition
 from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Data, Delete, Exists, GetData
@@ -20,19 +20,19 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     procedure = controller.admin["delete"]
     ops: tuple[AnyOp, ...]
     match procedure.step:
-        case "listing":
+        case AdminStep.LISTING:
             found = answers[0]
             if not isinstance(found, Data):
                 on_done(controller, procedure)
                 return
-            procedure.step = "topics"
+            procedure.step = AdminStep.TOPICS
             procedure.topics = paths.decode_delete_topics(found.data)
             procedure.version = found.version
             if not procedure.topics:
                 refuse(turn, paths.DELETE_TOPICS, "it names no topic")
             ops = tuple(GetData(paths.topic_path(topic)) for topic in procedure.topics)
-        case "topics":
-            procedure.step = "reading"
+        case AdminStep.TOPICS:
+            procedure.step = AdminStep.READING
             there = [(t, a) for t, a in zip(procedure.topics, answers, strict=True) if isinstance(a, Data)]
             controller.topic_ids |= {t: TopicId(a.czxid) for t, a in there}
             unknown = tuple(t for t, a in zip(procedure.topics, answers, strict=True) if not isinstance(a, Data))
@@ -53,7 +53,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
     else:
         procedure.partitions = {}
         procedure.writes = [(Delete(paths.DELETE_TOPICS, procedure.version),)]
-        procedure.step = "ready"
+        procedure.step = AdminStep.READY
 
 
 def _plan(turn: Turn, controller: Controller, procedure: AdminProcedure, answers: tuple[AnyAnswer, ...]) -> None:
@@ -76,7 +76,7 @@ def on_done(controller: Controller, procedure: AdminProcedure) -> None:
     A broker that registered before that write may have read the assignment and was not told: with full metadata it looks for its
     stray replicas (`broker.strays`). A new controller tells all metadata anyway.
     """
-    procedure.step = "idle"
+    procedure.step = AdminStep.IDLE
     if procedure.epochs:
         procedure.epochs = {}
         channel.tell_what_is_gone(controller)
@@ -100,7 +100,7 @@ def erasures(tps: tuple[TopicPartition, ...], answers: tuple[AnyAnswer, ...]) ->
 def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
     """Whether the replicas of a partition are being deleted while the topic's znode still lists it."""
     for procedure in (controller.admin[kind] for kind in ("delete", "remove") if kind in controller.admin):
-        if procedure.step in ("stopping", "ready", "writing") and tp in procedure.partitions:
+        if procedure.step in (AdminStep.STOPPING, AdminStep.READY, AdminStep.WRITING) and tp in procedure.partitions:
             path = paths.topic_path(topic_of(tp))
             return any(op.path == path for ops in procedure.writes for op in ops)
     return False
@@ -109,7 +109,7 @@ def is_under_way(controller: Controller, tp: TopicPartition) -> bool:
 def begin_stopping(controller: Controller, procedure: AdminProcedure) -> None:
     """Make no more decisions about partitions to be deleted, and note the epochs for their StopReplica."""
     procedure.told = ()
-    procedure.step = "stopping"
+    procedure.step = AdminStep.STOPPING
     epochs = procedure.epochs
     procedure.epochs = {}
     for tp in procedure.partitions:
@@ -140,7 +140,7 @@ def stop(turn: Turn, controller: Controller, procedure: AdminProcedure) -> None:
                     channel.stop_replica(controller, StopPartition(tp, procedure.epochs[tp]), (peer.broker,))
         waiting = waiting or any(channel.is_stopping(peer, tp) for tp in procedure.partitions)
     if not waiting:
-        procedure.step = "ready"
+        procedure.step = AdminStep.READY
 
 
 def _may_be_moved(controller: Controller, procedure: AdminProcedure) -> bool:

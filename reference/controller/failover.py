@@ -5,7 +5,7 @@ commands of the former controller may have been lost (R-044).
 """
 
 from reference.controller import admin, broker_change, channel, leader_election, listings, log_dirs, standings
-from reference.controller.context import ADMIN_KINDS, BrokerList, Controller, OwnElection, TopicList
+from reference.controller.context import ADMIN_KINDS, BrokerList, Controller, ControllerStep, OwnElection, TopicList
 from reference.controller.outstanding import ask
 from reference.controller.reassign import reassignment
 from reference.coordination import paths
@@ -16,7 +16,7 @@ from reference.types import TopicId
 
 def begin(turn: Turn, controller: Controller) -> None:
     """A new controller lists brokers and topics, with watches."""
-    controller.step = "listing"
+    controller.step = ControllerStep.LISTING
     ops = (
         Exists(paths.CONTROLLER, watch=True),
         GetChildren(paths.BROKER_IDS, watch=True),
@@ -37,7 +37,7 @@ def on_listed(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     log_dirs.on_listed(controller, tuple(requests[count + len(ADMIN_KINDS) :]))
     controller.brokers_listing.names = brokers.names if isinstance(brokers, Children) else ()
     controller.topics = topics.names if isinstance(topics, Children) else ()
-    controller.step = "reading"
+    controller.step = ControllerStep.READING
     ops: list[AnyOp] = [GetData(f"{paths.BROKER_IDS}/{name}") for name in controller.brokers_listing.names]
     ops += [GetData(paths.topic_path(topic)) for topic in controller.topics]
     ask(turn, controller, OwnElection(), tuple(ops))  # never empty: this broker is registered
@@ -53,7 +53,7 @@ def on_read(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) 
         if isinstance(answer, Data):
             controller.topic_ids[topic] = TopicId(answer.czxid)
             controller.assignments.update(paths.decode_topic(topic, answer.data))
-    controller.step = "states"
+    controller.step = ControllerStep.STATES
     if controller.assignments:
         ask(turn, controller, OwnElection(), tuple(GetData(paths.state_path(tp)) for tp in sorted(controller.assignments)))
     else:
@@ -67,7 +67,7 @@ def on_states(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
         for (tp, replicas), answer in zip(sorted(controller.assignments.items()), answers, strict=True)
         if isinstance(answer, Data)
     }
-    controller.step = "removals"
+    controller.step = ControllerStep.REMOVALS
     if turn.config.variant.removals_first:
         admin.begin_removals(turn, controller)
     proceed(turn, controller)
@@ -79,13 +79,15 @@ def proceed(turn: Turn, controller: Controller) -> None:
     The former controller may have deleted replicas of a partition that is listed still. If the new one commanded it, a broker
     would create its replica again and fetch the deleted records (B-62).
     """
-    if controller.step == "removals" and not (turn.config.variant.removals_first and admin.reads_removals(controller)):
+    if controller.step is not ControllerStep.REMOVALS:
+        return
+    if not (turn.config.variant.removals_first and admin.reads_removals(controller)):
         _take_office(turn, controller)
 
 
 def _take_office(turn: Turn, controller: Controller) -> None:
     """V3 §D steps 4 to 9: a new controller tells every broker all partition states (R-044), elects, and takes up requests."""
-    controller.step = "active"
+    controller.step = ControllerStep.ACTIVE
     standings.take_over(turn, controller)
     channel.open_channels(turn, controller, controller.live)
     for live in controller.live:

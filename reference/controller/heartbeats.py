@@ -6,7 +6,7 @@ and reads ZooKeeper all the same, because the heartbeat may be late.
 """
 
 from reference.controller import broker_change, listings, standings
-from reference.controller.context import BrokerList, Controller, LiveBroker
+from reference.controller.context import BrokerList, Controller, ControllerStep, LiveBroker
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import MetadataHeartbeat, MetadataHeartbeatReply
@@ -35,7 +35,7 @@ def on_heartbeat(turn: Turn, controller: Controller, source: Address, request: M
 
 
 def _error(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> tuple[ErrorCode, str | None]:
-    if controller.step != "active":
+    if controller.step is not ControllerStep.ACTIVE:
         return ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
     if request.broker < 0 or request.target_state not in (BrokerState.ACTIVE, BrokerState.STOPPING):
         # R-196; the text also names endpoint fields, which the request does not have (C-16)
@@ -63,6 +63,6 @@ def _adopt(turn: Turn, controller: Controller, request: MetadataHeartbeat) -> No
 def on_silence(turn: Turn, controller: Controller, broker: BrokerId) -> None:
     """R-187: no heartbeat came for controller.heartbeat.timeout.ms: the broker counts as absent for most purposes (R-183)."""
     standing = standings.of(controller, broker)
-    if controller.step == "active" and standing is not None and standing.state is not BrokerState.INACTIVE:
+    if controller.step is ControllerStep.ACTIVE and standing is not None and standing.state is not BrokerState.INACTIVE:
         standings.move(turn, controller, standing, BrokerState.INACTIVE)
         broker_change.revisit(turn, controller, {broker})

@@ -5,7 +5,7 @@ not refuse by its memory (B-55, KAFKA-14154).
 """
 
 from reference.controller import leader_election, proposals
-from reference.controller.context import Controller, IsrRequest
+from reference.controller.context import Controller, ControllerStep, IsrRequest
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrResult
@@ -32,7 +32,7 @@ def on_isr_change(turn: Turn, controller: Controller, source: Address, asked: Is
 
 
 def _error(turn: Turn, controller: Controller, asked: IsrChange) -> tuple[ErrorCode, str | None]:
-    if controller.step != "active":
+    if controller.step is not ControllerStep.ACTIVE:
         return ErrorCode.NOT_CONTROLLER, "this broker is not the controller"  # R-199
     registered = next((b.incarnation for b in controller.live if b.broker == asked.broker), None)
     if turn.config.variant.broker_incarnation and registered != asked.incarnation:

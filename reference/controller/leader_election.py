@@ -21,6 +21,16 @@ are tried from top to bottom; "live" means registered, as stamped in the ISR, wi
 
 `+ 1` is the switch `epoch_bump`. A broker in controlled shutdown leads, or stays in the ISR, where no other broker can (R-184).
 Every write is conditional on the version that was read, and in `safe` also on /controller_epoch (KAFKA-6082).
+
+    state                     event                               next      effects                       by
+    new, asking               a goal (a round follows one that    reading   read the state                start
+                              is under way)
+    any                       read again: no answer, refused      reading   read the state                _read
+                              write, another round
+    reading                   logs must be compared first         asking    LogInfo to the brokers        _choose
+    reading, asking           leader and ISR are chosen           writing   write on the version read     _send_write
+    any                       nothing is left to do               gone      after a write: commands,      _finish, _landed,
+                                                                            metadata                      _choose
 """
 
 from typing import assert_never
@@ -33,10 +43,12 @@ from reference.controller.context import (
     NEW_EPOCH,
     REPAIR,
     AnyGoal,
+    ChangeStep,
     Controller,
     IsrInTarget,
     LeaderElection,
     LeaderInTarget,
+    ListingStep,
     NewEpoch,
     Order,
     PreferredLeader,
@@ -67,13 +79,13 @@ def start(turn: Turn, controller: Controller, tp: TopicPartition, goal: AnyGoal 
     for all of them would fail as a whole where one leader has just changed its ISR (C-26).
     """
     change = controller.changes.get(tp)
-    if change is not None and change.step != "asking":
+    if change is not None and change.step is not ChangeStep.ASKING:
         change.again = True
         _add_goal(change, goal)
         return
     # A goal, an operator's order too, outlives the brokers that were asked for their logs.
     goals = () if change is None else change.goals
-    change = controller.changes[tp] = StateChange(step="reading", goals=goals)
+    change = controller.changes[tp] = StateChange(step=ChangeStep.READING, goals=goals)
     _add_goal(change, goal)
     _read(turn, controller, tp, change)
 
@@ -98,7 +110,7 @@ def _add_goal(change: StateChange, goal: AnyGoal) -> None:
 
 def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateChange) -> None:
     """V3 §A step 3.1: read the current ISR from the LeaderAndISR path."""
-    change.step = "reading"
+    change.step = ChangeStep.READING
     change.again = False
     change.serves = ()
     ask(turn, controller, LeaderElection(tp), (GetData(paths.state_path(tp)),))
@@ -107,14 +119,14 @@ def _read(turn: Turn, controller: Controller, tp: TopicPartition, change: StateC
 def retry(turn: Turn, controller: Controller) -> None:
     """Read the partition's state again if ZooKeeper's answer was lost: a lost write may have been done."""
     for tp, change in sorted(controller.changes.items()):
-        if change.step != "asking" and not is_outstanding(controller, LeaderElection(tp)):
+        if change.step is not ChangeStep.ASKING and not is_outstanding(controller, LeaderElection(tp)):
             _read(turn, controller, tp, change)
 
 
 def on_answer(turn: Turn, controller: Controller, tp: TopicPartition, answers: tuple[AnyAnswer, ...]) -> None:
     """ZooKeeper answered the read or the write of the partition's state: go on with the election."""
     change = controller.changes[tp]
-    if change.step == "reading":
+    if change.step is ChangeStep.READING:
         _choose(turn, controller, tp, change, answers[0])
     else:
         _written(turn, controller, tp, change, answers[0])
@@ -162,7 +174,7 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         case Offline(isr=isr):
             _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
         case AskLogs(brokers=brokers):
-            change.step = "asking"
+            change.step = ChangeStep.ASKING
             change.waiting = brokers
             change.ends = []
             if _moves_unled(controller.states.get(tp), base):
@@ -179,7 +191,7 @@ def _names_a_newcomer(variant: Variant, controller: Controller, base: PartitionS
     ZooKeeper tells the controller that the list changed before it shows it that ISR. So the list is being read again: the broker
     must not count as dead until then. Where no list is being read, its registration is over already.
     """
-    if not variant.broker_incarnation or controller.brokers_listing.step == "idle":
+    if not variant.broker_incarnation or controller.brokers_listing.step is ListingStep.IDLE:
         return False
     return any(member.incarnation > controller.newest for member in (*base.isr, *base.elr))
 
@@ -283,7 +295,7 @@ def _create(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
 
 
 def _send_write(turn: Turn, controller: Controller, change: StateChange, wanted: PartitionState, op: AnyOp) -> None:
-    change.step = "writing"
+    change.step = ChangeStep.WRITING
     change.wanted = wanted
     write(turn, controller, LeaderElection(wanted.tp), (op,))
 
@@ -346,7 +358,7 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         return
     ends = {end.tp: end for end in reply.ends}
     for tp, change in sorted(controller.changes.items()):
-        if change.step != "asking" or broker not in change.waiting or tp not in request.partitions:
+        if change.step is not ChangeStep.ASKING or broker not in change.waiting or tp not in request.partitions:
             continue
         change.waiting = tuple(b for b in change.waiting if b != broker)
         if tp in ends and _is_meant(turn, controller, ends[tp]):

@@ -5,10 +5,17 @@ all its replicas with a LeaderAndIsr (R-300). A broker that answers KAFKA_STORAG
 its ISR, until the broker registers again (`Channel.offline`, `context.electable`). If the controller dies between deletion and
 question (U-22), the next controller asks every broker with its first commands (R-307). Only the controller of the present epoch
 deletes a notification: a deposed controller could delete one that its successor has not seen.
+
+    state       event                                 next        effects                         by
+    any         a notification, or no answer          listing     list them, with a watch         _list
+    listing     there are some                        reading     read each                       _read
+    listing     there is none                         idle                                        _read
+    reading     they are read                         deleting    delete them                     on_answer
+    deleting    they are deleted                      idle        LeaderAndIsr to their brokers   on_answer
 """
 
 from reference.controller import channel, leader_election
-from reference.controller.context import Controller, DirEvents, DirNotifications
+from reference.controller.context import Controller, ControllerStep, DirEvents, DirEventsStep, DirNotifications
 from reference.controller.outstanding import ask, is_outstanding, write
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Deleted, GetChildren, GetData
@@ -38,7 +45,7 @@ def begin(turn: Turn, controller: Controller) -> None:
 
 def on_watch(turn: Turn, controller: Controller) -> None:
     """R-300: a notification of a failed log directory was created or deleted."""
-    if controller.step == "active" and controller.dir_events.step == "idle":
+    if controller.step is ControllerStep.ACTIVE and controller.dir_events.step is DirEventsStep.IDLE:
         _list(turn, controller)
     else:
         controller.dir_events.again = True
@@ -46,34 +53,34 @@ def on_watch(turn: Turn, controller: Controller) -> None:
 
 def _list(turn: Turn, controller: Controller) -> None:
     events = controller.dir_events
-    events.again, events.step = False, "listing"
+    events.again, events.step = False, DirEventsStep.LISTING
     ask(turn, controller, DirNotifications(), (GetChildren(paths.LOG_DIR_EVENTS, watch=True),))
 
 
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """ZooKeeper answered: the names of the log directory notifications, their data, or their deletion."""
     events = controller.dir_events
-    if events.step == "listing":
+    if events.step is DirEventsStep.LISTING:
         _read(turn, controller, answers[0])
-    elif events.step == "reading":
+    elif events.step is DirEventsStep.READING:
         events.brokers = tuple(sorted({broker for answer in answers if (broker := _broker_of(answer)) is not None}))
-        events.step = "deleting"
+        events.step = DirEventsStep.DELETING
         # U-22: a controller that dies after this leaves no notification; its successor asks every broker (R-307)
         deletes = tuple(Delete(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names)
         write(turn, controller, DirNotifications(), deletes)
     else:
         # A notification that was gone was deleted by a request whose answer was lost: ask its broker all the same.
-        events.step = "idle"
+        events.step = DirEventsStep.IDLE
         events.again = events.again or not all(isinstance(answer, Deleted) for answer in answers)
         _query(turn, controller)
-    if events.step == "idle" and events.again:
+    if events.step is DirEventsStep.IDLE and events.again:
         _list(turn, controller)
 
 
 def _read(turn: Turn, controller: Controller, answer: AnyAnswer) -> None:
     events = controller.dir_events
     events.names = answer.names if isinstance(answer, Children) else ()
-    events.step = "reading" if events.names else "idle"
+    events.step = DirEventsStep.READING if events.names else DirEventsStep.IDLE
     if events.names:
         ask(turn, controller, DirNotifications(), tuple(GetData(f"{paths.LOG_DIR_EVENTS}/{name}") for name in events.names))
 
@@ -91,7 +98,7 @@ def _query(turn: Turn, controller: Controller) -> None:
 
 def retry(turn: Turn, controller: Controller) -> None:
     """ZooKeeper's answer was lost: list the notifications of failed log directories again."""
-    if controller.dir_events.step != "idle" and not is_outstanding(controller, DirNotifications()):
+    if controller.dir_events.step is not DirEventsStep.IDLE and not is_outstanding(controller, DirNotifications()):
         _query(turn, controller)  # the lost request may have deleted the notifications that were read
         _list(turn, controller)
 

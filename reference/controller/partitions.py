@@ -8,7 +8,7 @@ in between would take its replica for a stray one and delete it (V3 §E step 4).
 from typing import Literal
 
 from reference.controller import deletion, leader_election
-from reference.controller.context import AdminPath, AdminProcedure, Controller
+from reference.controller.context import AdminPath, AdminProcedure, AdminStep, Controller
 from reference.controller.outstanding import ask, refuse
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Delete, Exists, GetChildren, GetData, SetData
@@ -24,12 +24,12 @@ def on_read(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyA
     ops: tuple[AnyOp, ...] = ()
     root = paths.PARTITIONS_ADD if kind == "add" else paths.PARTITIONS_REMOVE
     match procedure.step:
-        case "listing":
-            procedure.step = "topics"
+        case AdminStep.LISTING:
+            procedure.step = AdminStep.TOPICS
             procedure.topics = answers[1].names if isinstance(answers[1], Children) else ()
             ops = tuple(GetChildren(f"{root}/{topic}", watch=True) for topic in procedure.topics)
-        case "topics":
-            procedure.step = "reading"
+        case AdminStep.TOPICS:
+            procedure.step = AdminStep.READING
             listed = [
                 (topic, name, paths.index_named(name))
                 for topic, answer in zip(procedure.topics, answers, strict=True)
@@ -86,7 +86,7 @@ def _plan(turn: Turn, controller: Controller, kind: _Kind, answers: tuple[AnyAns
     first_admin = turn.config.variant.admin_path_first
     steps = [clear, erase + update] if first_admin else [erase + update, clear]
     procedure.writes = [ops for ops in steps if ops]
-    procedure.step = "ready"
+    procedure.step = AdminStep.READY
     if kind == "remove":
         deletion.begin_stopping(controller, procedure)  # V3 §H on_partitions_remove step 2
     elif first_admin or not update:

@@ -5,7 +5,7 @@ apart by the czxid of the znode (KIP-516, B-61).
 """
 
 from reference.controller import channel, deletion, leader_election, listings
-from reference.controller.context import Controller, TopicList, forget_partition
+from reference.controller.context import Controller, ListingStep, TopicList, forget_partition
 from reference.controller.outstanding import ask
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Children, Data, GetData
@@ -20,13 +20,13 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
     The answers are the children of /brokers/topics, and then the assignments of new topics.
     """
     listing = controller.topics_listing
-    if listing.step == "children":
+    if listing.step is ListingStep.CHILDREN:
         names = answers[0].names if isinstance(answers[0], Children) else ()
         _delete(turn, controller, tuple(t for t in controller.topics if t not in names))
         listing.names = names if turn.config.variant.topic_id else tuple(n for n in names if n not in controller.topics)
         if listing.names:
             # V3 §B step 1: read the topic's replica assignment
-            listing.step = "data"
+            listing.step = ListingStep.DATA
             ask(turn, controller, TopicList(), tuple(GetData(paths.topic_path(t)) for t in listing.names))
             return
     else:

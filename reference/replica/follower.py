@@ -1,4 +1,12 @@
-"""Following a leader: find the offset where the logs diverge, truncate, fetch (V3 §C becomeFollower, §G; KIP-101, 279, 320)."""
+"""Following a leader: find the offset where the logs diverge, truncate, fetch (V3 §C becomeFollower, §G; KIP-101, 279, 320).
+
+    state             event                                           next          effects               by
+    new               a command names another leader or epoch         truncating    EpochEnd              become
+    truncating        truncation=hw, truncation=fetch, or no batch    fetching      Fetch                 become
+    truncating        the logs agree up to here                       fetching      Fetch                 on_epoch_end
+    fetching          OFFSET_OUT_OF_RANGE                             truncating    EpochEnd, later       on_fetched
+    truncating        truncation=hw, or the log begins anew           fetching      Fetch, later          on_fetched
+"""
 
 from typing import assert_never
 
@@ -9,7 +17,7 @@ from reference.log.log import last_record_epoch, without_head
 from reference.machine import Turn
 from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply
 from reference.replica import delayed, high_watermark
-from reference.replica.partition import Follower, Idle, Leader, Partition, append, truncate
+from reference.replica.partition import Follower, FollowerStep, Idle, Leader, Partition, append, truncate
 from reference.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, broker_address
 
 
@@ -21,16 +29,16 @@ def become(turn: Turn, partition: Partition, leader: BrokerId, epoch: LeaderEpoc
     if isinstance(partition.role, Leader):
         delayed.leadership_ended(turn, partition)
     partition.leader_epoch = epoch
-    role = Follower(leader=leader, step="truncating")
+    role = Follower(leader=leader, step=FollowerStep.TRUNCATING)
     partition.role = role
     topic_id = partition.log.topic_id
     turn.note(Note(kind="became-follower", tp=partition.tp, topic_id=topic_id, leader_epoch=epoch, leader=leader))
     if turn.config.variant.truncation == "hw":
         # V3 §C becomeFollower: truncate the log to r.hw (U-01: the follower's HW lags by a fetch)
         truncate(turn, partition, partition.hw, "to its high watermark")
-        role.step = "fetching"
+        role.step = FollowerStep.FETCHING
     elif turn.config.variant.truncation == "fetch" or not partition.log.batches:
-        role.step = "fetching"
+        role.step = FollowerStep.FETCHING
     ask(turn, partition)
 
 
@@ -52,7 +60,7 @@ def ask(turn: Turn, partition: Partition) -> None:
     if not isinstance(role, Follower):
         return
     config = turn.config
-    if role.step == "fetching" and partition.before_ack and partition.flushed < partition.log.leo:
+    if role.step is FollowerStep.FETCHING and partition.before_ack and partition.flushed < partition.log.leo:
         # The fetch offset tells the leader what this replica holds: only flushed records count (docs/promise.md DUR-5).
         role.outstanding = 0
         turn.needs_flush(partition.log.dir)
@@ -61,7 +69,7 @@ def ask(turn: Turn, partition: Partition) -> None:
     wait = 0
     topic_id = partition.log.topic_id if config.variant.topic_id else NO_TOPIC_ID
     request: Fetch | EpochEnd
-    if role.step == "truncating":
+    if role.step is FollowerStep.TRUNCATING:
         fenced = config.variant.truncation == "kip320"
         request = EpochEnd(
             role.outstanding,
@@ -99,14 +107,14 @@ def _back_off(turn: Turn, partition: Partition, role: Follower) -> None:
 def on_flushed(turn: Turn, partition: Partition) -> None:
     """The follower's appended records are durable: send the next fetch, which waited for that."""
     role = partition.role
-    if isinstance(role, Follower) and role.step == "fetching" and role.outstanding == 0:
+    if isinstance(role, Follower) and role.step is FollowerStep.FETCHING and role.outstanding == 0:
         ask(turn, partition)
 
 
 def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None:
     """The leader answered where an epoch ended: truncate, and ask again if the answer names an earlier epoch (KIP-279)."""
     role = partition.role
-    if not isinstance(role, Follower) or role.step != "truncating":
+    if not isinstance(role, Follower) or role.step is not FollowerStep.TRUNCATING:
         return
     if reply.correlation != role.outstanding and turn.config.variant.epoch_end_recheck:
         return  # KAFKA-7786: the answer belongs to a request of an earlier epoch
@@ -114,7 +122,7 @@ def on_epoch_end(turn: Turn, partition: Partition, reply: EpochEndReply) -> None
         _back_off(turn, partition, role)
         return
     if _cut(turn, partition, reply):
-        role.step = "fetching"
+        role.step = FollowerStep.FETCHING
     ask(turn, partition)
 
 
@@ -154,7 +162,7 @@ def _cut_at(turn: Turn, partition: Partition, asked: LeaderEpoch, end_offset: Of
 def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
     """V3 §G run(): append the fetched records, take the leader's HW, fetch on."""
     role = partition.role
-    if not isinstance(role, Follower) or role.step != "fetching" or reply.correlation != role.outstanding:
+    if not isinstance(role, Follower) or role.step is not FollowerStep.FETCHING or reply.correlation != role.outstanding:
         return
     match reply.error:
         case ErrorCode.NONE if reply.diverging is not None:
@@ -176,13 +184,13 @@ def on_fetched(turn: Turn, partition: Partition, reply: FetchReply) -> None:
             ask(turn, partition)
         case ErrorCode.OFFSET_OUT_OF_RANGE:
             # This log is longer than the leader's: find the offset to truncate to, as at the beginning of an epoch.
-            role.step = "truncating"
+            role.step = FollowerStep.TRUNCATING
             if turn.config.variant.out_of_range_resets:
                 truncate(turn, partition, Offset(0), "out of the leader's range: begin anew")  # KAFKA-2143, B-16
-                role.step = "fetching"
+                role.step = FollowerStep.FETCHING
             elif turn.config.variant.truncation == "hw":
                 truncate(turn, partition, min(partition.hw, reply.hw), "out of the leader's range")
-                role.step = "fetching"
+                role.step = FollowerStep.FETCHING
             _back_off(turn, partition, role)
         case _:
             _back_off(turn, partition, role)

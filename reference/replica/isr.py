@@ -5,6 +5,20 @@ version in the request makes copies harmless (U-13). A write to ZooKeeper ends w
 will. If the answer was lost, the leader reads the znode back; if the write has not landed, the leader sends it again on the same
 version, because the lost copy may still land. Until the change ends, the HW and min.insync.replicas count both ISRs
 (`high_watermark`).
+
+    state                 event                                   next         effects                    by
+    new, reading          without KIP-343, or to send it again    writing      write on the known         _write
+                                                                               version
+    writing, lost         the version moved, or no answer         reading      read the state             _read_back
+    writing, asking,      with KIP-343: due, or to ask again      asking       IsrChange to the           isr_change.send_due
+      lost                                                                     controller
+    asking                no result that ends it                  lost         ask again after a pause    ask_later
+    writing, reading      no answer, or the session ends          lost                                    on_answer
+    writing, reading      the znode is gone                       superseded                              on_answer
+    reading               another leader or epoch is in the       superseded                              _compare
+                          state
+    asking                a later epoch, or (B-55) any refusal    superseded                              on_result
+    any                   the change is applied or refused        gone         HW may advance             _ended
 """
 
 from reference.config import asks_controller
@@ -15,7 +29,7 @@ from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import IsrMember, IsrResult, PartitionState
 from reference.replica import eligible, high_watermark
-from reference.replica.partition import FollowerProgress, IsrChange, Leader, Partition, brokers_of, stable_leo
+from reference.replica.partition import FollowerProgress, IsrChange, IsrStep, Leader, Partition, brokers_of, stable_leo
 from reference.types import BrokerId, ZkVersion
 
 
@@ -55,7 +69,7 @@ def _may_join(turn: Turn, partition: Partition, leader: Leader, follower: Follow
 def maybe_shrink(turn: Turn, partition: Partition, leader: Leader) -> None:
     """Propose an ISR without lagging or silent followers (R-057, R-137); read back a write whose answer was lost."""
     if leader.change is not None:
-        if leader.change.step == "lost" and not asks_controller(turn.config):
+        if leader.change.step is IsrStep.LOST and not asks_controller(turn.config):
             _read_back(turn, partition, leader.change)
         return
     slow = _slow(turn, partition, leader)
@@ -117,7 +131,7 @@ def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) 
     #
     # Leader and leader epoch stay as they are: only the controller changes them (R-004, R-065).
     me, variant = turn.config.broker, turn.config.variant
-    change.step, change.request = "writing", turn.zk_id()
+    change.step, change.request = IsrStep.WRITING, turn.zk_id()
     change.elr = eligible.after(variant, isr=leader.isr, elr=leader.elr, wanted=change.wanted, min_isr=partition.min_isr)
     state = PartitionState(
         tp=partition.tp,
@@ -135,7 +149,7 @@ def _write(turn: Turn, partition: Partition, leader: Leader, change: IsrChange) 
 
 
 def _read_back(turn: Turn, partition: Partition, change: IsrChange) -> None:
-    change.step = "reading"
+    change.step = IsrStep.READING
     change.request = turn.zk_id()
     turn.effects.append(ZkRequest(change.request, (GetData(paths.state_path(partition.tp)),)))
 
@@ -145,7 +159,7 @@ def resume(turn: Turn, partition: Partition) -> None:
     leader = partition.role
     if asks_controller(turn.config):
         return
-    if isinstance(leader, Leader) and leader.change is not None and leader.change.step == "lost":
+    if isinstance(leader, Leader) and leader.change is not None and leader.change.step is IsrStep.LOST:
         _read_back(turn, partition, leader.change)
 
 
@@ -166,11 +180,11 @@ def on_result(turn: Turn, partition: Partition, leader: Leader, result: IsrResul
         how = "applied" if result.error is ErrorCode.NONE else "read-back"
         _ended(turn, partition, leader, isr=state.isr, elr=state.elr, version=state.zk_version, how=how)
     elif state is not None and state.leader_epoch > partition.leader_epoch:
-        change.step = "superseded"  # the command for that epoch is on its way
+        change.step = IsrStep.SUPERSEDED  # the command for that epoch is on its way
     elif result.error in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST):
         _withdraw(turn, partition, leader, change)
     elif turn.config.variant.isr_change_zombie == "authoritative":
-        change.step = "superseded"  # B-55: every refusal is believed, also that of a former controller
+        change.step = IsrStep.SUPERSEDED  # B-55: every refusal is believed, also that of a former controller
     else:
         # KAFKA-14154: it knows an older state than this leader, so it is a former controller or will soon be one
         ask_later(turn, partition, leader)
@@ -199,13 +213,13 @@ def take_unasked(turn: Turn, partition: Partition, leader: Leader, result: IsrRe
 def ask_later(turn: Turn, partition: Partition, leader: Leader) -> None:
     """Arm the timer that sends the ISR change to the controller again."""
     assert leader.change is not None
-    leader.change.step = "lost"
+    leader.change.step = IsrStep.LOST
     turn.retry(f"ask-isr:{partition.tp}")
 
 
 def ask_again(turn: Turn, partition: Partition, leader: Leader) -> None:
     """Send the controller the same ISR change again, on the same version: at most one of its copies is applied."""
-    if leader.change is not None and leader.change.step in ("asking", "lost") and asks_controller(turn.config):
+    if leader.change is not None and leader.change.step in (IsrStep.ASKING, IsrStep.LOST) and asks_controller(turn.config):
         turn.needs_isr_change(partition.tp)
 
 
@@ -225,13 +239,13 @@ def on_answer(turn: Turn, partition: Partition, leader: Leader, answer: AnyAnswe
         case BadVersion():
             _read_back(turn, partition, change)
         case Unknown():
-            change.step = "lost"
+            change.step = IsrStep.LOST
         case Data():
             _compare(turn, partition, leader, answer)
         case SessionExpired():
-            change.step = "lost"  # the node resigns its roles when it gets the expiry event
+            change.step = IsrStep.LOST  # the node resigns its roles when it gets the expiry event
         case _:
-            change.step = "superseded"  # the znode is gone: the topic was deleted
+            change.step = IsrStep.SUPERSEDED  # the znode is gone: the topic was deleted
 
 
 def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> None:
@@ -241,7 +255,7 @@ def _compare(turn: Turn, partition: Partition, leader: Leader, node: Data) -> No
     if found.leader_epoch != partition.leader_epoch or found.leader != turn.config.broker:
         # The controller wrote in between: this write never lands, and this leader may no longer change the ISR. The controller's
         # command is on its way; until it arrives, both ISRs count.
-        change.step = "superseded"
+        change.step = IsrStep.SUPERSEDED
     elif found.zk_version == leader.zk_version:
         _write(turn, partition, leader, change)
     else:

@@ -4,7 +4,7 @@ A replica is a leader, a follower or idle (it waits for a command). A new role r
 earlier epoch survives in a later one. Only the parked requests of clients stay with the partition.
 """
 
-from typing import Literal
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -41,6 +41,16 @@ class FollowerProgress(Struct):
     refused_ms: int | None = None  # when the controller last refused it as a member of the ISR
 
 
+class IsrStep(StrEnum):
+    """How far a leader's ISR change is (`replica.isr` has the table)."""
+
+    WRITING = "writing"
+    READING = "reading"
+    ASKING = "asking"
+    LOST = "lost"
+    SUPERSEDED = "superseded"
+
+
 class IsrChange(Struct):
     """A leader's ISR change in flight. It may take effect at any time until it is known to be applied or to have failed.
 
@@ -50,7 +60,7 @@ class IsrChange(Struct):
     wanted: tuple[IsrMember, ...]
     elr: tuple[IsrMember, ...] = ()  # written with it to ZooKeeper
     request: int = 0
-    step: Literal["writing", "reading", "asking", "lost", "superseded"] = "writing"
+    step: IsrStep = IsrStep.WRITING
     earlier: tuple[tuple[IsrMember, ...], ...] = ()
 
 
@@ -72,11 +82,18 @@ class Leader(Struct, tag=True):
     change: IsrChange | None = None
 
 
+class FollowerStep(StrEnum):
+    """What a follower asks its leader for (`replica.follower`)."""
+
+    TRUNCATING = "truncating"
+    FETCHING = "fetching"
+
+
 class Follower(Struct, tag=True):
     """The follower role of a replica. `outstanding` is the correlation of the fetch in flight, 0 for none."""
 
     leader: BrokerId
-    step: Literal["truncating", "fetching"]
+    step: FollowerStep
     outstanding: int = 0
 
 

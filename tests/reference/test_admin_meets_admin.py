@@ -4,7 +4,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from reference.broker.broker import Assigned
+from reference.broker.broker import Assigned, Registration
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, NoNode, SetData, Unknown
@@ -223,7 +223,7 @@ def test_assigned_replica_missing_from_full_metadata_is_kept() -> None:
 def _return_to_startup(lab: Lab, i: int, *assigned: Assigned) -> int:
     """Put broker `i` back into its startup, after it read these assignments. Returns the id of the request that it waits for."""
     broker = lab.nodes[i].state.broker
-    broker.registration, broker.registration_request = "learning-states", 999
+    broker.registration, broker.registration_request = Registration.LEARNING_STATES, 999
     broker.before_learning, broker.learning = (T0,), list(assigned)
     return broker.registration_request
 

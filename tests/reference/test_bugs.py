@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from reference.config import VARIANTS
 from reference.controller import channel, failover, leader_election
-from reference.controller.context import Controller, Listing, StateChange
+from reference.controller.context import ChangeStep, Controller, ControllerStep, Listing, StateChange
 from reference.coordination import paths
 from reference.coordination.api import GetChildren
 from reference.effects import ZkRequest
@@ -153,7 +153,7 @@ def test_log_info_reply_about_another_log_is_ignored() -> None:
     lab = Lab(1)
     controller = lab.nodes[1].state.controller
     base = lab.state()
-    asking = StateChange(step="asking", base=base, waiting=(BrokerId(1),))
+    asking = StateChange(step=ChangeStep.ASKING, base=base, waiting=(BrokerId(1),))
     controller.changes[T0] = asking
     turn = Turn(Now(Millis(0), Millis(0)), lab.nodes[1].state.ids, lab.configs[1], base.leader_incarnation)
     request = LogInfo(1, BrokerId(1), controller.epoch, base.leader_incarnation, (TopicPartition("other-0"),))
@@ -196,7 +196,7 @@ def test_topic_created_during_a_failover_is_found() -> None:
     lab = Lab(1, start=False)
     node = Node.boot(lab.configs[1], (), 1)
     turn = Turn(Now(Millis(0), Millis(0)), node.state.ids, lab.configs[1], Incarnation(1))
-    controller = Controller(step="reading", topics_listing=Listing(again=True))
+    controller = Controller(step=ControllerStep.READING, topics_listing=Listing(again=True))
     failover.on_read(turn, controller, ())
 
     assert controller.step == "active"

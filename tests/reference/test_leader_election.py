@@ -1,11 +1,17 @@
 """A partition needs a new epoch for a new assignment while another write of its state is in flight."""
 
-from typing import Literal
-
 import pytest
 
 from reference.controller import leader_election
-from reference.controller.context import NEW_EPOCH, AnyGoal, IsrRequest, LeaderElection, PreferredLeader, UncleanLeader
+from reference.controller.context import (
+    NEW_EPOCH,
+    AnyGoal,
+    IsrRequest,
+    LeaderElection,
+    ListingStep,
+    PreferredLeader,
+    UncleanLeader,
+)
 from reference.effects import ZkRequest
 from reference.machine import Now, Turn
 from reference.messages import IsrChange, IsrProposal, PartitionState
@@ -14,7 +20,6 @@ from reference.types import NO_INCARNATION, BrokerId, Incarnation, Millis, broke
 from tests.reference.lab import T0, Lab
 from tests.reference.moving import OAR, cluster
 
-Step = Literal["idle", "children", "data"]  # of the read of the registered brokers
 WIDER = tuple(map(BrokerId, (*OAR, 4)))
 
 
@@ -101,10 +106,15 @@ def test_election_request_does_not_replace_a_new_assignment(order: AnyGoal) -> N
 
 @pytest.mark.parametrize(
     ("step", "listed", "isr"),
-    [("children", False, (1, 2, 3)), ("data", False, (1, 2, 3)), ("idle", False, (1, 2)), ("data", True, (1, 2))],
+    [
+        (ListingStep.CHILDREN, False, (1, 2, 3)),
+        (ListingStep.DATA, False, (1, 2, 3)),
+        (ListingStep.IDLE, False, (1, 2)),
+        (ListingStep.DATA, True, (1, 2)),
+    ],
     ids=["list of names is read", "list is read", "no list is read", "was listed before"],
 )
-def test_election_waits_for_a_list_older_than_the_isr(step: Step, listed: bool, isr: tuple[int, ...]) -> None:
+def test_election_waits_for_a_list_older_than_the_isr(step: ListingStep, listed: bool, isr: tuple[int, ...]) -> None:
     """V3 §A step 1: a broker registered and joined the ISR while the controller was cut off (seed 80387 of `--faults all`).
 
     A registration that was listed before is over if the list does not name it, and so is each one when no list is being read.
@@ -119,7 +129,7 @@ def test_election_waits_for_a_list_older_than_the_isr(step: Step, listed: bool, 
     for _ in range(3):
         if T0 in controller.changes:
             desk.answer()
-    controller.live, controller.brokers_listing.step = whole, "idle"  # the answer to the list
+    controller.live, controller.brokers_listing.step = whole, ListingStep.IDLE  # the answer to the list
     for _ in range(9):
         if T0 in controller.changes:
             desk.answer()

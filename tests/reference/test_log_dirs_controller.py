@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from reference.config import VARIANTS
 from reference.controller import controller as controllers
 from reference.controller import log_dirs as notifications
-from reference.controller.context import DirEvents, OwnElection, electable
+from reference.controller.context import ControllerStep, DirEvents, DirEventsStep, OwnElection, electable
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData, Unknown
 from reference.effects import ZkRequest
@@ -50,7 +50,7 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
     lab.tell(1, ZkReplied(lab.nodes[1].state.broker.dir_event_request, (Unknown(),)))
     assert notification(lab, 1) == "due"
     for node in lab.nodes.values():
-        node.state.controller.step = "off"  # no controller reads the notification
+        node.state.controller.step = ControllerStep.OFF  # no controller reads the notification
     lab.muted.clear()
     lab.fire(1, "dir-event")
 
@@ -95,7 +95,7 @@ def test_broker_without_a_registration_notifies_after_the_next() -> None:
     """R-299: the directory fails between two sessions."""
     lab = jbod()
     for node in lab.nodes.values():
-        node.state.controller.step = "off"  # no controller reads the notification
+        node.state.controller.step = ControllerStep.OFF  # no controller reads the notification
     lab.muted.add(3)
     lab.expire(3)
     lab.tell(3, ZkState("expired"))
@@ -179,7 +179,7 @@ def test_deposed_controller_deletes_no_dir_notification() -> None:
     assert isinstance(answer, Data)
     assert answer.version > epoch
     controller = lab.nodes[old].state.controller
-    controller.dir_events = DirEvents(step="reading", names=("log_dir_event_0000000000",))
+    controller.dir_events = DirEvents(step=DirEventsStep.READING, names=("log_dir_event_0000000000",))
     turn = Turn(Now(Millis(0), Millis(0)), lab.nodes[old].state.ids, lab.configs[old], NO_INCARNATION)
     notifications.on_answer(turn, controller, (Data(paths.log_dir_event_payload(BrokerId(1)), 0, 5),))
     (request,) = [e for e in turn.effects if isinstance(e, ZkRequest)]

@@ -3,6 +3,7 @@
 import pytest
 
 from reference.config import VARIANTS
+from reference.controller.context import MoveStep
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Delete, SetData
 from reference.coordination.memory import Fired
@@ -280,7 +281,7 @@ def test_move_ends_though_a_broker_registers_meanwhile() -> None:
     lab = cluster()
 
     def registers() -> None:
-        lab.nodes[1].state.controller.agent.moves[T0].step = "deleting"  # as `reassign.move.proceed` does
+        lab.nodes[1].state.controller.agent.moves[T0].step = MoveStep.DELETING  # as `reassign.move.proceed` does
 
     lab.before[f"gone: {admin_paths.REASSIGN}"] = registers
     reassign(lab)

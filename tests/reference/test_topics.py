@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reference.broker.broker import Assigned
+from reference.broker.broker import Assigned, Registration
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, GetData
@@ -344,7 +344,7 @@ def test_starting_broker_does_not_undo_a_deletion() -> None:
     lab = full()
     node = lab.nodes[3].state
     broker, state = node.broker, lab.state()
-    broker.registration, broker.registration_request = "learning-states", 999
+    broker.registration, broker.registration_request = Registration.LEARNING_STATES, 999
     broker.learning = [Assigned(T0, state.replicas, topic_id(lab))]
     read, _ = lab.zk.submit(lab.admin, (GetData(paths.state_path(T0)),))
     stop = StopPartition(T0, state.leader_epoch, delete=True, topic_id=topic_id(lab))

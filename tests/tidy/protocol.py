@@ -22,6 +22,7 @@ from highwater.catalogue import trace
 from highwater.catalogue.mutants import load_mutants
 from highwater.catalogue.trace import Cited, Clause, Row
 from mutation.rows import clauses, proofs, status
+from tests.tidy import steps as step_tables
 from tests.tidy.promise import cited_rules, rules_now
 from tests.tidy.sources import PACKAGES, Source, sources
 
@@ -267,9 +268,9 @@ def counts(found: tuple[Row, ...]) -> str:
     return words + (f"; {missing} statements missing" if missing else "")
 
 
-def _below_marker(path: Path, text: str) -> str:
+def _below_marker(path: Path, *texts: str) -> str:
     head, _, _ = path.read_text(encoding="utf-8").partition(MARKER)
-    return head + MARKER + text
+    return head + MARKER + "".join(texts)
 
 
 def documents(found: tuple[Row, ...]) -> dict[Path, str]:
@@ -280,7 +281,11 @@ def documents(found: tuple[Row, ...]) -> dict[Path, str]:
     points = "\n## Contradictions\n\n" + _points(trace.chosen(found, "C"))
     points += "\n## Unsafe points\n\n" + _points(trace.chosen(found, "U"))
     return {
-        DOCUMENT: _below_marker(DOCUMENT, "\n## Steps of V3\n\n" + steps() + "\n## Mistakes of history\n\n" + catalogue(found)),
+        DOCUMENT: _below_marker(
+            DOCUMENT,
+            *("\n## Steps of V3\n\n" + steps(), "\n## Steps of the procedures\n\n" + step_tables.document()),
+            "\n## Mistakes of history\n\n" + catalogue(found),
+        ),
         REQUIREMENTS: _below_marker(REQUIREMENTS, f"\n{counts(found)}.\n" + by_document + points),
     }
 

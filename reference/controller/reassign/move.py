@@ -1,17 +1,29 @@
 """The steps of one move, from widening AR to narrowing it (V3 §F, KIP-236 steps 1 to 4).
 
-    widening   AR := OAR + RAR in the topic znode (C-12)
-    joining    all of them follow in a new epoch, until RAR is in the ISR
-    leading    AR := RAR in memory; the leader is one of RAR, or keeps the role in a new epoch
-    shrinking  the ISR loses the replicas that are not in RAR
-    stopping   StopReplica(delete=false) to them
-    deleting   StopReplica(delete=true) to them
-    narrowing  AR := RAR in the topic znode: only now, because it alone says who held a replica (B-59)
-    clearing   the entry leaves /admin/reassign_partitions
+A move begins with AR := OAR + RAR in the topic znode (C-12). AR := RAR comes there only after the old replicas are deleted,
+because the topic znode alone says who held a replica (B-59).
 
 A rollback is the same with OAR for RAR, but need not wait for all of OAR; a drop (R-255) is the same with the replicas that stay.
 Every step checks its precondition and goes back to the first step if it does not hold any more, so this controller or the next
 can repeat any step.
+
+    state                 event                                       next         effects                     by
+    widening              the topic znode has OAR + RAR               joining      NewEpoch to all replicas    join
+    widening, joining     enough of RAR is in the ISR                 leading,     AR := RAR in memory; elect  lead
+                                                                      shrinking    in RAR
+    leading               a replica of RAR leads                      shrinking    take the others out of the  proceed
+                                                                                   ISR
+    shrinking             ISR and ELR are within RAR                  stopping,    StopReplica(delete=false)   go_on
+                                                                      narrowing
+    stopping              all live ones have answered                 deleting     StopReplica(delete=true)    go_on
+    deleting              all live ones have answered                 narrowing,   AR := RAR, or delete the    go_on
+                                                                      clearing     entry
+    narrowing             the topic znode has RAR                     clearing,    delete the entry            go_on
+                                                                      stopping
+    narrowing,            a dropped broker registers                  deleting     StopReplica(delete=true)    proceed
+      clearing
+    leading, shrinking,   a precondition does not hold any more       widening                                 _begin_again
+      stopping, deleting
 """
 
 from msgspec.structs import replace
@@ -37,8 +49,8 @@ from reference.replica.partition import brokers_of
 from reference.types import BrokerId, TopicPartition
 
 _ORDER: dict[str, tuple[MoveStep, ...]] = {
-    "ar_last": ("shrinking", "stopping", "deleting", "narrowing", "clearing"),
-    "ar_first": ("shrinking", "narrowing", "stopping", "deleting", "clearing"),
+    "ar_last": (MoveStep.SHRINKING, MoveStep.STOPPING, MoveStep.DELETING, MoveStep.NARROWING, MoveStep.CLEARING),
+    "ar_first": (MoveStep.SHRINKING, MoveStep.NARROWING, MoveStep.STOPPING, MoveStep.DELETING, MoveStep.CLEARING),
 }
 
 
@@ -46,7 +58,7 @@ def go_on(variant: Variant, move: Move) -> None:
     """The step of a reassignment that follows this one."""
     order = _ORDER[variant.reassign_order]
     move.step = order[order.index(move.step) + 1]
-    if move.step in ("stopping", "deleting"):
+    if move.step in (MoveStep.STOPPING, MoveStep.DELETING):
         move.told = ()
 
 
@@ -71,7 +83,7 @@ def join(turn: Turn, controller: Controller, tp: TopicPartition, full: tuple[Bro
     In a new epoch and to all replicas (Kafka 1.1): the leader must know which replicas it may add to the ISR.
     """
     move = controller.agent.moves[tp]
-    move.step = "joining"
+    move.step = MoveStep.JOINING
     controller.assignments[tp] = full
     if turn.config.variant.reassign_widens:
         leader_election.start(turn, controller, tp, NEW_EPOCH)
@@ -87,8 +99,8 @@ def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
     """
     move = controller.agent.moves[tp]
     controller.assignments[tp] = move.target
-    move.step = "leading" if turn.config.variant.reassign_widens else "shrinking"
-    leader_election.start(turn, controller, tp, LeaderInTarget() if move.step == "leading" else IsrInTarget())
+    move.step = MoveStep.LEADING if turn.config.variant.reassign_widens else MoveStep.SHRINKING
+    leader_election.start(turn, controller, tp, LeaderInTarget() if move.step is MoveStep.LEADING else IsrInTarget())
 
 
 def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) -> None:
@@ -96,31 +108,32 @@ def proceed(turn: Turn, controller: Controller, tp: TopicPartition, move: Move) 
     state = controller.states.get(tp)
     if tp not in controller.assignments or tp in controller.changes or state is None:
         return
-    if move.step == "leading":
+    if move.step is MoveStep.LEADING:
         if state.leader not in move.target:
             _begin_again(controller, move)
         else:
-            move.step = "shrinking"
+            move.step = MoveStep.SHRINKING
             leader_election.start(turn, controller, tp, IsrInTarget())
-    elif move.step == "shrinking":
+    elif move.step is MoveStep.SHRINKING:
         if any(b not in move.target for b in brokers_of((*state.isr, *state.elr))):  # KIP-966: a member of the ELR is not deleted
             _begin_again(controller, move)
         else:
             go_on(turn.config.variant, move)
             controller.agent.again = True
-    if move.step == "stopping" and _stop(controller, state, move):  # R-236, V3 §F step 3.2.4
+    if move.step is MoveStep.STOPPING and _stop(controller, state, move):  # R-236, V3 §F step 3.2.4
         go_on(turn.config.variant, move)
-    if move.step == "deleting" and _stop(controller, state, move):  # R-237
+    if move.step is MoveStep.DELETING and _stop(controller, state, move):  # R-237
         go_on(turn.config.variant, move)
         controller.agent.again = True
-    if move.step in ("narrowing", "clearing") and turn.config.variant.reassign_order == "ar_last" and _untold(controller, move):
-        move.step = "deleting"  # a broker that registered now may have read the old assignment
+    ends = move.step in (MoveStep.NARROWING, MoveStep.CLEARING)
+    if ends and turn.config.variant.reassign_order == "ar_last" and _untold(controller, move):
+        move.step = MoveStep.DELETING  # a broker that registered now may have read the old assignment
         _stop(controller, state, move)
 
 
 def _begin_again(controller: Controller, move: Move) -> None:
     # A precondition does not hold any more, because a broker died meanwhile.
-    move.step = "widening"
+    move.step = MoveStep.WIDENING
     controller.agent.again = True
 
 
@@ -141,7 +154,7 @@ def _stop(controller: Controller, state: PartitionState, move: Move) -> bool:
     """
     for peer in _untold(controller, move):
         move.told = (*move.told, peer)
-        stop = StopPartition(state.tp, state.leader_epoch, move.step == "deleting")
+        stop = StopPartition(state.tp, state.leader_epoch, move.step is MoveStep.DELETING)
         channel.drop_replica(controller, stop, (peer.broker,))
     served = served_by(controller)
     dropped = [peer for peer in controller.channels if peer.broker in move.dropped and peer.broker in served]
@@ -152,5 +165,5 @@ def on_stopped(controller: Controller, reply: StopReplicaReply) -> None:
     """A broker refused StopReplica because it knows a later epoch, from a write whose answer was lost: use a higher epoch."""
     for tp, error in reply.errors:
         move = controller.agent.moves.get(tp)
-        if error is ErrorCode.FENCED_LEADER_EPOCH and move is not None and move.step in ("stopping", "deleting"):
+        if error is ErrorCode.FENCED_LEADER_EPOCH and move is not None and move.step in (MoveStep.STOPPING, MoveStep.DELETING):
             _begin_again(controller, move)

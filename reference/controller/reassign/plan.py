@@ -6,7 +6,7 @@ entries added from /admin/reassign_partitions_extra. It is conditional on every 
 
 from reference.config import Variant, min_isr_of
 from reference.controller import channel, deletion, leader_election
-from reference.controller.context import NEW_EPOCH, Controller, Move, live_ids
+from reference.controller.context import NEW_EPOCH, Controller, Move, MoveStep, live_ids
 from reference.controller.outstanding import refuse
 from reference.controller.reassign import in_flight as reassign_in_flight
 from reference.controller.reassign import move as reassign_move
@@ -81,7 +81,7 @@ def _leave(turn: Turn, controller: Controller, tp: TopicPartition, assigned: tup
     if move is None:
         return
     # A broker that registered while the entry was removed was told to delete its replica (`reassign.move.proceed`).
-    if move.step == "clearing" or (move.step in ("deleting", "narrowing") and assigned == move.target):
+    if move.step is MoveStep.CLEARING or (move.step in (MoveStep.DELETING, MoveStep.NARROWING) and assigned == move.target):
         turn.note(Note(kind="reassignment-ended", tp=tp, detail=_words(move)))
         state = controller.states.get(tp)
         if state is not None:
@@ -150,7 +150,7 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
     assigned, state = draft.assigned[tp], seen.states.get(tp)
     ready = state is not None and tp not in controller.changes and reassign_move.is_ready(turn, controller, state, move)
     match move.step:
-        case "widening":
+        case MoveStep.WIDENING:
             full = (*assigned, *(b for b in move.target if b not in assigned))
             written = variant.reassign_path == "v3" or draft.entries[tp] == controller.agent.entries[tp]
             if variant.reassign_widens and full != assigned:
@@ -161,14 +161,14 @@ def _step(turn: Turn, controller: Controller, draft: Draft, seen: Seen, tp: Topi
                 reassign_move.lead(turn, controller, tp)
             else:
                 reassign_move.join(turn, controller, tp, full)
-        case "joining" if ready:
+        case MoveStep.JOINING if ready:
             reassign_move.lead(turn, controller, tp)
-        case "narrowing" if assigned != move.target:
+        case MoveStep.NARROWING if assigned != move.target:
             draft.assigned[tp] = move.target  # V3 §F step 3.2.5: AR := RAR in the topic znode
-        case "narrowing":
+        case MoveStep.NARROWING:
             reassign_move.go_on(variant, move)
             controller.agent.again = True
-        case "clearing" if _all_told(variant, seen, move):
+        case MoveStep.CLEARING if _all_told(variant, seen, move):
             reassign_in_flight.done(draft, tp, draft.entries[tp].replicas)
             del draft.entries[tp]  # V3 §F step 3.2.6, R-238, R-248
         case _:

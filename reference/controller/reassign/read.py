@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from reference.config import Variant
 from reference.controller import broker_change
-from reference.controller.context import Agent, LiveBroker
+from reference.controller.context import Agent, AgentStep, LiveBroker, MoveStep
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import PARTITIONS_REASSIGNED, REASSIGNMENTS, REQUESTS, Reassignment, Reassignments
 from reference.coordination.api import AnyAnswer, AnyOp, Children, Data, Exists, GetChildren, GetData
@@ -67,14 +67,14 @@ def on_listed(variant: Variant, agent: Agent, answers: tuple[AnyAnswer, ...]) ->
     if uses_proposal_b(variant):
         return _on_listed_in_flight(agent, answers)
     match agent.step:
-        case "listing" if len(answers) == len(_ZNODES):
+        case AgentStep.LISTING if len(answers) == len(_ZNODES):
             _take_znodes(agent, answers)
-        case "listing":
-            agent.entries, agent.step = {}, "topics"
+        case AgentStep.LISTING:
+            agent.entries, agent.step = {}, AgentStep.TOPICS
             topics = answers[1].names if isinstance(answers[1], Children) else ()
             return tuple(GetChildren(f"{PARTITIONS_REASSIGNED}/{topic}", watch=True) for topic in topics)
-        case "topics":
-            agent.step = "entries"
+        case AgentStep.TOPICS:
+            agent.step = AgentStep.ENTRIES
             found = [(op.path, a.names) for op, a in zip(agent.asked, answers, strict=True) if isinstance(a, Children)]
             return tuple(GetData(f"{path}/{name}") for path, names in found for name in names if name.isdecimal())
         case _:
@@ -107,11 +107,11 @@ def _entries_of_v3(asked: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...]) -> 
 def _on_listed_in_flight(agent: Agent, answers: tuple[AnyAnswer, ...]) -> tuple[AnyOp, ...]:
     # The next reads: requests and topics of entries in flight, then the entries; empty when all are known.
     match agent.step:
-        case "listing":
-            agent.step = "topics"
+        case AgentStep.LISTING:
+            agent.step = AgentStep.TOPICS
             return _on_roots(agent, answers)
-        case "topics":
-            agent.step = "entries"
+        case AgentStep.TOPICS:
+            agent.step = AgentStep.ENTRIES
             found = [(op.path, answer) for op, answer in zip(agent.asked, answers, strict=True)]
             agent.requests = {path: decode_request(a.data) for path, a in found if isinstance(a, Data)}
             topics = [(path, a.names) for path, a in found if isinstance(a, Children)]
@@ -162,7 +162,7 @@ def details(agent: Agent) -> tuple[AnyOp, ...]:
     tps = sorted({*agent.entries, *agent.moves})
     requested = [tp for request in agent.requests.values() for tp in request.replicas]
     topics = sorted({topic_of(tp) for tp in (*tps, *agent.extra, *requested, *agent.legacy)})
-    leaving = sorted({b for move in agent.moves.values() if move.step == "clearing" for b in move.dropped})
+    leaving = sorted({b for move in agent.moves.values() if move.step is MoveStep.CLEARING for b in move.dropped})
     return (
         *(GetData(paths.topic_path(topic)) for topic in topics),
         *(GetData(paths.state_path(tp), watch=True) for tp in tps),

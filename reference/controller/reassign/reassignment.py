@@ -4,9 +4,22 @@
 each partition one step on (`plan`, `move`), and does at most one multi, which checks /controller_epoch (KAFKA-6082). The request
 and the original replicas stay in ZooKeeper until the last write, so the next controller starts again by reading (B-58, B-62); a
 step whose answer was lost is read back and repeated. A switch says which proposal of KIP-236 holds (C-19).
+
+    state                     event                               next       effects                     by
+    idle                      notified, or time has passed        listing    read the requests           wake
+    listing                   requests are in several znodes      topics     read topics                 read.on_listed,
+                                                                                                         read._on_listed_in_flight
+    topics                    topics are read                     entries    read entries                read.on_listed,
+                                                                                                         read._on_listed_in_flight
+    listing, topics,          all requests are known              reading    read their partitions       _read_on
+      entries
+    reading                   partitions are read                 idle       one step of each move       _act
+    idle                      there is something to write         writing    one multi                   _act
+    writing                   it is written                       idle       another round               _on_written
+    any but idle              no answer, or a write refused       idle       another round               retry
 """
 
-from reference.controller.context import Controller, Reassigning
+from reference.controller.context import AgentStep, Controller, ControllerStep, Reassigning
 from reference.controller.outstanding import ask, is_outstanding, retry_later, write
 from reference.controller.reassign import move as reassign_move
 from reference.controller.reassign import plan as reassign_plan
@@ -53,9 +66,9 @@ def on_watch(turn: Turn, controller: Controller, path: str) -> bool:
 def wake(turn: Turn, controller: Controller) -> None:
     """V3 §F step 1.1.2: wake up the agent; if it is awake, it does another round. Only the active controller does so."""
     agent = controller.agent
-    agent.again = controller.step != "active" or agent.step != "idle"
+    agent.again = controller.step is not ControllerStep.ACTIVE or agent.step is not AgentStep.IDLE
     if not agent.again:
-        agent.step = "listing"
+        agent.step = AgentStep.LISTING
         _ask(turn, controller, reassign_read.listing(turn.config.variant, agent))
 
 
@@ -67,9 +80,9 @@ def _ask(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
 def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> None:
     """ZooKeeper answered a read or the write of the reassignment agent."""
     agent = controller.agent
-    if agent.step == "writing":
+    if agent.step is AgentStep.WRITING:
         _on_written(turn, controller, answers)
-    elif agent.step == "reading":
+    elif agent.step is AgentStep.READING:
         _act(turn, controller, answers)
     else:
         _read_on(turn, controller, reassign_read.on_listed(turn.config.variant, agent, answers))
@@ -78,7 +91,7 @@ def on_answer(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]
 def _read_on(turn: Turn, controller: Controller, ops: tuple[AnyOp, ...]) -> None:
     agent = controller.agent
     if not ops:
-        agent.step = "reading"
+        agent.step = AgentStep.READING
         ops = reassign_read.details(agent)
     if ops:
         _ask(turn, controller, ops)
@@ -91,7 +104,7 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     """V3 §F on_wakeup(): one round of the reassignment agent."""
     agent = controller.agent
     ops = reassign_plan.plan(turn, controller, reassign_read.seen(agent.asked, answers))
-    agent.step, agent.asked = "idle", ()
+    agent.step, agent.asked = AgentStep.IDLE, ()
     # B-58, KAFKA-9478: entries without a move are never read again
     forgotten = turn.config.variant.reassign_failover == "zombie" and not agent.moves
     if (agent.moves or agent.entries or agent.extra) and not forgotten:
@@ -99,7 +112,7 @@ def _act(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...]) -> 
     else:
         turn.effects.append(CancelTimer(name_of(Timer.REASSIGN)))
     if ops:
-        agent.step = "writing"
+        agent.step = AgentStep.WRITING
         write(turn, controller, Reassigning(), ops, atomic=True)
 
 
@@ -109,7 +122,7 @@ def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ..
     # R-053, V3 §F step 3.2.1, V3 §F step 3.2.7: the controller's lock is that one machine takes one event at a time and does one
     # write after the other; another controller is kept out by the epoch that each write checks.
     if all(isinstance(answer, (Written, Deleted, Created)) for answer in answers):
-        controller.agent.step = "idle"
+        controller.agent.step = AgentStep.IDLE
         controller.agent.again = True
     else:
         retry_later(turn)  # not at once: a faster writer would keep this controller busy
@@ -117,18 +130,18 @@ def _on_written(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ..
 
 def proceed(turn: Turn, controller: Controller) -> None:
     """Take every partition's reassignment as far as it goes: what it waited for may have happened."""
-    if controller.step != "active":
+    if controller.step is not ControllerStep.ACTIVE:
         return
     agent = controller.agent
     for tp, move in sorted(agent.moves.items()):
         reassign_move.proceed(turn, controller, tp, move)
-    if agent.again and agent.step == "idle":
+    if agent.again and agent.step is AgentStep.IDLE:
         wake(turn, controller)
 
 
 def retry(turn: Turn, controller: Controller) -> None:
     """Let the reassignment agent read again, because ZooKeeper's answer was lost or a write failed."""
     agent = controller.agent
-    if agent.step != "idle" and not is_outstanding(controller, Reassigning()):
-        agent.step = "idle"
+    if agent.step is not AgentStep.IDLE and not is_outstanding(controller, Reassigning()):
+        agent.step = AgentStep.IDLE
         wake(turn, controller)

@@ -167,6 +167,20 @@ def test_page_shows_the_models_of_the_example_file() -> None:
     assert all(f"```python\n{text.strip()}\n```" in Path("docs/your-own-system.md").read_text() for text in classes)
 
 
+def test_mistake_with_a_recorded_history_blames_the_model_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "h.jsonl"
+    file.write_text(
+        '{"manifest": {"system": "x", "model": "register"}}\n'
+        '{"process": 0, "type": "invoke", "f": "read", "time": 1}\n'
+        '{"process": 0, "type": "ok", "f": "read", "value": "a", "time": 2}\n'
+    )
+
+    assert run_command_line(["check", str(file), "--model", "docs/examples/stack.py:Likes"]) == 2
+    said = capsys.readouterr().err
+    assert "Likes cannot judge read -> 'a': TypeError" in said
+    assert "looks like" not in said
+
+
 def test_judge_refuses_a_model_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["judge", "docs/examples/stack.edn", "--model", STACK]) == 2
     assert "a ledger keeps no verdict of code that may change" in capsys.readouterr().err
