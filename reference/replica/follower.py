@@ -1,5 +1,7 @@
 """Following a leader: find the offset where the logs diverge, truncate, fetch (V3 §C becomeFollower, §G; KIP-101, 279, 320).
 
+The steps of a follower:
+
     state             event                                           next          effects               by
     new               a command names another leader or epoch         truncating    EpochEnd              become
     truncating        truncation=hw, truncation=fetch, or no batch    fetching      Fetch                 become
