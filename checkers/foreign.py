@@ -77,8 +77,8 @@ JUDGES: tuple[Judge, ...] = (
         group="history",
         assumes="Each value is written to a key at most once; the first version is nil. All clients of the run are in the "
         "history.",
-        blind="Predicates; keys to which a value was written twice, or that were never nil and have one value that no transaction "
-        "wrote; an order of blind writes that is not found within the budget (verdict UNKNOWN).",
+        blind="Predicates; keys to which a value was written twice, or that were never nil and have one value that no "
+        "transaction wrote; an order of blind writes that is not found within the budget (verdict UNKNOWN).",
         complexity="n log n, where n counts micro-operations and pairs of versions that follow each other in time; for writes "
         "whose order neither reads nor time show a search with a budget",
     ),

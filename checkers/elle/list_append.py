@@ -1,9 +1,9 @@
 """list-append: `[:append k v]` and `[:r k [v …]]`. A read of a list shows all earlier versions, so the version order is known.
 
-The version order of a key is its longest read; every other read must be a prefix of it. Appends that certainly committed and were
-not read come after all values that were read, in an order that is searched (`checkers.elle.orders`). If one value of a transaction of unknown outcome was read, the transaction
-committed. Values must be appended once per key: a key to which a value was appended twice is unchecked. The order continues
-across a value that no transaction appended (`checkers.elle.phantoms`).
+The version order of a key is its longest read; every other read must be a prefix of it. Appends that certainly committed and
+were not read come after all values that were read, in an order that is searched (`checkers.elle.orders`). If one value of a
+transaction of unknown outcome was read, the transaction committed. Values must be appended once per key: a key to which a value
+was appended twice is unchecked. The order continues across a value that no transaction appended (`checkers.elle.phantoms`).
 """
 
 from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ For a key each pair of writes of unknown order is a choice, as in PolySI (Huang 
 1. Guess: the writes of each key stand in one topological order of the known graph, the one nearest to the order of time.
 2. Search the graph with the guessed edges for forbidden cycles. If there is none, these orders explain the history.
 3. Otherwise each cycle excludes the pairs that it assumes. A cycle with one assumed pair forces that pair. A SAT solver chooses
-   an order of all pairs met so far that no cycle excludes; the others are guessed anew, as in 1.
+   an order of all pairs met so far that no cycle excludes. If these alone make no cycle, the others are guessed, as in 1.
 
 If the solver finds no such order, the excluded combinations are a proof: a minimal set of them is kept, and each has its cycle.
 Nothing is searched where the orders cannot matter: at levels that allow every cycle with an rw; and where nobody read the writes,
