@@ -6,8 +6,10 @@ is installed. The tick is short, so sessions can be as short as 200 ms and expir
 brokers, not ZooKeeper's disk.
 """
 
+import errno
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -33,6 +35,10 @@ JAVA_MAJOR_MIN = 17
 START_TIMEOUT_S = 40
 NO_JARS = "a real ZooKeeper needs the jars that come with PySpark, which is not installed: pip install 'highwater-harness[spark]'"
 INSTALL_JAVA = f"install a Java {JAVA_MAJOR_MIN} runtime (Debian, Ubuntu: apt install default-jre-headless)"
+_PORTS_FIRST = 10_000
+_PORTS = 1_000  # drawn among at least so many, where the kernel's own begin lower
+_DRAWS = 100
+_given: set[int] = set()
 _ATTEMPTS = 3  # another process may take a port between `free_port` and the server's bind
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512")
 
@@ -84,11 +90,39 @@ def _dying_with_us() -> list[str]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that is free at this address now."""
+    """A TCP port that is free at this address now, and that this process was not given before. Raises HarnessError.
+
+    A server binds it later. A port that the kernel picks could go to an outgoing connection of any process before that, so
+    the port is drawn from below those (`net.ipv4.ip_local_port_range`).
+    """
+    end = max(_outgoing_first(), _PORTS_FIRST + _PORTS)
+    if len(_given) > (end - _PORTS_FIRST) // 2:
+        _given.clear()
+    for _ in range(_DRAWS):
+        port = _PORTS_FIRST + secrets.randbelow(end - _PORTS_FIRST)
+        if port not in _given and _is_free(host, port):
+            _given.add(port)
+            return port
+    raise HarnessError(f"no free port at {host}: {_DRAWS} ports drawn from {_PORTS_FIRST} to {end - 1} are taken")
+
+
+def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
+def _outgoing_first() -> int:
+    """The lowest port that the kernel gives to outgoing connections."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        return 32768
 
 
 def configuration(data_dir: Path, client: tuple[str, int], quorum: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ With ZooKeeper, Kafka and the reference are in tests/zookeeper/test_every_fault.
 import asyncio
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.systems.kafka import power
 from highwater.backends.real.systems.kafka.releases import RELEASES
 from highwater.backends.real.systems.registry import system_for
+from highwater.backends.real.zookeeper.local import free_port
 from highwater.plans.plan import Plan, SystemSpec, on_system, parsed_system
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL
@@ -59,12 +59,6 @@ def described(folder: Path, *hooks: str) -> SystemSpec:
     (folder / "my-system.yaml").write_text(f"nodes:\n{nodes}" + (f"hooks:\n{lines}" if hooks else ""))
     (folder / "ports").write_text("".join(f"{port}\n" for port in ports))
     return SystemSpec(name="external", settings={"with": str(folder / "my-system.yaml")})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def on(name: str, folder: Path, *, hooks: tuple[str, ...] = HOOKS) -> Plan:
