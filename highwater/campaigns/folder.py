@@ -97,6 +97,10 @@ class CampaignFolder:
             raise UsageError(f"{place}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
 
+    def mend(self) -> list[str]:
+        """Forget the rows that do not count, so that their runs are done again (`Ledger.mend`); a sentence for each."""
+        return self.ledger.mend(self.asked.code)
+
     def perform(
         self,
         performer: Performer,

@@ -24,7 +24,7 @@ from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, writ
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.output import Ticker, progress, say, say_json
+from highwater.cli.output import Ticker, complain, first_of, progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.runs.run import REPEATABLE, BackendName
@@ -179,7 +179,10 @@ def _begun(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
     """Empty the folder unless its campaign goes on; returns the signatures that the store knew before (`known_causes`)."""
     resumed = resume and folder.is_resumable()
     known = known_causes(folder.storage, folder.under, resumed=resumed)
-    if not resumed:
+    if resumed:
+        for words in first_of(folder.mend()):
+            complain(words)
+    else:
         folder.begin()
     return known
 

@@ -164,6 +164,7 @@ def _keep_ledger(folder: Path, plan: Plan, goal: Goal) -> None:
     text = msgspec.json.format(msgspec.json.encode(identity), indent=2) + b"\n"
     if path.exists() and path.read_bytes() != text:
         _forget(folder)
+    Ledger(storage_at(str(folder / LEDGER))).mend()
     write_file(path, text)
 
 
