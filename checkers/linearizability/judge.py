@@ -181,18 +181,27 @@ def _traced(
     key, impossible = next((key, call) for key, part in parts.items() for call in part if call.index == stuck.call)
     if not isinstance(model, Traced):
         return anomaly
-    given = {value for call in parts[key] for value in model.given(call)}
+    end = impossible.end
+    assert end is not None
+    given = {value for call in parts[key] if call.start < end for value in model.given(call)}
     strange = [value for value in model.taken(impossible) if value not in given]
     if not strange:
         return anomaly
     is_keyed = any(call.key is not None for call in parts[key])
     split = [call for call in (alone(call) if is_keyed else call for call in failed) if call is not None]
-    mine = {value: call for call in split if model.key(call) == key and not model.refusal(call) for value in model.given(call)}
+    mine = [call for call in split if model.key(call) == key and not model.refusal(call)]
     for value in strange:
-        if value in mine:
-            words = f"{anomaly.words}; {short(value)} is of line {mine[value].line}, a call that certainly failed"
-            return replace(anomaly, witness=(*anomaly.witness[:-1], mine[value].line, anomaly.witness[-1]), words=words)
-    return anomaly if stuck.why else replace(anomaly, words=f"{anomaly.words}; no call wrote {short(strange[0])}")
+        done = [call.line for call in mine if call.start < end and value in model.given(call)]
+        if done:
+            words = f"{anomaly.words}; {short(value)} is of line {done[-1]}, a call that certainly failed"
+            return replace(anomaly, witness=(*anomaly.witness[:-1], done[-1], anomaly.witness[-1]), words=words)
+    if stuck.why:
+        return anomaly
+    later = [call.line for call in (*parts[key], *mine) if call.start > end and strange[0] in model.given(call)]
+    when = (
+        f"line {min(later)} is the first to write {short(strange[0])}, later" if later else f"no call wrote {short(strange[0])}"
+    )
+    return replace(anomaly, words=f"{anomaly.words}; {when}")
 
 
 def words_of(call: Call) -> str:

@@ -150,9 +150,9 @@ class _Used(Struct, kw_only=True):
     micros: set[str] = msgspec.field(default_factory=set)
     asked: dict[str, Hashable] = msgspec.field(default_factory=dict)
     told: dict[str, Hashable] = msgspec.field(default_factory=dict)
-    written: set[Hashable] = msgspec.field(default_factory=set)
-    read: set[Hashable] = msgspec.field(default_factory=set)
+    writes_0: bool = False
     reads_lists: bool = False
+    begins_with_0: bool = False  # 0 was read before anybody wrote it
 
     def see(self, step: Step) -> None:
         """Count one step."""
@@ -160,17 +160,18 @@ class _Used(Struct, kw_only=True):
         if step.value is not None:
             (self.told if step.type is OpType.OK else self.asked).setdefault(step.f, step.value)
         if step.f in ("read", "write"):
-            (self.written if step.f == "write" else self.read).add(step.value)
+            self._take(step, step.f == "write", step.value)
         for micro in step.value if type(step.value) is tuple else ():
             if type(micro) is tuple and micro and isinstance(micro[0], str):
                 self.micros.add(micro[0])
                 self.reads_lists |= micro[0] == "r" and type(micro[-1]) is tuple
                 if micro[0] in ("r", "w") and type(micro[-1]) is not tuple:
-                    (self.written if micro[0] == "w" else self.read).add(micro[-1])
+                    self._take(step, micro[0] == "w", micro[-1])
 
-    def begins_with_0(self) -> bool:
-        """Whether 0 was read and, as far as was looked, nobody wrote it."""
-        return 0 in self.read and 0 not in self.written
+    def _take(self, step: Step, writes: bool, value: Hashable) -> None:
+        if type(value) is int and value == 0 and (writes or step.type is OpType.OK):
+            self.writes_0 |= writes
+            self.begins_with_0 |= not self.writes_0
 
     def answer(self) -> Hashable:
         """The first answer to a read, without its key if the history has independent keys."""
@@ -195,13 +196,13 @@ def _of_transactions(used: _Used) -> tuple[str, ...]:
         return ("kafka",) if functions <= _QUEUE | {"txn"} else ()
     if functions <= {"read", "write"} and micros and micros <= {"r", "w"}:
         return ("long-fork",)
-    if functions != {"txn"} or not micros:
+    if not functions <= {"txn", "read", "write"} or not micros:  # some clients name what a transaction does
         return ()
     if micros <= {"append", "r"} and ("append" in micros or used.reads_lists):
         return ("list-append",)
     if micros <= {"w", "r"}:
         # Knossos's registers begin with 0, Elle's with nil.
-        return ("multi-register", "rw-register") if used.begins_with_0() else ("rw-register",)
+        return ("multi-register", "rw-register") if used.begins_with_0 else ("rw-register",)
     return ("multi-register",) if micros <= {"read", "write"} else ()
 
 
@@ -234,4 +235,4 @@ def _of_writes(used: _Used) -> tuple[str, ...]:
     if type(answer) is tuple and len(answer) == 2 and type(answer[1]) is tuple and not isinstance(answer[1], Pairs):
         return ("sequential",)
     # Knossos's histories begin with a register of 0, which the model cas-register implies.
-    return ("cas-register",) if used.begins_with_0() else ("register",)
+    return ("cas-register",) if used.begins_with_0 else ("register",)

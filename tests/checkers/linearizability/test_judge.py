@@ -149,6 +149,17 @@ def test_reason_names_the_failed_call_whose_value_was_read(model: Model, give: s
     assert "certainly failed" not in _words(model, asked, answer)
 
 
+@pytest.mark.parametrize("outcome", ["ok", "fail"])
+def test_reason_does_not_blame_a_call_that_came_later(outcome: str) -> None:
+    """A value of the beginning that somebody writes again, much later: no such call is the source of the read."""
+    read, write = ":f :read :value", ":f :write :value 7"
+    words = _words(
+        Register(), f"0:type :invoke {read} nil", f"0:type :ok {read} 7", f"0:type :invoke {write}", f"0:type :{outcome} {write}"
+    )
+
+    assert words.endswith("the state is nil; line 3 is the first to write 7, later")
+
+
 def test_reason_says_that_nobody_wrote_the_value() -> None:
     read = ":f :read :value"
     words = _words(

@@ -47,6 +47,32 @@ def test_register_that_begins_with_0_is_one_of_knossos(tmp_path: Path) -> None:
     assert getattr(guess(steps(tmp_path / "h.edn")), "model", "") == "cas-register"
 
 
+def test_register_that_begins_with_0_may_be_written_0_later(tmp_path: Path) -> None:
+    """0 was read before anybody wrote it: the write of 0 at the end does not explain it."""
+    write_0 = _READS_3.splitlines()[0].replace(":value 1", ":value 0")
+    (tmp_path / "h.edn").write_text(_READS_3.replace(":value 3", ":value 0") + write_0)
+    (tmp_path / "other.edn").write_text(write_0.replace(":process 0", ":process 1") + _READS_3.replace(":value 3", ":value 0"))
+
+    assert getattr(guess(steps(tmp_path / "h.edn")), "model", "") == "cas-register"
+    assert getattr(guess(steps(tmp_path / "other.edn")), "model", "") == "register"
+
+
+@pytest.mark.parametrize(
+    ("micro", "answer", "model"), [("[:w 1 7]", "7", "rw-register"), ("[:append 1 7]", "[7]", "list-append")], ids=["w", "append"]
+)
+def test_transactions_may_be_named_read_write_and_txn(micro: str, answer: str, model: str, tmp_path: Path) -> None:
+    """Some clients of Jepsen name a transaction of reads `read`, one of writes `write` and a mixed one `txn`."""
+    values = {"write": f"[{micro}]", "read": f"[[:r 1 {answer}]]", "txn": f"[[:r 1 {answer}] {micro.replace('7', '8')}]"}
+    (tmp_path / "h.edn").write_text(
+        "\n".join(
+            f"{{:process 0, :type {t}, :f :{f}, :value {value}}}" for f, value in values.items() for t in (":invoke", ":ok")
+        )
+    )
+
+    assert run_command_line(["check", str(tmp_path / "h.edn")]) == ExitCode.VALID
+    assert getattr(guess(steps(tmp_path / "h.edn")), "model", "") == model
+
+
 def test_history_of_unknown_functions_is_refused_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "h.edn").write_text(_READS_3.replace(":write", ":mine"))
 
