@@ -106,7 +106,7 @@ def subject_of(file: Path, form: Form, model: str) -> Subject:
         return Subject(model=model)
     guessed = guess(steps(file))
     if isinstance(guessed, Unguessed):
-        raise UsageError(f"{file}: {guessed.words}; --model must be of {', '.join(MODELS)}")
+        raise UsageError(f"{file}: {guessed.words}; --model must be of {', '.join(MODELS)}, or FILE.py:CLASS of your own")
     return Subject(model=guessed.model, guess=guessed)
 
 

@@ -2,9 +2,12 @@
 
 Refused are: an invocation while the process has a call open; a completion without an open call, hence also a second one; a
 completion of another function; an `ok` that answers other micro-operations than were invoked; indices that do not grow; a
-completion before the time of its call; times that go back by more than racing threads explain. Where every step has an index,
-the indices are the order, and times that go back only make it `unsure`: in Jepsen's own histories some calls waited long before
-they were written. A call without a completion has an unknown outcome: the run may have ended there.
+completion before the time of its call; times that go back by more than racing threads explain. A call without a completion has an
+unknown outcome: the run may have ended there.
+
+Where every step has an index, the indices are the order. A completion whose time goes back makes it `unsure`. An invocation whose
+time goes back is noted only: Jepsen took its time, waited for a connection, and wrote it before anything was sent. If the time is
+right and not the order, the call began earlier, which forbids fewer answers: what is VALID in this order is VALID in that one.
 
 A history of transactions may have completions only, as Elle's examples do. When they were invoked is unknown then: each may have
 begun at any time since the one before it of its process, and those of no stated process are of processes of their own.
@@ -49,7 +52,8 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     count = 0
     bare: Step | None = None  # the first step, if it completes a transaction that was never invoked
     ended: dict[Hashable, int] = {}  # where the last step of each process is then
-    for position, step in enumerate(_in_order(steps, deny, unsure)):
+    late: list[str] = []
+    for position, step in enumerate(_in_order(steps, deny, unsure, late)):
         count = position + 1
         before = open_steps.pop(step.process, None)
         if (bare is not None or position == 0) and _is_bare(step):
@@ -62,7 +66,7 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
             deny(bare.line, _without_call(bare))
         if step.type is OpType.INVOKE:
             if before is not None:
-                deny(step.line, f"{_who(step)} invokes {step.f} while its call of line {before[1].line} is open")
+                deny(step.line, f"{_who(step)} invokes {step.f} while its call of line {before[1].line} is open{_unnamed(step)}")
             open_steps[step.process] = (len(started), step)
             started.append((position, step, None, None))
             continue
@@ -89,8 +93,13 @@ def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None
     for start, invocation, end, completion in started:
         into = failed if completion is not None and completion.type is OpType.FAIL else calls
         into.append(_call(len(into), start, invocation, end, completion))
-    notes = () if bare is None else (WITHOUT_INVOCATIONS,)
-    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure), notes=notes)
+    notes = [] if bare is None else [WITHOUT_INVOCATIONS]
+    if late:
+        calls_, more = ("call was", "") if len(late) == 1 else ("calls were", ", the first of them")
+        notes.append(
+            f"{len(late)} {calls_} written long after the time of invocation{more} in {late[0]}: the file's order counts"
+        )
+    return Paired(calls=tuple(calls), failed=tuple(failed), steps=count, unsure=tuple(unsure), notes=tuple(notes))
 
 
 def _is_bare(step: Step) -> bool:
@@ -149,20 +158,27 @@ def _call(index: int, start: int, invocation: Step, end: int | None, completion:
     )
 
 
-def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str]) -> Iterator[Step]:
+def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsure: list[str], late: list[str]) -> Iterator[Step]:
     last_index: int | None = None
     latest: tuple[int, int] | None = None  # time and line
     for step in steps:
         if step.index is not None:
             if last_index is not None and step.index <= last_index:
-                deny(step.line, f"index {step.index} after {last_index}: the steps are out of order")
+                deny(
+                    step.line,
+                    f"index {step.index} after {last_index}: the steps are out of order; sort them, "
+                    "or leave the indices out if their order in the file is right",
+                )
             last_index = step.index
         if step.time is not None:
             if latest is not None and step.time < latest[0] - _TIME_TOLERANCE_NS:
                 why = f"time {step.time} after {latest[0]} in line {latest[1]}: the steps are out of order"
                 if step.index is None:
                     deny(step.line, why)
-                unsure.append(f"line {step.line}: {why}, though their indices are not")
+                if step.type is OpType.INVOKE:
+                    late.append(f"line {step.line}")
+                else:
+                    unsure.append(f"line {step.line}: {why}, though their indices are not")
             if latest is None or step.time > latest[0]:
                 latest = (step.time, step.line)
         yield step
@@ -170,6 +186,10 @@ def _in_order(steps: Iterable[Step], deny: Callable[[int, str], NoReturn], unsur
 
 def _who(step: Step) -> str:
     return f"process {short(step.process)}"
+
+
+def _unnamed(step: Step) -> str:
+    return "" if step.process is not None else ": steps without :process are taken for one client's, so give each client a number"
 
 
 def _refuse(line: int, why: str) -> NoReturn:

@@ -279,23 +279,37 @@ def test_consistency_models_may_be_separated_by_spaces(tmp_path: Path) -> None:
     assert run_command_line(asked) in _VERDICTS
 
 
-_STALE = """{:process 0, :type :invoke, :f :write, :value 1, :time 9000000000, :index 0}
+_LATE = """{:process 0, :type :invoke, :f :write, :value 1, :time 9000000000, :index 0}
 {:process 0, :type :ok, :f :write, :value 1, :time 9000000001, :index 1}
 {:process 1, :type :invoke, :f :read, :value nil, :time 4, :index 2}
-{:process 1, :type :ok, :f :read, :value READ, :time 9000000003, :index 3}
+{:process 1, :type :ok, :f :read, :value READ, :time END, :index 3}
 """
 
 
-@pytest.mark.parametrize(("read", "verdict"), [("1", Validity.UNKNOWN), ("7", Validity.INVALID)])
-def test_non_monotonic_times_make_a_valid_history_unknown(read: str, verdict: Validity, tmp_path: Path) -> None:
-    """Elle publishes such a history: a call took its timestamp and was written five seconds later."""
+@pytest.mark.parametrize(("read", "verdict"), [("1", Validity.VALID), ("7", Validity.INVALID)])
+def test_call_that_was_written_late_keeps_its_place(read: str, verdict: Validity, tmp_path: Path) -> None:
+    """Elle and RedisRaft publish such histories: a call took its time, waited seconds for a connection, and was written then.
+
+    Had it begun at its time, it would forbid less: the history would be VALID, too.
+    """
     file = tmp_path / "history.edn"
-    file.write_text(_STALE.replace("READ", read))
+    file.write_text(_LATE.replace("READ", read).replace("END", "9000000003"))
+    found = judge_file(file, Asked(model="register"))
+
+    assert (found.validity, found.unchecked) == (verdict, ())
+    assert "1 call was written long after the time of invocation in line 3: the file's order counts" in found.notes
+
+
+@pytest.mark.parametrize(("read", "verdict"), [("1", Validity.UNKNOWN), ("7", Validity.INVALID)])
+def test_completion_before_its_place_makes_valid_unknown(read: str, verdict: Validity, tmp_path: Path) -> None:
+    """Had the read returned at its time, it would have read what was written later."""
+    file = tmp_path / "history.edn"
+    file.write_text(_LATE.replace("READ", read).replace("END", "5"))
     found = judge_file(file, Asked(model="register"))
 
     assert found.validity is verdict
     assert found.unchecked == (
-        "line 3: time 4 after 9000000001 in line 2: the steps are out of order, though their indices are not",
+        "line 4: time 5 after 9000000001 in line 2: the steps are out of order, though their indices are not",
     )
-    with pytest.raises(HistoryError, match="line 3: time 4 after 9000000001"):
+    with pytest.raises(HistoryError, match="line 4: time 5 after 9000000001"):
         judge_file(file, Asked(model="kafka"))

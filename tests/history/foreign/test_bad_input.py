@@ -54,7 +54,15 @@ BAD = {
         '{"process": "0", "type": "invoke", "f": "read", "value": null}', "line 1: :process must be a number or :nemesis, not '0'"
     ),
     "indices out of order": (
-        f"{_INVOKE.replace('{', '{:index 5 ')}\n{_OK.replace('{', '{:index 4 ')}", "line 2: index 4 after 5"
+        f"{_INVOKE.replace('{', '{:index 5 ')}\n{_OK.replace('{', '{:index 4 ')}",
+        "line 2: index 4 after 5: the steps are out of order; sort them, or leave the indices out"
+    ),
+    "clients without numbers": (
+        f"{_INVOKE}\n{_INVOKE}".replace(":process 0, ", ""),
+        "while its call of line 1 is open: steps without :process are taken for one client's, so give each client a number",
+    ),
+    "results instead of a history": (
+        "{:stats {:valid? true}, :valid? true}", "line 1: these are results of a checker (:valid?), not a history"
     ),
     "times out of order": (
         f"{_INVOKE.replace('{', '{:time 9 ')}\n{_OK.replace('{', '{:time 4 ')}", "line 2: process 0 completes write before"
