@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from history.errors import HistoryError
-from history.foreign.pairing import pair
+from history.foreign.pairing import WITHOUT_INVOCATIONS, pair
 from history.foreign.step import Step, short
 from history.op import OpType
 
@@ -46,7 +46,10 @@ class Op(Struct, frozen=True, kw_only=True, gc=False):
 def operations(steps: Iterable[Step]) -> list[Op]:
     """Parse the operations of sends and polls, in order of completion. HistoryError, with the line, for another kind."""
     told = list(steps)
-    for why in pair(told).unsure:  # `pair` also rejects malformed histories: two completions of one call, steps out of order
+    paired = pair(told)  # it rejects malformed histories: two completions of one call, steps out of order
+    if WITHOUT_INVOCATIONS in paired.notes:
+        raise HistoryError(f"line {told[0].line}: a queue cannot be judged without invocations: {told[0].f} has none")
+    for why in paired.unsure:
         raise HistoryError(why)
     open_steps: dict[Hashable, tuple[int, Step]] = {}
     subscribed: set[Hashable] = set()

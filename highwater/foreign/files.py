@@ -126,6 +126,8 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
     if asked.model == KAFKA:
         return judge_queue(_queue_steps(mine) if mine is not None else _steps(file, form))
     history = ours.calls(mine) if mine is not None else _calls(file, form)
+    if history.untimed and asked.model not in TRANSACTIONS:
+        raise HistoryError(f"no model but {' and '.join(TRANSACTIONS)} can judge transactions whose order in time is not told")
     if asked.model in TRANSACTIONS:
         found = judge_transactions(asked.model, history, asked.consistency)
     elif asked.model in jepsen.NAMES:
@@ -257,6 +259,8 @@ def _files_below(folder: Path, *, guessed: bool) -> Iterator[str]:
 def exported(file: Path) -> Iterable[str]:
     """Convert a history file to the lines of Jepsen's EDN format. HistoryError with the line if the file is no history."""
     form = form_of(file)
+    if form is Form.SESSIONS:
+        raise HistoryError(f"{file}: EDN cannot tell that sessions have no order in time, so the file is not exported")
     history = _ours(file, form)
     if history is None:
         return export.lines(lambda: _steps(file, form), names=form in IN_EDN)

@@ -40,8 +40,6 @@ def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
         kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
         type_ = _TYPES.get(kind)
         if type_ is None:
-            if "valid?" in keys and kind is None:
-                raise HistoryError(f"line {line}: these are results of a checker (:valid?), not a history: give the history.edn")
             has = f"not {shown(kind)}" if kind is not None else f"and the step has {' '.join(map(shown, keys)) or 'nothing'} only"
             raise HistoryError(f"line {line}: :type must be one of {', '.join(map(str, OpType))}, {has}")
         # Any name but the nemesis must be refused: skipping its process, too, would leave its operations unjudged.

@@ -4,6 +4,8 @@ import json
 from codecs import BOM_UTF8
 from pathlib import Path
 
+from history.foreign.session_text import is_session_text
+
 _HEAD_BYTES = 4096
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG", "a PNG image"),
@@ -44,6 +46,8 @@ def looks_like(path: Path) -> str:
     if path.name in _NAMES:
         return _NAMES[path.name]
     head = head.removeprefix(BOM_UTF8)
+    if is_session_text(head.lstrip()):
+        return ""
     try:
         text = head.decode()
     except UnicodeDecodeError as error:
@@ -58,6 +62,8 @@ def _text(text: str, suffix: str) -> str:
     start = text.lstrip()
     lines = [line for line in start.splitlines() if line.strip()]
     first = lines[0].strip() if lines else ""
+    if first.startswith("{:") and ":valid?" in text and ":type" not in text:
+        return _NAMES["results.edn"]
     if start[:200].lower().startswith(("<!doctype html", "<html")):
         return "an HTML page"
     if start.startswith(("<?xml", "<testsuites", "<svg")):

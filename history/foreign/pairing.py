@@ -33,7 +33,8 @@ _TIME_TOLERANCE_NS = 1_000_000_000  # threads read their clocks before they wait
 class Paired(Struct, frozen=True, kw_only=True):
     """The calls of a history in the order of invocation, and apart from them those that certainly did not happen.
 
-    `unsure` holds a line for each step whose time contradicts the order of indices; `notes` what else a reader should know.
+    `unsure` holds a line for each step whose time contradicts the order of indices; `notes` what else a reader should know. If it
+    is `untimed`, calls of different processes have no order in time, whatever their `start` and `end` are.
     """
 
     calls: tuple[Call, ...]
@@ -41,6 +42,7 @@ class Paired(Struct, frozen=True, kw_only=True):
     steps: int
     unsure: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    untimed: bool = False
 
 
 def pair(steps: Iterable[Step], *, refuse: Callable[[int, str], NoReturn] | None = None) -> Paired:

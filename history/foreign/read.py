@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from msgspec.structs import replace
 
 from history.errors import HistoryError
-from history.foreign import edn, etcd_log, history_txt, jepsen, jsonlines, recorded
+from history.foreign import edn, etcd_log, history_txt, jepsen, jsonlines, recorded, session_text
 from history.foreign.pairing import Paired, pair
 from history.foreign.step import Step
 from history.foreign.text import opened
@@ -34,6 +34,7 @@ class Form(StrEnum):
     JSON = "json"
     ETCD_LOG = "etcd log"
     TEXT = "history.txt"
+    SESSIONS = "session text"
 
 
 _OBJECT = re.compile(rb'[\[\s]*\{\s*"(?:[^"\\]|\\.)*+(?:\Z|"\s*(?:\Z|:))')  # JSON; a map of EDN has no colon behind a key
@@ -61,6 +62,8 @@ def form_of(path: Path) -> Form:
         return Form.ETCD_LOG
     if history_txt.is_history_txt(bare):
         return Form.TEXT
+    if session_text.is_session_text(bare):
+        return Form.SESSIONS
     if _OBJECT.match(bare) or path.suffix in (".json", ".jsonl"):
         return Form.JSON
     if not bare:
@@ -119,7 +122,10 @@ def _unreadable(path: Path, error: Exception) -> HistoryError:
 def calls(path: Path | str) -> Paired:
     """Read the operations of a history file that another tool recorded. Raises HistoryError with the line where it is invalid."""
     try:
-        return pair(steps(path))
+        found = pair(steps(path))
+        if form_of(Path(path)) is Form.SESSIONS:
+            return replace(found, untimed=True, notes=(session_text.UNTIMED,))
+        return found
     except HistoryError as error:
         said = str(error)
         raise error if said.startswith(str(path)) else HistoryError(f"{path}: {said}") from error
@@ -138,6 +144,8 @@ def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
             return jepsen.steps(jsonlines.records(file))
         case Form.TEXT:
             return jepsen.of_rows(edn.rows(cast(BinaryIO, history_txt.AsEdn(file))))
+        case Form.SESSIONS:
+            return session_text.steps(file)
         case Form.ETCD_LOG:
             return etcd_log.steps(file)
         case Form.OURS | Form.RECORDED:

@@ -108,6 +108,7 @@ def test_check_quotes_the_lines_it_cites(tmp_path: Path, capsys: pytest.CaptureF
         ("letter.txt", b"Dear reader, this is a letter.\n", "plain text that begins with 'Dear reader, this is a letter.'"),
         ("a.json", b'{"verdict": "VALID", "runs": 3}', "JSON of objects with runs, verdict; a step of a history has"),
         ("results.edn", b"{:valid? false}", "the results of a Jepsen test; its history.edn is read"),
+        ("G1a.edn", b"{:stats {:valid? true},\n :valid? false}", "the results of a Jepsen test; its history.edn is read"),
         ("test.bin", bytes(range(128, 256)), "binary data"),
     ],
 )

@@ -61,9 +61,6 @@ BAD = {
         f"{_INVOKE}\n{_INVOKE}".replace(":process 0, ", ""),
         "while its call of line 1 is open: steps without :process are taken for one client's, so give each client a number",
     ),
-    "results instead of a history": (
-        "{:stats {:valid? true}, :valid? true}", "line 1: these are results of a checker (:valid?), not a history"
-    ),
     "times out of order": (
         f"{_INVOKE.replace('{', '{:time 9 ')}\n{_OK.replace('{', '{:time 4 ')}", "line 2: process 0 completes write before"
     ),
