@@ -146,7 +146,7 @@ def _forget_other_code(folder: Path) -> None:
     try:
         found = msgspec.json.decode((folder / REQUEST).read_bytes(), type=_Identity)
         same = found.code == present_stamp().code
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         same = False
     if not same:
         _forget(folder)
