@@ -4,9 +4,9 @@
     DATASET/parts/<part>.json     the part's manifest, written last: what has none was never committed
 
 The key of a row is its campaign and its run. A run that the dataset has is not taken in again. A part is named by its campaign,
-its protocol and its runs, so whoever does the same work again writes the same files. One process writes at a time; it begins by
-deleting what a killed one has left. A part that `compact` has put into another one is named by the other's manifest, and does not
-count from then on. Names are relative to the dataset's root.
+its protocol and its runs, so whoever does the same work again writes the same files. One process writes at a time
+(`pipeline.owner`); it begins by deleting what a killed one has left. A part that `compact` has put into another one is named by
+the other's manifest, and does not count from then on. Names are relative to the dataset's root.
 """
 
 import re
@@ -24,6 +24,7 @@ from msgspec import Struct
 from history import parquet
 from history.history import History
 from pipeline.errors import PipelineError
+from pipeline.owner import owned
 from pipeline.record import Record
 from pipeline.storage import Storage
 from pipeline.tables import DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, arrow_schema
@@ -96,6 +97,11 @@ def ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingeste
     Raises PipelineError for a name that cannot be a folder's, and what `load` raises; parts that were written until then stay.
     """
     _check_name("campaign", campaign)
+    with owned(storage):
+        return _ingest(storage, campaign, entries)
+
+
+def _ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingested:
     parts = parts_of(storage)
     sweep(storage, parts)
     seen = {run for part in parts if part.campaign == campaign for run in part.runs}
@@ -247,6 +253,11 @@ def compact(storage: Storage) -> tuple[int, int]:
 
     Returns the numbers of parts before and after. Raises PipelineError where a part is damaged.
     """
+    with owned(storage):
+        return _compact(storage)
+
+
+def _compact(storage: Storage) -> tuple[int, int]:
     parts = parts_of(storage)
     sweep(storage, parts)
     for together in _packed(parts):

@@ -149,6 +149,7 @@ class _Dying:
     def __init__(self, storage: Storage, changes: int) -> None:
         self._storage, self._left = storage, changes
         self.read, self.names, self.path, self.exists = storage.read, storage.names, storage.path, storage.exists
+        self.folder = storage.folder
 
     def _step(self) -> None:
         if self._left == 0:
