@@ -111,7 +111,7 @@ second-opinion: $(READY)
 
 # Judges 100,000 random histories of each model of linearizability beside Porcupine: an hour on one core. Needs Go 1.21 or later.
 porcupine: $(READY)
-	POLARS_MAX_THREADS=1 nice $(BIN)/python -m bench.porcupine $(or $(BENCH_ARGS),--write docs/evidence.md)
+	POLARS_MAX_THREADS=1 nice $(BIN)/python -m bench.porcupine --workers $(WORKERS) $(or $(BENCH_ARGS),--write docs/evidence.md)
 
 # Breaks the code of each clause of the documents whose code, tests or mutation changed, and sees its tests fail; also of each mistake
 # that a reader made up, and sees its plan fail.

@@ -63,7 +63,8 @@ class Kind:
     answers: tuple[str, ...]
     has_keys: bool = True
     once: bool = False  # whether values that are given once only are worth drawing
-    length_max: int = 300  # calls of a long history
+    searched_max: int = 300  # calls of a long history that only a search can decide
+    length_max: int = 300  # of another one
 
 
 def _register(rng: Rng, state: Any, values: Values) -> Asked:
@@ -134,25 +135,28 @@ def partition_log(state: Any, f: str, argument: Any) -> Answers:
 
 KINDS: tuple[Kind, ...] = (
     Kind(name="register", object=objects.register, first=0, ask=_register, answers=("read",), once=True),
-    Kind(name="cas-register", object=objects.cas_register, first=0, ask=_cas_register, answers=("read", "cas"), length_max=200),
+    Kind(name="cas-register", object=objects.cas_register, first=0, ask=_cas_register, answers=("read", "cas"), searched_max=200),
     Kind(
         name="multi-register", object=objects.multi_register, first=(), ask=_multi_register, answers=("txn",),
-        has_keys=False, length_max=150,
+        has_keys=False, searched_max=150,
     ),
     Kind(name="mutex", object=objects.mutex, first=False, ask=_mutex, answers=()),
-    Kind(name="kv", object=objects.kv, first="", ask=_kv, answers=("get",), length_max=200),
+    Kind(name="kv", object=objects.kv, first="", ask=_kv, answers=("get",), searched_max=200),
     Kind(name="set", object=objects.grow_set, first=frozenset(), ask=_set, answers=("read",), once=True),
-    Kind(name="fifo-queue", object=objects.fifo_queue, first=(), ask=_queue, answers=("dequeue",), once=True),
-    Kind(name="unordered-queue", object=objects.unordered_queue, first=(), ask=_queue, answers=("dequeue",), once=True),
+    Kind(name="fifo-queue", object=objects.fifo_queue, first=(), ask=_queue, answers=("dequeue",), once=True, searched_max=120),
+    Kind(
+        name="unordered-queue", object=objects.unordered_queue, first=(), ask=_queue, answers=("dequeue",), once=True,
+        searched_max=120,
+    ),
     Kind(
         name="partition-log", object=partition_log, first=((), 0), ask=_partition_log, answers=("read", "append", "end"),
-        once=True, length_max=150,
+        once=True, searched_max=150, length_max=150,
     ),
     Kind(
         name="versioned-node", object=objects.versioned_node, first=None, ask=_versioned_node,
-        answers=("create", "set", "delete", "read"), length_max=200,
+        answers=("create", "set", "delete", "read"), searched_max=200,
     ),
-    Kind(name="stack", object=stack, first=(), ask=_stack, answers=("pop",), length_max=150),
+    Kind(name="stack", object=stack, first=(), ask=_stack, answers=("pop",), searched_max=100),
 )  # fmt: skip
 
 
@@ -184,15 +188,17 @@ class _Shape:
 
 def _shape(kind: Kind, rng: Rng) -> _Shape:
     size = rng.below(20)
+    once = kind.once and bool(rng.below(2))
     keys = 1 + (rng.below(3) if kind.has_keys and not rng.below(7) else 0)
     if size < 8:
         clients, calls = 2 + rng.below(3), 3 + rng.below(6)
     elif size < 19:
         clients, calls = 4 + rng.below(6), 8 + rng.below(16)
     else:
-        clients, calls = 2 + rng.below(4), SEARCHED_MAX + 2 + rng.below(kind.length_max - SEARCHED_MAX)
+        longest = kind.length_max if once else kind.searched_max
+        clients, calls = 2 + rng.below(4), SEARCHED_MAX + 2 + rng.below(longest - SEARCHED_MAX)
     lost = rng.pick((0, 3, 10, 20)) if calls <= SEARCHED_MAX else rng.pick((0, 0, 1, 2))
-    return _Shape(clients, calls, lost, Values(1 + rng.below(4), once=kind.once and bool(rng.below(2))), keys, bool(rng.below(2)))
+    return _Shape(clients, calls, lost, Values(1 + rng.below(4), once=once), keys, quick=bool(rng.below(2)))
 
 
 def drawn(kind: Kind, rng: Rng) -> tuple[Call, ...]:
