@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from bench.porcupine.comparison import STEPS_MAX, compare, save, table_of
+from bench.porcupine.comparison import HEAD, STEPS_MAX, compare, row_of, save
 from bench.porcupine.histories import KINDS, options_of
 from bench.porcupine.judging import SECONDS_MAX, build, go, version
 
@@ -51,16 +51,19 @@ def main(
             sys.stderr.write(f"porcupine: `go build` failed: {error.stderr.strip()}\n")
             raise typer.Exit(2) from None
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            tallies = list(pool.map(partial(compare, program=program, count=histories, seed=seed), kinds))
-    table = table_of(tallies)
-    sys.stdout.write(table)
+            tallies = []
+            sys.stdout.write(HEAD)
+            for tally in pool.map(partial(compare, program=program, count=histories, seed=seed), kinds):
+                tallies.append(tally)
+                sys.stdout.write(row_of(tally))
+                sys.stdout.flush()
     for kind, tally in zip(kinds, tallies, strict=True):
         for number, calls in enumerate(tally.disagreements):
             path = save_to / f"{kind.name}-{seed}-{number}.jsonl"
             save(calls, path)
             sys.stdout.write(f"they disagree: highwater check {path} {options_of(kind)}\n")
     if write is not None:
-        _replace(write, table, seed)
+        _replace(write, HEAD + "".join(map(row_of, tallies)), seed)
     raise typer.Exit(1 if any(tally.disagreements for tally in tallies) else 0)
 
 

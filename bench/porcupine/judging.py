@@ -18,7 +18,7 @@ from checkers.engine.verdict import Validity
 from history.foreign.step import UNKNOWN, Call
 
 SOURCE = Path(__file__).parent / "judge"
-SECONDS_MAX = 2  # of one history
+SECONDS_MAX = 1  # of one history
 _INSTALLED = Path("/usr/local/go/bin/go")  # where Go's own installer puts it
 _WORDS = {"valid": Validity.VALID, "invalid": Validity.INVALID, "undecided": Validity.UNKNOWN}
 
