@@ -95,7 +95,7 @@ class Ledger:
         texts = self._storage.read_each(key + _ROW for key in wanted)
         for key in wanted:
             try:
-                yield _whole(key, next(texts))
+                yield row_of(key, next(texts))
             except (OSError, ValueError) as error:
                 raise PipelineError(f"{self._storage.path(key + _ROW)}: {error}") from error
 
@@ -108,7 +108,7 @@ class Ledger:
         wanted, bad = sorted(self.keys()), {}
         for key, text in zip(wanted, self._storage.read_each(key + _ROW for key in wanted), strict=True):
             try:
-                row = _whole(key, text)
+                row = row_of(key, text)
             except ValueError as error:
                 bad[key] = str(error)
                 continue
@@ -137,7 +137,7 @@ class Ledger:
         self._storage.delete(key + _MARK for key in keys)
 
 
-def _whole(key: str, text: bytes) -> Row:
+def row_of(key: str, text: bytes) -> Row:
     """The row of an item as its file has it. Raises ValueError where it is damaged."""
     if not text.strip():
         raise ValueError("an empty row of a ledger")

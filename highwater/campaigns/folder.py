@@ -75,6 +75,7 @@ class CampaignFolder:
         self.storage = storage
         self.asked = asked
         self.under = f"campaigns/{asked.order.name}"
+        self.place = storage_at(below(storage.location, self.under))
         self.ledger = Ledger(storage_at(below(storage.location, f"{self.under}/{LEDGER}")))
 
     def begin(self) -> None:
