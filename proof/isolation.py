@@ -6,8 +6,8 @@ Two families, written from the papers and sharing no code with `checkers.elle`:
   it sees (VIS). Read atomic: any. Parallel snapshot isolation: VIS is transitive, and a writer of a key sees all earlier writers
   of it. Snapshot isolation: VIS is a prefix of AR. Serializable: VIS is AR. Sessions and real time: earlier transactions are
   seen.
-- Version orders (Adya 1999): an order of the writers of each key gives the dependencies of each read. PL-1: no cycle of ww (and
-  values of failed transactions may be read); PL-2: none of ww and wr; PL-2+: none with one rw either; PL-3: none at all. Sessions
+- Version orders (Adya 1999): an order of the writers of each key gives the dependencies of each read. PL-1: no cycle of ww, and
+  values of aborted transactions may be read; PL-2: none of ww and wr; PL-2+: none with one rw either; PL-3: none at all. Sessions
   and real time add edges.
 
 Transactions of unknown outcome may have committed or not; their reads are unknown. A value that no transaction wrote, whatever
@@ -188,10 +188,10 @@ def is_ordered(history: Paired, level: str, time: str, of: Objects) -> bool:
     """Whether version orders exist whose dependencies have no cycle that the isolation level forbids."""
     if not _begins_right(history, of):
         return False
-    failed = tuple(history.failed) if level == "PL-1" else ()
     for chosen in choices(history):
         keys = sorted({m[1] for call in chosen for m in micros(call)}, key=str)
-        orders = [list(_version_orders(chosen, key, failed, level, of)) for key in keys]
+        aborted = [*history.failed, *(call for call in history.calls if call not in chosen)]
+        orders = [list(_version_orders(chosen, key, aborted, level, of)) for key in keys]
         timed = [(a.index, b.index, time) for a, b in product(chosen, chosen) if must_precede(a, b, time)]
         for picked in product(*orders):
             edges = [edge for order, key in zip(picked, keys, strict=True) for edge in dependencies(chosen, order, key, of)]
@@ -215,16 +215,16 @@ def _begins_right(history: Paired, of: Objects) -> bool:
 
 
 def _version_orders(
-    chosen: Sequence[Call], key: Hashable, failed: Sequence[Call], level: str, of: Objects
+    chosen: Sequence[Call], key: Hashable, aborted: Sequence[Call], level: str, of: Objects
 ) -> Iterator[tuple[Call, ...]]:
-    asked: list[Any] = [call.argument for call in failed]
-    aborted = {value for part in asked for f, about, value in part if (f, about) == (of.writes, key)}
     writers = [call for call in chosen if written(call, key, of)]
+    asked: list[Any] = [call.argument for call in aborted]
+    dirty = {value for part in asked for f, about, value in part if (f, about) == (of.writes, key)}
     for order in permutations(writers):
-        if level == "PL-1":  # reads may show any prefix of one order of the written values
+        if level == "PL-1":  # reads may show any prefix of one order of the written values, and values of aborted transactions
             reads = [value for call in chosen for value in _reads(call, key, of)]
             if of.writes == "append":
-                reads = [tuple(one for one in value if one not in aborted) for value in reads]
+                reads = [tuple(one for one in value if one not in dirty) for value in reads]
             fits = of.writes != "append" or any(
                 all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, of)
             )

@@ -413,6 +413,6 @@ def _digest_elsewhere(seed: int, hash_seed: str) -> str:
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False)
     try:
         return msgspec.json.decode(done.stdout, type=Summary).digest
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         said = done.stderr.decode(errors="replace").strip()
         raise HarnessError(f"{' '.join(command)} printed no summary: {said or done.returncode}") from None

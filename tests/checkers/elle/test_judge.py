@@ -76,6 +76,19 @@ def test_append_of_unknown_outcome_may_be_read_or_absent() -> None:
         assert found.validity is Validity.VALID
 
 
+@pytest.mark.parametrize(("outcome", "verdict"), [("ok", Validity.INVALID), ("info", Validity.VALID)])
+def test_read_uncommitted_lets_unknown_outcomes_abort(outcome: str, verdict: Validity) -> None:
+    """Their values were read, but PL-1 allows to read the values of aborted transactions."""
+    crossed = (
+        ("ok", "[[:append 1 1] [:append 2 1]]"),
+        (outcome, "[[:append 1 2] [:append 2 2]]"),
+        ("ok", "[[:r 1 [1 2]] [:r 2 [2 1]]]"),
+    )
+
+    assert judge("list-append", history(*crossed, together=True), ("read-uncommitted",)).validity is verdict
+    assert judge("list-append", history(*crossed, together=True), ("read-committed",)).validity is Validity.INVALID
+
+
 @pytest.mark.parametrize("value", [10**30, -(10**30), 1 << 62, -(1 << 63)])
 def test_integer_values_beyond_64_bits_are_judged(value: int) -> None:
     found = judge("rw-register", history_of(_call(f"[[:w 1 {value}]]") + _call(f"[[:r 1 {value}]]") + _call("[[:r 1 nil]]")))
