@@ -109,7 +109,7 @@ prove-checkers: $(READY)
 second-opinion: $(READY)
 	nice $(BIN)/python -m bench.second_opinion --write docs/evidence.md
 
-# Judges 100,000 random histories of each model of linearizability beside Porcupine: an hour on one core. Needs Go 1.21 or later.
+# Judges 100,000 random histories of each model of linearizability beside Porcupine: an hour and a half on one core. Needs Go 1.21.
 porcupine: $(READY)
 	POLARS_MAX_THREADS=1 nice $(BIN)/python -m bench.porcupine --workers $(WORKERS) $(or $(BENCH_ARGS),--write docs/evidence.md)
 
