@@ -41,7 +41,7 @@ class Transactions:
         must(level.removeprefix(prefix) in _LEVELS, f"the level {level!r} is not known")
         self._level, self._time = _LEVELS[level.removeprefix(prefix)].split(), _TIMES[prefix]
         self._calls, self._count, self._lists = calls, count, lists
-        self._micros = [_micros(call, lists=lists) for call in calls]
+        self._micros = [_micros(call, op < count and call.result is not UNKNOWN, lists=lists) for op, call in enumerate(calls)]
         self._writers: dict[tuple[Any, Any], list[Place]] = {}
         self._shown: set[tuple[Any, Any]] = set()
         for op, micros in enumerate(self._micros):
@@ -157,7 +157,7 @@ class Transactions:
         (_, key, value), (_, _, late) = self._micro(first), self._micro(then)
         micros = [self._micro(place) for place in proof]
         if not proof or value == late:
-            return value is None and value != late
+            return value != late and (value is None or (key, value) not in self._writers)
         if len(proof) == 1:  # the transaction that wrote the later one had read the earlier one
             found = (proof[0][0], micros[0]) == (then[0], ("r", key, value)) and self._on(then[0], key)[0] == proof[0]
             return found and "committed" in self._level
@@ -206,7 +206,7 @@ class Transactions:
             case "fractured-read", (write, read, missed, other):
                 alone = write[0] == missed[0] not in (read[0], other[0]) and read[0] == other[0]
                 (_, key, value), (_, same, late) = self._read(other), self._last_write(missed)
-                lacks = late not in value if self._lists else value is None
+                lacks = late not in value if self._lists else value is None or (key, value) not in self._writers
                 return (
                     self._holds("atomic") and alone and self._has(self._read(read), self._write(write)) and key == same and lacks
                 )
@@ -264,8 +264,10 @@ class Transactions:
                 exact = self._holds("snapshot") and version != seen
                 must(not exact and (version <= seen or not self._level), f"operation {op} reads a version that it cannot see")
         self._verify_views(order, shown, versions)
-        first = [(op, dict(reversed(shown[op]))) for op in order]
-        over = [(key, seen) for op, some in first for key, seen in some.items() if (op, key) in versions.own]
+        over: list[tuple[Any, int]] = []
+        for op in order:
+            first = {key: seen for key, seen in reversed(shown[op]) if (op, key) in versions.own}
+            over += [(key, seen) for key, seen in first.items() if self._micro(self._on(op, key)[0])[0] == "r"]
         must(not self._holds("updates") or len(over) == len({*over}), "two transactions read one version and wrote over it")
 
     def _verify_time(self, place: dict[int, int], sight: dict[int, int]) -> None:
@@ -307,7 +309,7 @@ class Transactions:
                 known = [(key, one) for one in ([] if value is None else value if self._lists else [value])]
                 must(all(one in self._writers for one in known), f"operation {op} reads what nobody wrote")
                 sure = [one for _, one in known if any(writer < self._count for writer, _ in self._writers[key, one])]
-                must(not self._lists or versions.whole[key][: len(sure)] == sure, f"operation {op} reads another order")
+                must(not self._lists or versions.fits(key, sure), f"operation {op} reads another order")
                 continue
             seen = versions.shown(key, value)
             begun = versions.marks[key][versions.own[op, key]] if self._lists and own else 0
@@ -328,6 +330,7 @@ class _Versions:
         self.own: dict[tuple[int, Any], int] = {}  # of a transaction and a key: how many had written it before
         self._numbers: dict[tuple[Any, Any], int] = {}
         self._keys: dict[int, list[Any]] = {}
+        self._longest: dict[Any, list[Any]] = {}
         for at, op in enumerate(order):
             wrote: dict[Any, list[Any]] = {}
             for f, key, value in micros[op]:
@@ -351,6 +354,15 @@ class _Versions:
         """How many had written a key among the first `sight` transactions."""
         return bisect_left(self.places[key], sight)
 
+    def fits(self, key: Any, shown: list[Any]) -> bool:
+        """Whether a list shows the writers of a key in this order, the values of each in any order that all reads have."""
+        longest = self._longest.setdefault(key, shown)
+        self._longest[key] = max(longest, shown, key=len)
+        grouped = all({*shown[low:high]} <= {*self.whole[key][low:high]} for low, high in pairwise(self.marks[key]))
+        return (
+            grouped and all(one == two for one, two in zip(longest, shown, strict=False)) and len(shown) <= len(self.whole[key])
+        )
+
     def shown(self, key: Any, value: Any) -> int | None:
         """The version that a read shows: after how many of its writers; None if none, -1 within the list of one."""
         if not self._lists:
@@ -359,8 +371,7 @@ class _Versions:
         return (self._numbers.get((key, len(value)), -1) if value else 0) if fits else None
 
 
-def _micros(call: Call, *, lists: bool) -> tuple[_Micro, ...]:
-    known = call.result is not UNKNOWN
+def _micros(call: Call, known: bool, *, lists: bool) -> tuple[_Micro, ...]:
     given: Any = call.result if known else call.argument
     nil = () if lists else None
     some = tuple((f if known or f != "r" else "", key, nil if value is None else value) for f, key, value in given)
