@@ -112,16 +112,9 @@ class Transactions:
             must(self.has_edge(edge, assumed), f"the dependency {edge.kind} of {edge.source} and {edge.target} is not shown")
         kinds = [edge.kind for edge in edges]
         count, apart = kinds.count("rw"), all(pair != ("rw", "rw") for pair in pairwise((*kinds, *kinds[:1])))
-        needs = (
-            ["committed"]
-            if "wr" in kinds
-            else []
-            if count == 0
-            else ["view"]
-            if count == 1
-            else ["snapshot" if apart else "serial"]
-        )
-        must({*kinds} & {"ww", "wr", "rw"} and {*needs} <= {*self._level}, "the level allows such a cycle")
+        needs = "view" if count == 1 else "snapshot" if count and apart else "serial" if count else "committed"
+        allowed = needs not in self._level and (count or "wr" in kinds)
+        must({*kinds} & {"ww", "wr", "rw"} and not allowed, "the level allows such a cycle")
 
     def has_edge(self, edge: Edge, assumed: Sequence[_Pair] = ()) -> bool:
         """Whether a dependency is where it says, given the assumed orders of writes."""
@@ -129,6 +122,7 @@ class Transactions:
         if edge.kind in ("process", "realtime"):
             return self._in_time(edge.source, edge.target, edge.kind) and self._time in (edge.kind, "realtime")
         must(ends == [edge.source, edge.target] and edge.source != edge.target, "a dependency is of other operations")
+        must(len(edge.at) <= 4, "a dependency names too many places")
         first, then, *proof = edge.at
         if edge.kind == "wr":
             return self._is_committed(first[0]) and self._has(self._read(then), self._write(first))
@@ -136,9 +130,8 @@ class Transactions:
         early = self._read(first) if edge.kind == "rw" else self._last_write(first)
         if early[1] != late[1]:
             return False
-        if (first, then) in assumed or any(
-            (place, then) in assumed and self._has(early, self._last_write(place)) for place in proof
-        ):
+        befores = [(place, then) for place in proof if edge.kind == "rw" and not self._lists and (place, then) in assumed]
+        if (first, then) in assumed or any(self._has(early, self._last_write(place)) for place, _ in befores):
             return True
         if self._lists and edge.kind == "rw":
             return not self._has(early, late)
@@ -186,10 +179,10 @@ class Transactions:
                 return self._holds("committed") and later and self._has(self._read(read), self._write(write))
             case "internal", (read,):
                 return self._holds("atomic") and self._contradicts_itself(read)
-            case "incompatible-order", (one, two):
+            case "incompatible-order", (one, two) if self._lists:
                 (_, key, value), (_, other, more) = sorted((self._read(one), self._read(two)), key=lambda micro: len(micro[2]))
                 return self._holds("committed") and key == other and more[: len(value)] != value
-            case "incompatible-order", (one, two, read):
+            case "incompatible-order", (one, two, read) if self._lists:
                 micros, shown = (self._write(one), self._write(two)), self._read(read)
                 torn = self._has(shown, micros[1]) and micros[0][2] not in shown[2][: shown[2].index(micros[1][2])]
                 return self._holds("committed") and torn and one[0] == two[0] and one[1] < two[1] and micros[0][1] == micros[1][1]
@@ -197,9 +190,11 @@ class Transactions:
                 _, key, shown = self._read(read)
                 return self._lists and any(shown.count(one) > max(1, len(self._writers.get((key, one), ()))) for one in shown)
             case "lost-update", (read, write, other, over):
-                same, keys = self._read(read) == self._read(other), {self._last_write(place)[1] for place in (write, over)}
-                alone = read[0] == write[0] != other[0] == over[0] and keys == {self._read(read)[1]}
-                first = [self._on(place[0], *keys)[:1] for place in (read, other)] == [[read], [other]]
+                key, same = self._read(read)[1], self._read(read) == self._read(other)
+                alone = (
+                    read[0] == write[0] != other[0] == over[0] and key == self._last_write(write)[1] == self._last_write(over)[1]
+                )
+                first = [self._on(place[0], key)[:1] for place in (read, other)] == [[read], [other]]
                 return self._holds("updates") and same and alone and first
             case "phantom-read", (read, other):
                 return self._is_phantom(self._read(read), self._read(other))
