@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from history.foreign.pairing import Paired
 from verifier.certificate import FORMAT, Certificate, Linearization, NoLinearization, TransactionOrder, digest_of, must
 from verifier.objects import Object, verify_none, verify_order
-from verifier.transactions import Transactions
+from verifier.orders import Commits
 
 
 def verify(history: Paired, certificate: Certificate, *, first: Hashable = None, nil_is_a_value: bool = True) -> None:
@@ -27,4 +27,8 @@ def verify(history: Paired, certificate: Certificate, *, first: Hashable = None,
     else:
         lists = certificate.model == "list-append"
         must(lists or certificate.model == "rw-register", f"such a witness proves nothing about {certificate.model}")
-        Transactions(calls, len(history.calls), lists=lists, level=certificate.level).verify(witness)
+        commits = Commits(calls, len(history.calls), lists=lists, level=certificate.level)
+        if isinstance(witness, TransactionOrder):
+            commits.verify_order(witness)
+        else:
+            commits.verify(witness)

@@ -20,7 +20,7 @@ from proof.elle import LEVELS, is_of_one_order, is_possible
 from proof.isolation import Objects, micros, phantoms
 from proof.transactions import drawn, tangled, unread
 from verifier.certificate import Case, Certificate, Cycle, Edge, NoVersionOrder, Refused, TransactionOrder, Witness
-from verifier.transactions import Transactions
+from verifier.orders import Commits
 from verifier.verify import verify
 
 _MODELS = {"append": "list-append", "w": "rw-register"}
@@ -40,14 +40,17 @@ def _histories(writes: str, level: str) -> Iterator[Paired]:
             yield history
 
 
-def _verifier(history: Paired, writes: str, level: str) -> Transactions:
+def _verifier(history: Paired, writes: str, level: str) -> Commits:
     calls = (*history.calls, *history.failed)
-    return Transactions(calls, len(history.calls), lists=writes == "append", level=level)
+    return Commits(calls, len(history.calls), lists=writes == "append", level=level)
 
 
-def _accepts(verifier: Transactions, witness: Witness) -> bool:
+def _accepts(verifier: Commits, witness: Witness) -> bool:
     try:
-        verifier.verify(witness)  # type: ignore[arg-type]  # witnesses about transactions only
+        if isinstance(witness, TransactionOrder):
+            verifier.verify_order(witness)
+        else:
+            verifier.verify(witness)  # type: ignore[arg-type]  # witnesses about transactions only
     except Refused:
         return False
     return True
@@ -82,7 +85,7 @@ def test_some_order_is_accepted_if_and_only_if_one_exists(level: str, writes: st
 _Assumed = tuple[tuple[tuple[int, int], tuple[int, int]], ...]
 
 
-def _edges(verifier: Transactions, history: Paired, assumed: _Assumed = ()) -> Iterator[Edge]:
+def _edges(verifier: Commits, history: Paired, assumed: _Assumed = ()) -> Iterator[Edge]:
     """Every dependency that some places show, if these orders of writes are assumed."""
     places = [(op, at) for op, call in enumerate((*history.calls, *history.failed)) for at in range(len(call.argument))]  # type: ignore[arg-type]
     for one, two in permutations(range(len(history.calls)), 2):
@@ -98,7 +101,7 @@ def _edges(verifier: Transactions, history: Paired, assumed: _Assumed = ()) -> I
                     break
 
 
-def _has(verifier: Transactions, edge: Edge, assumed: _Assumed) -> bool:
+def _has(verifier: Commits, edge: Edge, assumed: _Assumed) -> bool:
     try:
         return verifier.has_edge(edge, assumed)
     except Refused:
@@ -135,7 +138,6 @@ def test_possible_history_has_no_cycle_that_is_accepted(level: str, writes: str)
 @pytest.mark.parametrize("level", ["read-committed", "consistent-view", "snapshot-isolation", "strict-serializable"])
 def test_possible_history_has_an_order_of_every_two_writes(level: str, writes: str) -> None:
     """No pair of writes has a case for each of its orders."""
-    tried = 0
     for history in _histories(writes, level):
         if is_possible(history, level, Objects(writes)):
             verifier = _verifier(history, writes, level)
@@ -144,15 +146,11 @@ def test_possible_history_has_an_order_of_every_two_writes(level: str, writes: s
             ]
             for one, two in [(a, b) for (key, a), (other, b) in combinations(wrote, 2) if key == other][:4]:
                 cases = [_case(verifier, history, pair) for pair in ((one, two), (two, one))]
-                if all(cases):
-                    tried += 1
-                    assert not _accepts(verifier, NoVersionOrder(cases=tuple(case for case in cases if case)))
+                assert None in cases, history
                 assert not any(case and _accepts(verifier, NoVersionOrder(cases=(case,))) for case in cases)
 
-    assert tried == 0
 
-
-def _case(verifier: Transactions, history: Paired, pair: tuple[tuple[int, int], tuple[int, int]]) -> Case | None:
+def _case(verifier: Commits, history: Paired, pair: tuple[tuple[int, int], tuple[int, int]]) -> Case | None:
     for cycle in _cycles([*_edges(verifier, history, (pair,))]):
         case = Case(assumed=(pair,), edges=cycle)
         try:
@@ -176,7 +174,7 @@ _KINDS = (
 )
 
 
-def _names(verifier: Transactions, kind: str, at: tuple[Any, ...]) -> bool:
+def _names(verifier: Commits, kind: str, at: tuple[Any, ...]) -> bool:
     try:
         return verifier.shows(kind, *at)
     except Refused:
