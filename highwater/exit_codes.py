@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
 
 
 GOOD, BAD, SKIP = 0, 1, 125  # of `git bisect run`
+REFUSED = 1  # of `highwater verify`: the certificate does not prove its verdict
 
 # Worst first.
 PRECEDENCE: tuple[ExitCode, ...] = (

@@ -36,6 +36,8 @@ Each of the two fails if judge and definition disagree on one history.
   A third have many writes that nobody read, so that no read shows their order.
   INVALID and VALID verdicts must be right; only with such older values, or without any read, the verdict is undecided.
   The definition enumerates all dependency cycles; the judge must report every kind of cycle, by a shortest one.
+- **Certificates:** each verdict on objects and transactions that is not undecided gets a certificate (docs/certificates.md).
+  The verifier, which imports no judge, accepts it; a verdict without one counts as wrong.
 - **Logs:** the definitions apply the rules of `docs/promise.md` to all pairs of rows.
   They rebuild the replicas' logs from the first row each time.
   In the table, the words in brackets name the kind of random histories.

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations, product
 
+from checkers.certificates.certify import NoCertificate, certify_transactions
 from checkers.elle.consistency import FORBIDS
 from checkers.elle.judge import NO_ORDER, judge
 from checkers.engine.verdict import Validity
@@ -141,7 +142,7 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
     tally = Tally(model)
     for number, history in enumerate(histories(writes, count, tally)):
         consistency = levels[number % len(levels)]
-        if consistency.endswith("read-uncommitted") and not _is_of_one_order(history):
+        if consistency.endswith("read-uncommitted") and not is_of_one_order(history):
             consistency = consistency.replace("un", "")  # with unrestricted reads the order of versions is unknown
         firsts = [Objects(writes, first) for first in first_states(history, Objects(writes))]
         strange = bool(phantoms(history, Objects(writes)))
@@ -156,6 +157,11 @@ def prove(writes: str, count: int, levels: Sequence[str] = _NAMES) -> Tally:
         right = Validity.INVALID if not explained else Validity.UNKNOWN if strange or silent else Validity.VALID
         if found.validity is not right:
             tally.wrong.append(f"{found.validity.name}, not {right.name}, under {consistency} ({found.anomalies}): {history}")
+        elif right is not Validity.UNKNOWN:
+            try:
+                certify_transactions(model, history, (consistency,), found)
+            except NoCertificate as reason:
+                tally.wrong.append(f"{right.name} without a certificate under {consistency} ({reason}): {history}")
     return tally
 
 
@@ -173,7 +179,7 @@ def is_whole(history: Paired) -> bool:
     return read - phantoms(history, Objects("append")) <= set(appended) and all(len(some) == 1 for some in unread.values())
 
 
-def _is_of_one_order(history: Paired) -> bool:
+def is_of_one_order(history: Paired) -> bool:
     """Whether of any two lists read from a key one is a prefix of the other."""
     read: dict[Hashable, list[tuple[Hashable, ...]]] = {}
     for call in history.calls:

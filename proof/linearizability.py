@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, cast
 
+from checkers.certificates.certify import NoCertificate, certify_object
 from checkers.engine.verdict import Validity
 from checkers.linearizability import unique
 from checkers.linearizability.judge import judge
 from checkers.linearizability.model import Model
 from checkers.linearizability.registry import model_named
 from checkers.linearizability.search import Placed, Search, Stuck
+from history.foreign.pairing import Paired
 from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng
 from proof.objects import NAMED_MAX, OWN, Letter, Subject, partition_log
@@ -132,10 +134,24 @@ def prove(subject: Subject, count: int) -> Tally:
         possible = is_linearizable(subject.object, subject.first, calls)
         tally.possible += possible
         tally.impossible += not possible
-        problem = _disagreement(subject, model, calls, possible, tally)
+        problem = _disagreement(subject, model, calls, possible, tally) or _without_proof(subject, model, calls)
         if problem:
             tally.wrong.append(f"{problem}: {calls}")
     return tally
+
+
+def _without_proof(subject: Subject, model: Model, calls: tuple[Call, ...]) -> str:
+    # Why the verdict, unless UNKNOWN, has no certificate that the verifier accepts.
+    found = judge(model, calls, steps_max=STEPS_MAX)
+    if found.validity is Validity.UNKNOWN:
+        return ""
+    first = {"cas-register": 0, "multi-register": 0, "kv": "", "register": subject.first}.get(model.name)
+    try:
+        history = Paired(calls=calls, failed=(), steps=2 * len(calls))
+        certify_object(model, history, found, first=first, nil_is_a_value=getattr(model, "nil_is_a_value", True))
+    except NoCertificate as reason:
+        return f"no certificate, {reason}"
+    return ""
 
 
 def _disagreement(subject: Subject, model: Model, calls: tuple[Call, ...], possible: bool, tally: Tally) -> str:

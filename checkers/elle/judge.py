@@ -16,6 +16,7 @@ A history that is `untimed` is judged without the order in time, by the order of
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -24,9 +25,9 @@ from checkers.elle.consistency import FORBIDS
 from checkers.elle.cycles import Step, cycles, tangled
 from checkers.elle.found import Found
 from checkers.elle.fractured import fractured, is_asked_for
-from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, WW, joined, process_order, real_time
+from checkers.elle.graph import NAMES, PROCESS, REALTIME, RW, WR, WW, Edges, joined, process_order, real_time
 from checkers.elle.list_append import ListAppend
-from checkers.elle.orders import WORK_MAX, Case, Write, decide, within_knots
+from checkers.elle.orders import WORK_MAX, Case, Decision, Write, decide, within_knots
 from checkers.elle.phantoms import without_lists, without_registers
 from checkers.elle.rw_register import RwRegister
 from checkers.elle.table import Table, table_of
@@ -51,6 +52,43 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
 
     HistoryError if a call is not a transaction; KeyError for an unknown model of transactions or of consistency.
     """
+    seen = examine(model, history, consistency, work_max=work_max)
+    found = [*_first_of_each_kind(seen.table, list(seen.alone)), *(_anomaly(cycle) for cycle in seen.told())]
+    cases = [_case(seen.table, case) for case in seen.decision.cases]
+    if cases:
+        found = [_without_order(cases)]
+    return Judgement(
+        validity=Validity.INVALID if found else Validity.UNKNOWN if seen.unchecked else Validity.VALID,
+        anomalies=tuple(found),
+        unchecked=seen.unchecked,
+        operations=len(history.calls) + len(history.failed),
+        cycles=tuple(cases or seen.told()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What the transactions of a history show, before it is put into words: anomalies, cycles, the order of unread writes.
+
+    `graph`: the known dependencies, whose nodes from `Table.count` to `count` are junctions.
+    """
+
+    table: Table
+    keys: ListAppend | RwRegister
+    graph: Edges
+    count: int
+    alone: tuple[Found, ...]
+    cycles: tuple[tuple[str, tuple[Step, ...]], ...]
+    decision: Decision
+    unchecked: tuple[str, ...]
+
+    def told(self) -> list[Cycle]:
+        """The cycles in words, by lines of the history."""
+        return [_cycle(self.table, name, cycle) for name, cycle in self.cycles]
+
+
+def examine(model: str, history: Paired, consistency: Sequence[str], *, work_max: int = WORK_MAX) -> Examination:
+    """Find what `judge` puts into words, with its arguments and errors."""
     if model not in MODELS:
         raise KeyError(model)
     forbidden = frozenset[str]().union(*(FORBIDS[name] for name in consistency))
@@ -68,29 +106,28 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     alone = [*strange.found, *(one for one in keys.anomalies() if one.kind in forbidden)]
     if is_asked_for(forbidden):
         alone.extend(fractured(table, *keys.shown()))
-    found = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
     graph = joined([*parts, in_time])
     knots = tangled(graph, count, forbidden)
-    proven = [_cycle(table, name, cycle) for name, cycle in cycles(knots, count, forbidden)]
-    found.extend(map(_anomaly, proven))
+    proven = tuple(cycles(knots, count, forbidden))
     unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *_nothing_read(table)]
-    if not found and "G-single" in forbidden and (len(knots.source) or not lists):
+    decision = Decision()
+    if not alone and not proven and "G-single" in forbidden and (len(knots.source) or not lists):
         unordered = within_knots(keys.unordered(), knots, count) if lists else keys.unordered()
         decision = decide(unordered, knots if lists else graph, count, table, forbidden, work_max=work_max)
-        if decision.cases:
-            proven = [_case(table, case) for case in decision.cases]
-            found = [_without_order(proven)]
         if decision.undecided:
             pairs = f"{decision.undecided:,} pair{'s' if decision.undecided > 1 else ''} of writes"
             unchecked.append(f"the order of {pairs} matters and is undecided after {work_max:,} steps of search")
-    return Judgement(
-        validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
-        anomalies=tuple(found),
+    return Examination(
+        table=table,
+        keys=keys,
+        graph=graph,
+        count=count,
+        alone=tuple(alone),
+        cycles=proven,
+        decision=decision,
         unchecked=tuple(unchecked),
-        operations=len(history.calls) + len(history.failed),
-        cycles=tuple(proven),
     )
 
 

@@ -80,11 +80,12 @@ class Decision:
     """Whether some order of the writes makes no forbidden cycle.
 
     `cases`: if none does, a minimal set of cycles of which every order has one. `undecided`: the number of pairs of writes on
-    cycles, if the budget was too small.
+    cycles, if the budget was too small. `order`: if one does, the dependencies that it adds.
     """
 
     cases: tuple[Case, ...] = ()
     undecided: int = 0
+    order: Edges | None = None
 
 
 def decide(
@@ -107,7 +108,7 @@ def decide(
                 found, looked = many_cycles(joined([graph, _edges(guessed)]), count, forbidden)
                 chosen += guessed
             if not found:
-                return Decision()
+                return Decision(order=_edges(chosen))
             work += looked + len(graph.kind) // _ROUND
             assumed = {name: pair for pair in chosen for name in _names(pair)}
             for cycle in found:

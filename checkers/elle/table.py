@@ -73,6 +73,12 @@ class Values:
     least: int
     names: tuple[Hashable, ...] | None
 
+    def given(self, value: int) -> Hashable:
+        """Return the value with this code, as the history has it."""
+        if value == NIL:
+            return None
+        return value + self.least if self.names is None else self.names[value]
+
     def name(self, value: int) -> str:
         """Return the value with this code, formatted for messages."""
         if value == NIL:

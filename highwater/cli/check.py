@@ -83,6 +83,10 @@ class Options(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with the anomalies drawn.")] = None
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what proves the verdict; `highwater verify` checks it (docs/certificates.md)."),
+    ] = None
     whole: options.All = False
     json: options.AsJson = False
 
@@ -101,10 +105,12 @@ def check(given: Options) -> int:
     if given.refines is None:
         check_asked(asked)  # refuse wrong options before a file is read
     names = [name for path in given.paths for name in _names(path, asked)]
-    if given.report is not None:
-        options.file_of(given.report)
-    if len(names) > 1 and (given.report is not None or given.refines is not None):
-        raise UsageError(f"--{'refines' if given.report is None else 'report'} takes one history, not {len(names)}")
+    of_one = {"report": given.report, "certificate": given.certificate, "refines": given.refines}
+    for option, value in of_one.items():
+        if isinstance(value, Path):
+            options.file_of(value)
+        if value is not None and len(names) > 1:
+            raise UsageError(f"--{option} takes one history, not {len(names)}")
     codes = [_check_one(name, asked, given, several=len(names) > 1) for name in names]
     code = worst(codes)
     if len(codes) > 1:
@@ -183,6 +189,8 @@ def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
     if ruled.words and not given.json:
         say(ruled.words)
     _say_judgement(place, form, ruled, _measured(began), given)
+    if given.certificate is not None:
+        _write_certificate(place, ruled, given.certificate, json=given.json)
     repeat = _repeat(place, ruled.asked)
     if given.report is not None:
         html = page_of_file(place.file, ruled.asked, found, guess=ruled.words, repeat=repeat, name=place.name)
@@ -191,6 +199,20 @@ def _check(place: _Place, asked: Asked, given: Options) -> ExitCode:
         cut = not given.whole and len(found.anomalies) + len(found.unchecked) > 1
         _say_next(repeat, given, failed=bool(found.anomalies), cut=cut)
     return of_verdict(found.validity, live=None)
+
+
+def _write_certificate(place: _Place, ruled: Ruled, out: Path, *, json: bool) -> None:
+    # Imported here because most files are judged without a certificate.
+    from checkers.certificates.certify import NoCertificate
+    from highwater.foreign.certificates import certificate_of
+
+    try:
+        store.write_file(out, msgspec.json.encode(certificate_of(place.file, ruled.asked, ruled.found)) + b"\n")
+    except NoCertificate as reason:
+        complain(f"no certificate: {reason}")
+        return
+    if not json:
+        say(f"proof   highwater verify {shlex.quote(place.name)} {shlex.quote(str(out))}")
 
 
 def _say_next(command: str, given: Options, *, failed: bool, cut: bool) -> None:
@@ -212,6 +234,8 @@ def _check_ours(place: _Place, history: History, began: float, given: Options) -
     with followed(lambda: f"judging {place.name}, {perf_counter() - began:.0f} s", quiet=given.json):
         verdict = judge(history)
     command = f"highwater check {shlex.quote(place.name)}"
+    if given.certificate is not None:
+        complain("no certificate: verdicts on logs have none")
     if given.report is not None:
         write_page(given.report, history, verdict, plan="", repeat=command)
     measured = {"operations": history.operation_count, **_measured(began)}

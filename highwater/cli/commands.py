@@ -39,6 +39,7 @@ COMMANDS = (
     Command("shrink", "shrink", "Find the smallest plan that fails in the same way."),
     Command("describe", "describe", "Show leaders, replicas and ISR of a cluster or run."),
     Command("check", "check", "Judge one history, also of Jepsen; store nothing."),
+    Command("verify", "verify", "Verify what proves a verdict, without a judge."),
     Command("export", "export", "Write a history as EDN, for Elle, Knossos and Jepsen."),
     Command("judge", "judge", "Judge stored histories again."),
     Command("report", "report", "Write the page of a stored run."),

@@ -7,6 +7,7 @@ import os
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -125,7 +126,7 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
     mine = _ours(file, form)
     if asked.model == KAFKA:
         return judge_queue(_queue_steps(mine) if mine is not None else _steps(file, form))
-    history = ours.calls(mine) if mine is not None else _calls(file, form)
+    history = _history_of(mine, file, form)
     if history.untimed and asked.model not in TRANSACTIONS:
         raise HistoryError(f"no model but {' and '.join(TRANSACTIONS)} can judge transactions whose order in time is not told")
     if asked.model in TRANSACTIONS:
@@ -143,6 +144,15 @@ def _judged(file: Path, form: Form, asked: Asked) -> Judgement:
         *((ours.LEFT_OUT,) if mine is not None else ()),
     )
     return replace(found, notes=notes)
+
+
+def history_of(file: Path, form: Form) -> Paired:
+    """The calls of a history file, as every model but those of logs and queues judges them."""
+    return _history_of(_ours(file, form), file, form)
+
+
+def _history_of(mine: History | None, file: Path, form: Form) -> Paired:
+    return ours.calls(mine) if mine is not None else _calls(file, form)
 
 
 def _ours(file: Path, form: Form) -> History | None:
@@ -177,9 +187,16 @@ def _by_object(history: Paired, form: Form, asked: Asked) -> Judgement:
     return replace(found, unchecked=(*found.unchecked, *history.unsure), validity=validity)
 
 
-def _object(form: Form, asked: Asked) -> Model | OwnReads:
-    if is_own(asked.model):
-        return own_model(asked.model)
+class Thing(NamedTuple):
+    """The model of an object as a file is judged by it: with its initial value, and whether a read of nil is an answer."""
+
+    model: Model
+    first: Hashable
+    nil_is_a_value: bool
+
+
+def object_of(form: Form, asked: Asked) -> Thing:
+    """The object that a file of this form is of."""
     # A history of another system has no model `log`; its name there is partition-log.
     name = "partition-log" if asked.model == LOG else asked.model
     first = _given(asked) if asked.initial else _implied(form, name)
@@ -187,7 +204,12 @@ def _object(form: Form, asked: Asked) -> Model | OwnReads:
         first = as_json(first)
     # etcd's logs write nil if a register was never written; Knossos writes nil if a read recorded no value. Where the initial
     # value is nil, a read of nil is an observation.
-    return model_named(name, initial=first, nil_is_a_value=form is Form.ETCD_LOG or first is None)
+    nil = form is Form.ETCD_LOG or first is None
+    return Thing(model_named(name, initial=first, nil_is_a_value=nil), first, nil)
+
+
+def _object(form: Form, asked: Asked) -> Model | OwnReads:
+    return own_model(asked.model) if is_own(asked.model) else object_of(form, asked).model
 
 
 def _implied(form: Form, model: str) -> Hashable:
@@ -209,8 +231,7 @@ def page_of_file(file: Path, asked: Asked, found: Judgement, *, guess: str, repe
     if asked.model == KAFKA:
         judged = operations(_queue_steps(mine) if mine is not None else _steps(file, form))
     elif asked.model not in (*TRANSACTIONS, *jepsen.NAMES) and not isinstance(model := _object(form, asked), OwnReads):
-        history = ours.calls(mine) if mine is not None else _calls(file, form)
-        judged = Object(model=model, calls=history.calls)
+        judged = Object(model=model, calls=_history_of(mine, file, form).calls)
 
     def read() -> Iterable[Step]:
         return _steps(file, form) if mine is None else _steps_in(mine)

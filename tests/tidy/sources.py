@@ -16,6 +16,7 @@ PACKAGES = (
     "checkers",
     "reports",
     "pipeline",
+    "verifier",
     "highwater",
 )  # in the wheel
 OUTSIDE = ("proof", "bench", "mutation")  # in the repository, not in the wheel

@@ -1,0 +1,1 @@
+"""Make the certificates that `verifier` checks: the witness of a verdict, as small as it gets."""

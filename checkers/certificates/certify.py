@@ -1,0 +1,108 @@
+"""Make the certificate of a verdict, or say why there is none. What the verifier would refuse is not handed out.
+
+>>> from checkers.certificates.certify import certify_transactions
+>>> from checkers.elle.levels import judge
+>>> from history.foreign.jepsen import steps
+>>> from history.foreign.pairing import pair
+>>> skew = [(("append", 1, 1), ("r", 2, None)), (("append", 2, 1), ("r", 1, None))]
+>>> lines = [{"process": p, "type": t, "value": skew[p]} for t in ("invoke", "ok") for p in (0, 1)]
+>>> history = pair(steps(enumerate(lines, 1)))
+>>> found = judge("list-append", history, ("serializable",))
+>>> certificate = certify_transactions("list-append", history, ("serializable",), found)
+>>> [(edge.source, edge.target, edge.kind, edge.at) for edge in certificate.witness.edges]
+[(1, 0, 'rw', ((1, 1), (0, 0))), (0, 1, 'rw', ((0, 1), (1, 0)))]
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Literal
+
+from checkers.certificates.objects import core_of, order_of
+from checkers.certificates.transactions import Contradictions, commit_order
+from checkers.elle.judge import examine
+from checkers.elle.levels import BETWEEN, OTHER_NAMES
+from checkers.engine.verdict import Validity
+from checkers.linearizability.judge import Judgement
+from checkers.linearizability.model import Model
+from history.foreign.pairing import Paired
+from verifier.certificate import FORMAT, Certificate, Refused, Witness, digest_of
+from verifier.objects import Object
+from verifier.verify import verify
+
+
+class NoCertificate(Exception):  # noqa: N818 - no error: the verdict stands without one
+    """Raised with the reason why a verdict gets no certificate."""
+
+
+def certify_object(
+    model: Model, history: Paired, found: Judgement, *, first: Hashable, nil_is_a_value: bool, initial: str = ""
+) -> Certificate:
+    """The certificate of a verdict on calls on objects; NoCertificate if there is none.
+
+    `first`: the initial value that the model was made with; `initial`: the same as it was asked for.
+    """
+    is_valid = _verdict(found) == "VALID"
+    thing = Object(model.name, first, nil_is_a_value, len(history.calls))
+
+    def certificate(witness: Witness) -> Certificate:
+        made = _certificate(model.name, history, found, "linearizable", witness, initial=initial)
+        verify(history, made, first=first, nil_is_a_value=nil_is_a_value)
+        return made
+
+    proofs = found.longest if not is_valid else ()
+    cores = (core_of(thing, model, history.calls, stuck) for stuck in proofs)
+    return _first(certificate, [order_of(thing, model, history.calls)] if is_valid else cores)
+
+
+def certify_transactions(model: str, history: Paired, consistency: Sequence[str], found: Judgement) -> Certificate:
+    """The certificate of a verdict on transactions; NoCertificate if there is none.
+
+    It names the level that was judged: of a level between two others the stronger one for VALID, the weaker one for INVALID.
+    """
+    is_valid = _verdict(found) == "VALID"
+    if len(consistency) != 1:
+        raise NoCertificate("a certificate is about one consistency model, not several")
+    name = OTHER_NAMES.get(consistency[0], consistency[0])
+    weaker, stronger = BETWEEN.get(name, (name, name))
+    level = stronger if is_valid else weaker
+    assert level is not None, "a level without a weaker one has no INVALID"
+    seen = examine(model, history, (level,))
+
+    def certificate(witness: Witness) -> Certificate:
+        made = _certificate(model, history, found, level, witness)
+        verify(history, made)
+        return made
+
+    return _first(certificate, [commit_order(seen, level)] if is_valid else Contradictions(seen, history, model, level).all())
+
+
+def _verdict(found: Judgement) -> Literal["VALID", "INVALID"]:
+    if found.validity is Validity.UNKNOWN:
+        raise NoCertificate("the verdict is UNKNOWN, and nothing proves that")
+    return "VALID" if found.validity is Validity.VALID else "INVALID"
+
+
+def _certificate(
+    model: str, history: Paired, found: Judgement, level: str, witness: Witness, *, initial: str = ""
+) -> Certificate:
+    return Certificate(
+        format=FORMAT,
+        history=digest_of(history),
+        model=model,
+        initial=initial,
+        level=level,
+        verdict=_verdict(found),
+        witness=witness,
+        words=found.anomalies[0].words if found.anomalies else "",
+    )
+
+
+def _first(certificate: Callable[[Witness], Certificate], witnesses: Iterable[Witness | None]) -> Certificate:
+    """The certificate with the first witness that the verifier accepts."""
+    reason = "no witness was found within the budget"
+    for witness in witnesses:
+        try:
+            if witness is not None:
+                return certificate(witness)
+        except Refused as refused:
+            reason = f"the verifier does not accept the witness: {refused}"
+    raise NoCertificate(reason)

@@ -1,0 +1,282 @@
+"""Witnesses for verdicts on transactions: an order of commits, a cycle, cases of which every order has one, or an anomaly.
+
+The judge says which transactions contradict each other, by which key; the micro-operations that show it are tried until the
+verifier accepts some. What it accepts none of is not written.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from checkers.elle.consistency import FORBIDS
+from checkers.elle.cycles import Step, counted
+from checkers.elle.found import Found
+from checkers.elle.graph import JOIN, NAMES, RW, WR, WW, Edges, components, edges, joined
+from checkers.elle.judge import Examination
+from checkers.elle.list_append import ListAppend
+from checkers.elle.orders import Case, Write
+from history.foreign.pairing import Paired
+from history.foreign.step import UNKNOWN, shown
+from verifier.certificate import Case as CaseOf
+from verifier.certificate import Cycle, Edge, NoVersionOrder, Oddity, Place, Refused, TransactionOrder, Witness
+from verifier.transactions import Transactions
+
+_Micro = tuple[str, Any, Any]
+_PLACES = {  # how many places show an anomaly
+    "G1a": (2,),
+    "G1b": (3,),
+    "future-read": (2,),
+    "internal": (1,),
+    "incompatible-order": (2, 3),
+    "duplicate-elements": (1,),
+    "lost-update": (4,),
+    "phantom-read": (2,),
+}
+
+
+def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
+    """The order of commits in which the level explains every read; None if the dependencies have no such order."""
+    used = counted(joined([seen.graph, *_added(seen, level)]), FORBIDS[level])
+    snapshots = level.endswith("snapshot-isolation") and not level.startswith("parallel")
+    serial = level.endswith(("serializable", "repeatable-read"))
+    kinds = ~0 if serial or snapshots else ~RW if not level.endswith("read-uncommitted") else ~(RW | WR)
+    used = used.where((used.kind & kinds) != 0)
+    if snapshots:
+        used = _begins_and_commits(used, seen.count, seen.table.count)
+    count = 2 * seen.count if snapshots else seen.count
+    late = -components(used.source, used.target, count)
+    if len(np.unique(late)) < count:
+        return None
+    here = np.flatnonzero(_committed(seen))
+    commit = late[here + seen.count] if snapshots else late[here]
+    by_commit = np.argsort(commit)
+    if not snapshots:
+        return TransactionOrder(order=tuple(here[by_commit].tolist()))
+    sees = np.searchsorted(commit[by_commit], late[here[by_commit]])
+    return TransactionOrder(order=tuple(here[by_commit].tolist()), snapshots=tuple(sees.tolist()))
+
+
+def _committed(seen: Examination) -> np.typing.NDArray[np.bool_]:
+    # The transactions that certainly committed, and those of unknown outcome of which something was read.
+    table = seen.table
+    read = ~table.write & (table.transaction < table.count)
+    if isinstance(seen.keys, ListAppend):
+        at = np.repeat(np.flatnonzero(read), table.length[read])
+        starts = np.cumsum(table.length[read]) - table.length[read]
+        offset = np.arange(len(at)) - np.repeat(starts, table.length[read])
+        shown_of = {*zip(table.key[at].tolist(), table.elements[table.first[at] + offset].tolist(), strict=True)}
+    else:
+        shown_of = {*zip(table.key[read].tolist(), table.value[read].tolist(), strict=True)}
+    found = table.ok.copy()
+    for micro in np.flatnonzero(table.write & (table.transaction < table.count)).tolist():
+        found[table.transaction[micro]] |= (int(table.key[micro]), int(table.value[micro])) in shown_of
+    return found
+
+
+def _begins_and_commits(used: Edges, count: int, transactions: int) -> Edges:
+    """The same dependencies between the begin of each transaction (its number) and its commit (behind all nodes).
+
+    Each begins before it commits. What depends on a transaction otherwise than by an rw begins after it commits; what overwrites
+    what it read commits after it begins. Of a junction one copy leads to begins, the other to commits.
+    """
+    anti, join = used.kind == RW, used.kind == JOIN
+    plain = ~(anti | join)
+    own = np.arange(transactions)
+    source = [used.source[plain] + count, used.source[anti], used.source[join], used.source[join] + count, own]
+    target = [used.target[plain], used.target[anti] + count, used.target[join], used.target[join] + count, own + count]
+    return edges(np.concatenate(source), np.concatenate(target), JOIN)
+
+
+def _added(seen: Examination, level: str) -> Iterator[Edges]:
+    # What orders the versions of keys beside the dependencies that the history shows.
+    decided = seen.decision.order
+    if decided is not None:
+        yield decided
+    if isinstance(seen.keys, ListAppend) and "G-single" in FORBIDS[level]:
+        # Appends that nobody read: between knots of dependencies in the order of these, within one as it was decided.
+        graph = counted(joined([seen.graph, *([decided] if decided else [])]), FORBIDS[level])
+        knot = components(graph.source, graph.target, seen.count)
+        within = knot if decided is None else components(decided.source, decided.target, seen.count)
+        for writes in seen.keys.unordered().keys:
+            writers = np.array([write.writer for write in writes])
+            writers = writers[np.lexsort((-within[writers], -knot[writers]))]
+            yield edges(writers[:-1], writers[1:], WW)
+    if level in ("read-atomic", "update-atomic"):
+        # Of two writers of a key that one transaction saw, the one whose value it read there is later.
+        rows = sorted({(one, last) for one, last, _ in _later_writers(seen)})
+        source, target = np.array(rows, np.int64).reshape(-1, 2).T
+        yield edges(source, target, WW)
+
+
+def _later_writers(seen: Examination) -> Iterator[tuple[int, int, int]]:
+    # Two writers of a key, the later one last, and a transaction that saw both and read the value of the later one there.
+    table = seen.table
+    wrote = {*zip(table.transaction[table.write].tolist(), table.key[table.write].tolist(), strict=True)}
+    reads: dict[int, list[tuple[int, int]]] = {}
+    for reader, key, writer in seen.keys.shown()[0]:
+        if writer >= 0:
+            reads.setdefault(reader, []).append((key, writer))
+    for reader, some in reads.items():
+        for (key, last), (_, one) in product(some, some):
+            if one != last and (one, key) in wrote:
+                yield one, last, reader
+
+
+class Contradictions:
+    """Makes the witnesses of one INVALID history; `verifier` decides what is one."""
+
+    def __init__(self, seen: Examination, history: Paired, model: str, level: str) -> None:
+        calls = (*history.calls, *history.failed)
+        self._seen, self._lists = seen, model == "list-append"
+        self._verifier = Transactions(calls, len(history.calls), lists=self._lists, level=level)
+        self._answered = {call.index for call in history.calls if call.result is not UNKNOWN}
+        given: list[Any] = [call.result if op in self._answered else call.argument for op, call in enumerate(calls)]
+        self._micros: list[Sequence[_Micro]] = given
+        self._by_key: dict[Any, list[Place]] = {}
+        for op, micros in enumerate(self._micros):
+            for at, (_, key, _) in enumerate(micros):
+                self._by_key.setdefault(key, []).append((op, at))
+
+    def all(self) -> Iterator[Witness]:
+        """The witnesses of the history, in the order in which the judge tells its anomalies."""
+        for found in self._seen.alone:
+            yield from self._oddities(found)
+        for _, steps in self._seen.cycles:
+            made = self._edges(steps, ())
+            yield from [Cycle(edges=made)] if made else []
+        cases = [self._case(case) for case in self._seen.decision.cases]
+        if cases and None not in cases:
+            yield NoVersionOrder(cases=tuple(case for case in cases if case))
+
+    # --- dependencies
+
+    def _edges(self, steps: Iterable[Step], assumed: Sequence[tuple[Place, Place]]) -> tuple[Edge, ...]:
+        made = [self._edge(step, assumed) for step in steps]
+        return () if None in made else tuple(edge for edge in made if edge)
+
+    def _edge(self, step: Step, assumed: Sequence[tuple[Place, Place]]) -> Edge | None:
+        key = self._seen.table.keys[step.key] if step.kind in (WW, WR, RW) else None
+        return self._shown(step.source, step.target, NAMES[step.kind], key, assumed)
+
+    def _shown(self, source: int, target: int, kind: str, key: Any, assumed: Sequence[tuple[Place, Place]] = ()) -> Edge | None:
+        """The dependency with the places that show it; None if none do."""
+        timed = kind in ("process", "realtime")
+        for at in [()] if timed else self._places(source, target, kind, key, assumed):
+            values = " ".join(shown(self._micro(place)) for place in at)
+            edge = Edge(source=source, target=target, kind=kind, at=at, shown=values)  # type: ignore[arg-type]
+            try:
+                if self._verifier.has_edge(edge, assumed):
+                    return edge
+            except Refused:
+                continue
+        return None
+
+    def _places(
+        self, source: int, target: int, kind: str, key: Any, assumed: Sequence[tuple[Place, Place]]
+    ) -> Iterator[tuple[Place, ...]]:
+        for first, then in product(self._on(source, key), self._on(target, key)):
+            yield first, then
+            yield from ((first, then, place) for place, late in assumed if late == then)
+            if kind == "wr":
+                continue
+            reads = [place for place in self._by_key[key] if self._micro(place)[0] == "r" and place[0] in self._answered]
+            if self._lists:
+                longest = max(reads, default=None, key=lambda place: len(self._micro(place)[2] or ()))
+                yield from [(first, then, longest)] if longest else []
+                continue
+            yield from ((first, then, place) for place in self._on(target, key))
+            early, late = (self._micro(place)[2] for place in (first, then))
+            left = [place for place in self._by_key[key] if self._micro(place)[2] == early]
+            found = [place for place in self._by_key[key] if self._micro(place)[2] == late]
+            yield from ((first, then, one, two) for one, two in product(left, found) if one[0] != two[0])
+            for two in found:
+                yield from ((first, then, (two[0], at), two) for at in range(len(self._micros[two[0]])) if (two[0], at) != two)
+
+    def _on(self, op: int, key: Any) -> list[Place]:
+        return [(op, at) for at, micro in enumerate(self._micros[op]) if micro[1] == key]
+
+    def _micro(self, place: Place) -> _Micro:
+        return self._micros[place[0]][place[1]]
+
+    def _case(self, case: Case) -> CaseOf | None:
+        assumed = tuple((self._place(first), self._place(then)) for first, then in case.assumed)
+        made = self._edges(case.cycle, assumed)
+        return CaseOf(assumed=assumed, edges=made) if made else None
+
+    def _place(self, write: Write) -> Place:
+        table = self._seen.table
+        own = np.flatnonzero((table.transaction == write.writer) & (table.key == write.key) & table.write)
+        at = int(own[table.value[own] == write.value][-1])
+        value = table.values.given(int(table.value[at]))
+        micros = enumerate(self._micros[write.writer])
+        return write.writer, next(n for n, (f, key, one) in micros if f != "r" and (key, one) == (table.keys[write.key], value))
+
+    # --- anomalies without a cycle
+
+    def _oddities(self, found: Found) -> Iterator[Witness]:
+        key = self._seen.table.keys[found.key]
+        if found.kind == "cyclic-versions":
+            yield from self._circle(found.transactions, key)
+        if found.kind == "fractured-read":
+            yield from self._fractures(found.transactions[0], found.transactions[1], key)
+        places = [place for op in dict.fromkeys(found.transactions) for place in self._on(op, key)]
+        for size in _PLACES.get(found.kind, ()):
+            for at in product(places, repeat=size):
+                if self._accepts(found.kind, at):
+                    yield Oddity(name=found.kind, at=at)
+                    return
+
+    def _accepts(self, kind: str, at: tuple[Place, ...]) -> bool:
+        try:
+            return self._verifier.shows(kind, *at)
+        except Refused:
+            return False
+
+    def _circle(self, writers: Sequence[int], key: Any) -> Iterator[Witness]:
+        # The order of the versions as a cycle of their writers.
+        later = {
+            one: {two: edge for two in writers if two != one and (edge := self._shown(one, two, "ww", key))} for one in writers
+        }
+        yield from self._cycle_in(later)
+
+    def _fractures(self, writer: int, reader: int, key: Any) -> Iterator[Witness]:
+        seen = self._all_of(reader)
+        wrote = self._all_of(writer)
+        for at in product(wrote, seen, self._on(writer, key), self._on(reader, key)):
+            if self._accepts("fractured-read", at):
+                yield Oddity(name="fractured-read", at=at)
+                return
+        later: dict[int, dict[int, Edge]] = {}
+        for one, last, _ in _later_writers(self._seen):
+            for about in {self._micro(place)[1] for place in self._all_of(one)}:
+                edge = self._shown(one, last, "ww", about) if last not in later.get(one, {}) else None
+                if edge:
+                    later.setdefault(one, {})[last] = edge
+        for other, about, author in self._seen.keys.shown()[0]:
+            edge = self._shown(author, other, "wr", self._seen.table.keys[about]) if author >= 0 and author != other else None
+            if edge:
+                later.setdefault(author, {}).setdefault(other, edge)
+        yield from self._cycle_in(later)
+
+    def _all_of(self, op: int) -> list[Place]:
+        return [(op, at) for at in range(len(self._micros[op]))]
+
+    def _cycle_in(self, later: dict[int, dict[int, Edge]]) -> Iterator[Witness]:
+        # A cycle among these dependencies, as a depth-first search meets it first.
+        done: set[int] = set()
+        for begin in later:
+            way: list[int] = []
+            stack = [(begin, 0)]
+            while stack:
+                node, depth = stack.pop()
+                del way[depth:]
+                if node in way:
+                    circle = [*way[way.index(node) :], node]
+                    yield Cycle(edges=tuple(later[one][two] for one, two in pairwise(circle)))
+                    return
+                if node not in done:
+                    done.add(node)
+                    way.append(node)
+                    stack += [(then, depth + 1) for then in later.get(node, ())]

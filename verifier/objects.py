@@ -1,0 +1,273 @@
+"""Witnesses about calls on objects: an order that explains every answer, or calls that no order explains.
+
+An order is replayed call by call. Of calls without one every order is tried; the other calls may then act any number of times in
+their time, which allows more orders and never fewer. The objects are defined here, without a line of the judges.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from history.foreign.step import FALSE, UNKNOWN, Call, Pairs, text_of
+from verifier.certificate import Linearization, NoLinearization, must
+
+State = Any  # of an object: a value, a set, a tuple
+_STATES_MAX, _SEARCHED_MAX = 5_000, 300_000  # of an object after one call; configurations of a search
+_LOOKS = ("read", "get", "end")  # calls that make no other call possible
+_ELSE = "\0else"  # a value that no call in question asks for
+
+
+class Object(NamedTuple):
+    """An object: its model, its first value, whether nil is one, and how many calls may have happened.
+
+    `asked`: the values, strings or offsets that the calls in question ask for, or a version above all; None: nothing is left out.
+    """
+
+    model: str
+    first: Hashable
+    nil: bool
+    calls: int
+    asked: frozenset[Any] | None = None
+
+    def begin(self) -> State:
+        """The state before the first call."""
+        empty: dict[str, State] = {"mutex": False, "fifo-queue": (), "partition-log": ((), 0), "versioned-node": None}
+        empty |= dict.fromkeys(("set", "unordered-queue", "multi-register"), frozenset())
+        return empty[self.model] if self.model in empty else self.of(text_of(self.first) if self.model == "kv" else self.first)
+
+    def of(self, value: State) -> State:
+        """The value, or one that stands for all that nobody asks for: a string counts if it may become one that was read."""
+        if self.asked is None or value in self.asked:
+            return value
+        return value if self.model == "kv" and any(told.startswith(value) for told in self.asked) else _ELSE
+
+    def after(self, state: State, call: Call) -> Iterator[State]:
+        """The states that a call may leave; none if the object could not have answered so."""
+        told, is_open = call.result, call.result is UNKNOWN
+        match self.model, call.f, call.argument:
+            case "register" | "cas-register", "write", value:
+                yield self.of(value)
+            case "register" | "cas-register" | "kv", "read" | "get", _:
+                yield from [state] if is_open or (text_of(told) if self.model == "kv" else told) == state else []
+            case "cas-register", "cas", (old, new):
+                yield from [state] if state != old and (is_open or told in (FALSE, "false")) else []
+                yield from [self.of(new)] if state == old and told not in (FALSE, "false") else []
+            case "kv", "put" | "append", value:
+                text = text_of(value) if call.f == "put" else f"{state}{text_of(value)}"
+                yield _ELSE if call.f == "append" and state == _ELSE else self.of(text)
+            case "mutex", "acquire" | "release", _:
+                yield from [call.f == "acquire"] if state == (call.f == "release") else []
+            case "set", "add", value:
+                yield state | {value}
+            case "set", "read", _:
+                yield from [state] if is_open or frozenset(_values(call)) == state else []
+            case "fifo-queue", "enqueue", value:
+                yield (*state, value)
+            case "fifo-queue", "dequeue", _:
+                yield from [state[1:]] if is_open or told == (state[0] if state else None) else []
+            case "unordered-queue", "enqueue", value:
+                yield frozenset((Counter(dict(state)) + Counter([value])).items())
+            case "unordered-queue", "dequeue", _:
+                held = Counter(dict(state))
+                takes = [*held] if is_open else [told] if told in held else []
+                yield from (frozenset((held - Counter([value])).items()) for value in takes)
+                yield from [state] if not held and (is_open or told is None) else []
+            case "multi-register", "txn", _:
+                yield from self._registers(dict(state), call.argument if is_open else told, is_open)
+            case "partition-log", _, _:
+                yield from self._log(state[0], state[1], call)
+            case "versioned-node", _, _:
+                yield from self._node(state, call)
+
+    def _registers(self, held: dict[Any, Any], micros: State, is_open: bool) -> Iterator[State]:
+        for f, key, value in micros:
+            is_asked = self.asked is None or (key, value) in self.asked
+            if f in ("write", "w"):
+                held[key] = value if is_asked else _ELSE
+            elif not is_open and (value is not None or self.nil):
+                found = held.get(key, dict(self.first).get(key) if isinstance(self.first, Pairs) else self.first)
+                if found != value and (is_asked or found != _ELSE):
+                    return
+        yield frozenset(held.items())
+
+    def _log(self, records: tuple[Any, ...], end: int, call: Call) -> Iterator[State]:
+        told, asked = call.result, self.asked or frozenset()
+        if call.f == "append":
+            # Without an answered offset it may be at any: at one that is read, or at the first of the others.
+            other = next(offset for offset in range(end, end + len(asked) + 1) if offset not in asked)
+            for at in [told] if isinstance(told, int) else [*asked, other]:
+                if at >= end:
+                    yield ((*records, (at, call.argument)) if at in asked else records, at + 1)
+        elif call.f == "end" and (not isinstance(told, int) or told >= end):
+            yield records, told if isinstance(told, int) else end
+        elif call.f == "read" and (told is UNKNOWN or dict(records).get(call.argument) == told):
+            yield records, end
+
+    def _node(self, state: State, call: Call) -> Iterator[State]:
+        asked: State = call.argument
+        right: State = "no-node"
+        after, told = state, call.result if text_of(call.result) is None else text_of(call.result)
+        if call.f == "create":
+            right, after = ("ok", (asked, 0)) if state is None else ("node-exists", state)
+        elif state is not None and call.f == "read":
+            right = state
+        elif state is not None:
+            wanted, version = asked[1] if call.f == "set" else asked, state[1] + 1
+            right, after = (version, (asked[0], version)) if call.f == "set" else ("ok", None)
+            right, after = (right, after) if wanted in (-1, state[1]) else ("bad-version", state)
+        if told is UNKNOWN or right == told:
+            yield after if after is None or self.asked is None else (after[0], min(after[1], *self.asked))
+
+
+def _values(call: Call) -> tuple[Any, ...]:
+    # The values in an answer of a set or queue.
+    return (
+        tuple(call.result)
+        if isinstance(call.result, tuple | frozenset)
+        else ()
+        if call.result in (None, UNKNOWN)
+        else (call.result,)
+    )
+
+
+def objects(thing: Object, calls: Sequence[Call]) -> dict[Hashable, list[tuple[int, Call]]]:
+    """The calls on each object with their numbers, without those whose answer was not recorded.
+
+    Where every value is a pair `[key value]`, and a read asks `[key nil]`, each key is an object of its own.
+    """
+    numbered = [*enumerate(calls[: thing.calls])]
+    values: list[Any] = [value for _, call in numbered for value in (call.argument, call.result) if value is not UNKNOWN]
+    asking: list[Any] = [call.argument for _, call in numbered if call.f in ("read", "dequeue", "acquire", "release")]
+    pairs = all(type(value) is tuple and len(value) == 2 for value in values)
+    if pairs and any(value[1] is None for value in asking):
+        numbered = [(at, _alone(call)) for at, call in numbered]
+    parts: dict[Hashable, list[tuple[int, Call]]] = {}
+    for at, call in numbered:
+        is_nil = call.f == "read" and call.result is None and not thing.nil and thing.model in ("register", "cas-register")
+        if not is_nil and not (thing.model == "multi-register" and call.argument == ()):
+            parts.setdefault(None if thing.model == "multi-register" else call.key, []).append((at, call))
+    return parts
+
+
+def _alone(call: Call) -> Call:
+    argument: Any = call.argument
+    result: Any = call.result
+    return replace(call, key=argument[0], argument=argument[1], result=UNKNOWN if result is UNKNOWN else result[1])
+
+
+def verify_order(thing: Object, calls: Sequence[Call], witness: Linearization) -> None:
+    """Return if the order explains every answer; raise Refused if not."""
+    must({*witness.order} <= {*range(thing.calls)}, "an operation that may not be in the order")
+    parts = objects(thing, calls).values()
+    for part in parts:
+        numbers = {at for at, _ in part}
+        _follow(thing, part, [at for at in witness.order if at in numbers])
+    certain = (call for part in parts for _, call in part if call.end is not None)
+    must(any(_could_be_wrong(thing, call) for call in certain), "no answer could have been wrong")
+
+
+def _follow(thing: Object, part: Sequence[tuple[int, Call]], order: Sequence[int]) -> None:
+    # Replay the calls on one object in an order; a call of unknown outcome that is not in it had no effect.
+    by_number, placed = dict(part), {*order}
+    must(len(placed) == len(order) and placed <= by_number.keys(), "an operation is in the order twice, or none of the object")
+    missing = [at for at, call in part if call.end is not None and at not in placed]
+    must(not missing, f"operation {missing[:1]} returned and is not in the order")
+    thing = thing._replace(asked=_asked(thing.model, [*by_number.values()])) if thing.model == "partition-log" else thing
+    states, latest = {thing.begin()}, -9
+    for at in order:
+        call = by_number[at]
+        must(call.end is None or call.end >= latest, f"operation {at} returned before one that it follows was invoked")
+        states = {after for state in states for after in thing.after(state, call)}
+        must(0 < len(states) <= _STATES_MAX, f"operation {at} could not have answered so at its place")
+        latest = max(latest, call.start)
+
+
+def _could_be_wrong(thing: Object, call: Call) -> bool:
+    told: Any = call.result
+    if call.f == "txn":
+        return any(f in ("r", "read") and (value is not None or thing.nil) for f, _, value in told)
+    return call.f not in ("write", "put", "append", "add", "enqueue") or (
+        thing.model == "partition-log" and isinstance(told, int)
+    )
+
+
+def verify_none(thing: Object, calls: Sequence[Call], witness: NoLinearization) -> None:
+    """Return if no order explains the calls kept; raise Refused if one does."""
+    kept = {*witness.kept}
+    part = next((part for part in objects(thing, calls).values() if kept <= {at for at, _ in part}), [])
+    must(kept and part and witness.last in kept, "the calls kept are not calls on one object, with the last among them")
+    must(not has_order(thing, part, kept), "an order explains the calls kept")
+    end = calls[witness.last].end or 0
+    known = [
+        (at, replace(c, result=UNKNOWN, end=None) if c.end is None or c.end >= end else c) for at, c in part if c.start < end
+    ]
+    if witness.before:
+        _follow(thing, known, witness.before)
+
+
+def has_order(thing: Object, part: Sequence[tuple[int, Call]], kept: set[int]) -> bool:
+    """Whether some order explains these calls, if each other call on the object may act any number of times in its time."""
+    mine, free = _relaxed(thing.model, [call for at, call in part if at in kept], [call for at, call in part if at not in kept])
+    thing = thing._replace(asked=_asked(thing.model, mine, free))
+    left = [(0, thing.begin())]
+    seen = {*left}
+    while left:
+        must(len(seen) < _SEARCHED_MAX, f"whether an order explains the calls kept is undecided after {_SEARCHED_MAX} steps")
+        placed, state = left.pop()
+        waiting = [(n, call) for n, call in enumerate(mine) if not placed >> n & 1]
+        if all(call.end is None for _, call in waiting):
+            return True
+        bound = min(call.end for _, call in waiting if call.end is not None)
+        latest = max((call.start for n, call in enumerate(mine) if placed >> n & 1), default=-9)
+        moves = [(placed | 1 << n, call) for n, call in waiting if call.start < bound]
+        moves += [(placed, call) for call in free if call.start < bound and (call.end is None or call.end > latest)]
+        fresh = {(then, after) for then, call in moves for after in thing.after(state, call)} - seen
+        seen |= fresh
+        left += fresh
+    return False
+
+
+def _relaxed(model: str, mine: list[Call], free: list[Call]) -> tuple[list[Call], list[Call]]:
+    """The calls in question and the others that may help them. Of a set or queue only some values: those whose calls are kept.
+
+    What holds for all values holds for these alone, so each call on another value is left out.
+    """
+    free = [call for call in free if call.f not in _LOOKS]
+    if model in ("set", "fifo-queue", "unordered-queue"):
+        put = {call.argument for call in (*mine, *free) if call.f in ("add", "enqueue")}
+        values = {
+            value for call in mine for value in ([call.argument] if call.f in ("add", "enqueue") else {*_values(call)} - put)
+        }
+        values -= {call.argument for call in free if call.f == "enqueue"}  # each of them acts once
+        if model == "set":
+            mine = [replace(c, result=tuple({*_values(c)} & values)) if c.f == "read" and c.end is not None else c for c in mine]
+        mine = [
+            c for c in mine if (c.argument in values if c.f in ("add", "enqueue") else model == "set" or {*_values(c)} <= values)
+        ]
+        free = [c for c in free if (c.argument in values if c.f == "add" else c.result is UNKNOWN or c.result in values)]
+        free = [call for call in free if call.f != "enqueue"]
+    if model == "partition-log":  # an append that nobody in question reads only forbids
+        reads = {(call.argument, call.result) for call in mine if call.f == "read"}
+        tried = [replace(call, result=at) for call in free for at, value in reads if value == call.argument]
+        known = {(call.start, call.result) for call in free if isinstance(call.result, int)}
+        free = [c for c in tried if (c.start, c.result) in known or not any(start == c.start for start, _ in known)]
+    return mine, free
+
+
+def _asked(model: str, mine: Sequence[Call], free: Sequence[Call] = ()) -> frozenset[Any] | None:
+    # What the calls in question ask for, as `Object.asked`.
+    if model in ("register", "cas-register", "kv", "partition-log"):
+        told = {call.argument if model == "partition-log" else call.result for call in mine if call.f in ("read", "get")}
+        olds: set[Any] = {call.argument[0] for call in (*mine, *free) if call.f == "cas"}  # type: ignore[index]
+        return frozenset(text for one in told if (text := text_of(one)) is not None) if model == "kv" else frozenset(told | olds)
+    if model == "multi-register":
+        micros: list[Any] = [micro for call in mine if call.end is not None for micro in call.result]  # type: ignore[attr-defined]
+        return frozenset((key, value) for f, key, value in micros if f in ("r", "read"))
+    if model == "versioned-node":
+        parts: list[Any] = [
+            part for c in (*mine, *free) for one in (c.argument, c.result) for part in (one if isinstance(one, tuple) else [one])
+        ]
+        return frozenset([1 + max((part for part in parts if isinstance(part, int)), default=0)])
+    return None

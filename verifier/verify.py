@@ -1,0 +1,34 @@
+"""Does this witness prove this verdict on this history? Everything is derived from the history; the certificate only points."""
+
+from collections.abc import Hashable
+
+from history.foreign.pairing import Paired
+from verifier.certificate import FORMAT, Certificate, Linearization, NoLinearization, TransactionOrder, digest_of, must
+from verifier.objects import Object, verify_none, verify_order
+from verifier.orders import Commits
+
+
+def verify(history: Paired, certificate: Certificate, *, first: Hashable = None, nil_is_a_value: bool = True) -> None:
+    """Return if the certificate proves its verdict on this history; raise Refused, with the reason, if it does not.
+
+    `first` and `nil_is_a_value`: the object's initial value, and whether a read of nil is an answer (models of registers).
+    """
+    calls, witness = (*history.calls, *history.failed), certificate.witness
+    proves_valid = isinstance(witness, Linearization | TransactionOrder)
+    must(certificate.format == FORMAT, f"format {certificate.format} is not known, but {FORMAT} is")
+    must(certificate.history == digest_of(history), "the certificate is of another history")
+    must((certificate.verdict == "VALID") == proves_valid, f"such a witness does not prove {certificate.verdict}")
+    must(not (proves_valid and history.unsure), "the times of the history contradict its order")
+    thing = Object(certificate.model, first, nil_is_a_value, len(history.calls))
+    if isinstance(witness, Linearization):
+        verify_order(thing, calls, witness)
+    elif isinstance(witness, NoLinearization):
+        verify_none(thing, calls, witness)
+    else:
+        lists = certificate.model == "list-append"
+        must(lists or certificate.model == "rw-register", f"such a witness proves nothing about {certificate.model}")
+        commits = Commits(calls, len(history.calls), lists=lists, level=certificate.level)
+        if isinstance(witness, TransactionOrder):
+            commits.verify_order(witness)
+        else:
+            commits.verify(witness)
