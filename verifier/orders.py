@@ -83,7 +83,7 @@ class Commits(Transactions):
             if not self._level:
                 known = [(key, one) for one in ([] if value is None else value if self._lists else [value])]
                 must(all(one in self._writers for one in known), f"operation {op} reads what nobody wrote")
-                sure = [one for _, one in known if any(writer < self._count for writer, _ in self._writers[key, one])]
+                sure = [one for _, one in known if any((writer, key) in versions.own for writer, _ in self._writers[key, one])]
                 must(not self._lists or versions.fits(key, sure), f"operation {op} reads another order")
                 continue
             seen = versions.shown(key, value)

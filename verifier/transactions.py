@@ -32,12 +32,16 @@ _Pair = tuple[Place, Place]
 
 
 class Transactions:
-    """The transactions of a history, judged by one level. `count`: how many of the calls may have committed."""
+    """The transactions of a history, judged by one level. `count`: how many of the calls may have committed.
 
-    def __init__(self, calls: Sequence[Call], count: int, *, lists: bool, level: str) -> None:
+    Unless `timed`, the order in time is known within each process only.
+    """
+
+    def __init__(self, calls: Sequence[Call], count: int, *, lists: bool, level: str, timed: bool = True) -> None:
         prefix = next(prefix for prefix in _TIMES if level.startswith(prefix))
         must(level.removeprefix(prefix) in _LEVELS, f"the level {level!r} is not known")
         self._level, self._time = _LEVELS[level.removeprefix(prefix)].split(), _TIMES[prefix]
+        self._time = "process" if self._time == "realtime" and not timed else self._time
         self._calls, self._count, self._lists = calls, count, lists
         self._micros = [_micros(call, op < count and call.result is not UNKNOWN, lists=lists) for op, call in enumerate(calls)]
         self._writers: dict[tuple[Any, Any], list[Place]] = {}
@@ -96,7 +100,8 @@ class Transactions:
         return read[1] == write[1] and (write[2] in read[2] if self._lists else write[2] == read[2])
 
     def _is_committed(self, op: int) -> bool:
-        wrote = [micro[1:] for micro in self._micros[op] if micro[0] not in ("", "r")]
+        # Where aborted values may be read, a read of its values does not show that a transaction committed.
+        wrote = [micro[1:] for micro in self._micros[op] if micro[0] not in ("", "r")] if self._holds("committed") else []
         return op < self._count and (self._calls[op].end is not None or any(one in self._shown for one in wrote))
 
     # --- cycles

@@ -20,6 +20,7 @@ def verify(history: Paired, certificate: Certificate, *, first: Hashable = None,
     must((certificate.verdict == "VALID") == proves_valid, f"such a witness does not prove {certificate.verdict}")
     must(not (proves_valid and history.unsure), "the times of the history contradict its order")
     thing = Object(certificate.model, first, nil_is_a_value, len(history.calls))
+    must(not history.untimed or not isinstance(witness, Linearization | NoLinearization), "the history has no order in time")
     if isinstance(witness, Linearization):
         verify_order(thing, calls, witness)
     elif isinstance(witness, NoLinearization):
@@ -27,7 +28,7 @@ def verify(history: Paired, certificate: Certificate, *, first: Hashable = None,
     else:
         lists = certificate.model == "list-append"
         must(lists or certificate.model == "rw-register", f"such a witness proves nothing about {certificate.model}")
-        commits = Commits(calls, len(history.calls), lists=lists, level=certificate.level)
+        commits = Commits(calls, len(history.calls), lists=lists, level=certificate.level, timed=not history.untimed)
         if isinstance(witness, TransactionOrder):
             commits.verify_order(witness)
         else:

@@ -10,7 +10,7 @@
 >>> found = judge("list-append", history, ("serializable",))
 >>> certificate = certify_transactions("list-append", history, ("serializable",), found)
 >>> [(edge.source, edge.target, edge.kind, edge.at) for edge in certificate.witness.edges]
-[(1, 0, 'rw', ((1, 1), (0, 0))), (0, 1, 'rw', ((0, 1), (1, 0)))]
+[(0, 1, 'rw', ((0, 1), (1, 0))), (1, 0, 'rw', ((1, 1), (0, 0)))]
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

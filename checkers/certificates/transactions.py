@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.consistency import FORBIDS
 from checkers.elle.cycles import Step, counted
 from checkers.elle.found import Found
 from checkers.elle.graph import JOIN, NAMES, RW, WR, WW, Edges, components, edges, joined
@@ -38,7 +37,7 @@ _PLACES = {  # how many places show an anomaly
 
 def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
     """The order of commits in which the level explains every read; None if the dependencies have no such order."""
-    used = counted(joined([seen.graph, *_added(seen, level)]), FORBIDS[level])
+    used = counted(joined([seen.graph, *_added(seen, level)]), seen.forbidden)
     snapshots = level.endswith("snapshot-isolation") and not level.startswith("parallel")
     serial = level.endswith(("serializable", "repeatable-read"))
     kinds = ~0 if serial or snapshots else ~RW if not level.endswith("read-uncommitted") else ~(RW | WR)
@@ -52,10 +51,11 @@ def commit_order(seen: Examination, level: str) -> TransactionOrder | None:
     here = np.flatnonzero(_committed(seen))
     commit = late[here + seen.count] if snapshots else late[here]
     by_commit = np.argsort(commit)
+    order = tuple(seen.numbers[at] for at in here[by_commit].tolist())
     if not snapshots:
-        return TransactionOrder(order=tuple(here[by_commit].tolist()))
+        return TransactionOrder(order=order)
     sees = np.searchsorted(commit[by_commit], late[here[by_commit]])
-    return TransactionOrder(order=tuple(here[by_commit].tolist()), snapshots=tuple(sees.tolist()))
+    return TransactionOrder(order=order, snapshots=tuple(sees.tolist()))
 
 
 def _committed(seen: Examination) -> np.typing.NDArray[np.bool_]:
@@ -94,9 +94,9 @@ def _added(seen: Examination, level: str) -> Iterator[Edges]:
     decided = seen.decision.order
     if decided is not None:
         yield decided
-    if isinstance(seen.keys, ListAppend) and "G-single" in FORBIDS[level]:
+    if isinstance(seen.keys, ListAppend) and "G-single" in seen.forbidden:
         # Appends that nobody read: between knots of dependencies in the order of these, within one as it was decided.
-        graph = counted(joined([seen.graph, *([decided] if decided else [])]), FORBIDS[level])
+        graph = counted(joined([seen.graph, *([decided] if decided else [])]), seen.forbidden)
         knot = components(graph.source, graph.target, seen.count)
         within = knot if decided is None else components(decided.source, decided.target, seen.count)
         for writes in seen.keys.unordered().keys:
@@ -130,7 +130,7 @@ class Contradictions:
     def __init__(self, seen: Examination, history: Paired, model: str, level: str) -> None:
         calls = (*history.calls, *history.failed)
         self._seen, self._lists = seen, model == "list-append"
-        self._verifier = Transactions(calls, len(history.calls), lists=self._lists, level=level)
+        self._verifier = Transactions(calls, len(history.calls), lists=self._lists, level=level, timed=not history.untimed)
         self._answered = {call.index for call in history.calls if call.result is not UNKNOWN}
         given: list[Any] = [call.result if op in self._answered else call.argument for op, call in enumerate(calls)]
         self._micros: list[Sequence[_Micro]] = given
@@ -158,7 +158,8 @@ class Contradictions:
 
     def _edge(self, step: Step, assumed: Sequence[tuple[Place, Place]]) -> Edge | None:
         key = self._seen.table.keys[step.key] if step.kind in (WW, WR, RW) else None
-        return self._shown(step.source, step.target, NAMES[step.kind], key, assumed)
+        numbers = self._seen.numbers
+        return self._shown(numbers[step.source], numbers[step.target], NAMES[step.kind], key, assumed)
 
     def _shown(self, source: int, target: int, kind: str, key: Any, assumed: Sequence[tuple[Place, Place]] = ()) -> Edge | None:
         """The dependency with the places that show it; None if none do."""
@@ -210,18 +211,19 @@ class Contradictions:
         own = np.flatnonzero((table.transaction == write.writer) & (table.key == write.key) & table.write)
         at = int(own[table.value[own] == write.value][-1])
         value = table.values.given(int(table.value[at]))
-        micros = enumerate(self._micros[write.writer])
-        return write.writer, next(n for n, (f, key, one) in micros if f != "r" and (key, one) == (table.keys[write.key], value))
+        writer = self._seen.numbers[write.writer]
+        micros = enumerate(self._micros[writer])
+        return writer, next(n for n, (f, key, one) in micros if f != "r" and (key, one) == (table.keys[write.key], value))
 
     # --- anomalies without a cycle
 
     def _oddities(self, found: Found) -> Iterator[Witness]:
-        key = self._seen.table.keys[found.key]
+        key, ops = self._seen.table.keys[found.key], [self._seen.numbers[at] for at in found.transactions]
         if found.kind == "cyclic-versions":
-            yield from self._circle(found.transactions, key)
+            yield from self._circle(ops, key)
         if found.kind == "fractured-read":
-            yield from self._fractures(found.transactions[0], found.transactions[1], key)
-        places = [place for op in dict.fromkeys(found.transactions) for place in self._on(op, key)]
+            yield from self._fractures(ops[0], ops[1], key)
+        places = [place for op in dict.fromkeys(ops) for place in self._on(op, key)]
         for size in _PLACES.get(found.kind, ()):
             for at in product(places, repeat=size):
                 if self._accepts(found.kind, at):
@@ -248,6 +250,7 @@ class Contradictions:
             if self._accepts("fractured-read", at):
                 yield Oddity(name="fractured-read", at=at)
                 return
+        # These levels take no transaction of unknown outcome for aborted: the numbers of the table are those of the history.
         later: dict[int, dict[int, Edge]] = {}
         for one, last, _ in _later_writers(self._seen):
             for about in {self._micro(place)[1] for place in self._all_of(one)}:

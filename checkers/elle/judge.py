@@ -70,10 +70,13 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
 class Examination:
     """What the transactions of a history show, before it is put into words: anomalies, cycles, the order of unread writes.
 
-    `graph`: the known dependencies, whose nodes from `Table.count` to `count` are junctions.
+    `graph`: the known dependencies, whose nodes from `Table.count` to `count` are junctions. `numbers`: for each transaction of
+    the table its place among the calls of the history, or behind these among those that failed.
     """
 
     table: Table
+    numbers: Sequence[int]
+    forbidden: frozenset[str]
     keys: ListAppend | RwRegister
     graph: Edges
     count: int
@@ -92,9 +95,11 @@ def examine(model: str, history: Paired, consistency: Sequence[str], *, work_max
     if model not in MODELS:
         raise KeyError(model)
     forbidden = frozenset[str]().union(*(FORBIDS[name] for name in consistency))
+    numbers: Sequence[int] = range(len(history.calls) + len(history.failed))
     if history.untimed:
         forbidden = frozenset(kind for kind in forbidden if not kind.endswith("-realtime"))
     if "G1a" not in forbidden:
+        numbers = sorted(numbers, key=lambda at: at < len(history.calls) and history.calls[at].crashed)
         history = _without_unknown_commits(history)
     lists = model == "list-append"
     table = table_of(history, list_append.WRITES if lists else rw_register.WRITES, lists=lists)
@@ -121,6 +126,8 @@ def examine(model: str, history: Paired, consistency: Sequence[str], *, work_max
             unchecked.append(f"the order of {pairs} matters and is undecided after {work_max:,} steps of search")
     return Examination(
         table=table,
+        numbers=numbers,
+        forbidden=forbidden,
         keys=keys,
         graph=graph,
         count=count,

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from highwater.backends.real import clean as cleaning
-from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Tally, Watch, exit_code, tally
+from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Performer, Tally, Watch, exit_code, tally
 from highwater.campaigns.folder import CampaignFolder, present_asked
 from highwater.campaigns.generations import GENERATION
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
@@ -127,28 +127,29 @@ def campaign(given: Options) -> int:
     must = chosen(given.goals, profile=order.profile, by_default=_is_wide(order), with_branches=order.counts_branches)
     place = None if given.junit is None else options.file_of(given.junit)
     folder = CampaignFolder(_storage_of(given.store, order, given.on.spark), present_asked(order))
-    with owned(folder.place):
-        return _campaign_in(folder, given, must, place)
+    session = session_if_asked(given.on.spark, given.on.settings)
+    say(_headline(order)) if not given.json else None
+    with session as started, owned(folder.place):
+        jobs = given.jobs or cores()
+        return _campaign_in(folder, given, must, partial(perform, spark=started, jobs=jobs), jobs=jobs, junit=place)
 
 
-def _campaign_in(folder: CampaignFolder, given: Options, must: tuple[str, ...], place: Path | None) -> int:
-    order = folder.asked.order
-    spark, store, jobs, json = given.on.spark, given.store, given.jobs or cores(), given.json
-    session = session_if_asked(spark, given.on.settings)
-    say(_headline(order)) if not json else None
-    with progress(order.runs, quiet=json) as ticker, session as started, cleaned_up(order.backend):
+def _campaign_in(
+    folder: CampaignFolder, given: Options, must: tuple[str, ...], work: Performer, *, jobs: int, junit: Path | None
+) -> int:
+    order, store, json = folder.asked.order, given.store, given.json
+    with progress(order.runs, quiet=json) as ticker, cleaned_up(order.backend):
         known = _begun(folder, resume=given.resume)
-        work = partial(perform, spark=started, jobs=jobs)
         watch = Watch(Limits(invalid_runs=given.stop_after))
         carry_out = partial(perform_guided, folder, store=store) if given.guided else folder.perform
         found = carry_out(work, watch, _ticking(ticker), deadline_s=given.deadline or _patience_s(order.seconds), goals=must)
     code = exit_code(found, unknown_allowed_percent=given.unknown_allowed)
-    (write := partial(_write, folder, found, junit=place, code=code, known=known))()
+    (write := partial(_write, folder, found, junit=junit, code=code, known=known))()
     said = _write_branches(folder, found.summaries)
-    pages = (f"{_shown(folder, store)}/{INDEX}", str(place or f"{_shown(folder, store)}/{JUNIT}"))
+    pages = (f"{_shown(folder, store)}/{INDEX}", str(junit or f"{_shown(folder, store)}/{JUNIT}"))
     if json:
         return _show_json(found, order, code, pages)
-    smaller = _shrunk(found, store, order, cpu_seconds=0.0 if spark else given.shrink, workers=jobs)
+    smaller = _shrunk(found, store, order, cpu_seconds=0.0 if given.on.spark else given.shrink, workers=jobs)
     write(smaller=smaller) if smaller else None  # once more: what is written already must not wait for the shrinker
     show(found, code, smaller, known)
     say(f"pages   {', '.join(pages)}" + (f"; branches: {said}: {_shown(folder, store)}/{BRANCHES}" if said else ""))

@@ -68,7 +68,7 @@ def test_call_shows_its_lines_and_the_state_and_stays_if_clicked(page: Page, tmp
 
     assert panel.is_hidden()
     first.hover()
-    assert "line 2, process 0\nwrite 1\nok" in panel.inner_text()
+    assert "lines 1 and 2, process 0\nwrite 1\nok" in panel.inner_text()
     assert "then the state is 1" in panel.inner_text()
     page.locator("h1").hover()
     assert panel.is_hidden()
