@@ -317,9 +317,10 @@ class KazooCoordination:
             self._finish(tuple(a for a in self._answers if a is not None))
 
     def _exists(self, op: Exists, index: int, outcome: _Outcome) -> AnyAnswer | None:
-        # Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
-        #
-        # If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
+        """Join two results: first the exists, which set the watch (returns None), then the get, which has the data.
+
+        If the znode was written between the two, both are sent again: the watch must belong to the data that is returned.
+        """
         if index not in self._stats:
             self._stats[index] = outcome
             return None
@@ -349,7 +350,7 @@ class KazooCoordination:
             self._waiting.appendleft(_Request(None, tuple(ops), atomic=False))
 
     def _register(self, op: AnyOp, outcome: _Outcome, *, again: bool) -> None:
-        # Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed.
+        """Store the zxid at which this operation set its watch. With `again`, report a change that the older watch missed."""
         missed: Change | None = None
         match op:
             case GetData(path=path, watch=True) if not isinstance(outcome, Exception):

@@ -172,7 +172,7 @@ def _not_cancelled() -> Generator[Ask, tuple[AnyAnswer, ...], None]:
 
 
 def _ready_to_move(entries: Reassignments) -> Generator[Ask, tuple[AnyAnswer, ...], tuple[Assignments, tuple[AnyOp, ...]]]:
-    # The present replicas of these partitions, and the checks that they have not changed when the multi is written.
+    """The present replicas of these partitions, and the checks that they have not changed when the multi is written."""
     live = {BrokerId(int(name)) for name in (yield from _children(paths.BROKER_IDS))}
     unknown = sorted({b for entry in entries.values() for b in entry.replicas} - live)
     if unknown:
@@ -291,7 +291,7 @@ def _assignments(
 
 
 def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
-    # Write these operations as one multi; the path that the last of them created. `above`: parents to create first.
+    """Write these operations as one multi; the path that the last of them created. `above`: parents to create first."""
     yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # may exist already
     answers = yield Ask(ops, atomic=True)
     if not isinstance(answers[-1], Created):

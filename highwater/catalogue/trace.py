@@ -159,7 +159,7 @@ def _exist(switches: tuple[str, ...]) -> bool:
 
 
 def _status_of_point(cited: Cited, id_: str, point: Point) -> str:
-    # A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it.
+    """A point with switches is tested if they exist and a test cites it; a decided point is settled if anything cites it."""
     if point.switches:
         return TESTED if _exist(point.switches) and cited.tests.get(id_) else MISSING
     return f"decided: {point.decided}" if cited.code.get(id_) or cited.tests.get(id_) else MISSING

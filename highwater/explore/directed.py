@@ -113,7 +113,7 @@ class Directed:
         return self._guide.of(self._nodes[number].place) or 0
 
     def _next(self) -> int:
-        # The nearest states every second time, the next nearest every fourth, and so on: no plateau can take all the time.
+        """The nearest states every second time, the next nearest every fourth, and so on: no plateau can take all the time."""
         self._turn += 1
         distances = sorted(self._open)
         rank = min((self._turn & -self._turn).bit_length() - 1, len(distances) - 1)

@@ -250,7 +250,7 @@ class MachineWorld:
                 yield Double(message=action.message, source=action.source, to=action.to, nth=nth), position
 
     def _moves(self, key: Key) -> Iterator[Move]:
-        # One move at a time, to as many brokers as hold the partition.
+        """One move at a time, to as many brokers as hold the partition."""
         bounds, standing = self.bounds, self.standing(key)
         if self.spent(key).moves >= bounds.moves or standing.moving:
             return
@@ -260,7 +260,7 @@ class MachineWorld:
                     yield Move(partition=number, replicas=replicas)
 
     def _of_broker(self, key: Key, index: int) -> list[OfBroker]:
-        # The possible actions of one broker, its session and its link to ZooKeeper.
+        """The possible actions of one broker, its session and its link to ZooKeeper."""
         facts, ghost = self._hosts[key[index]], self.ghost(key)
         found: list[OfBroker] = []
         if facts.up and ghost.produced < self.bounds.records:
@@ -334,7 +334,7 @@ class MachineWorld:
         return True
 
     def _changes(self, key: Key, after: Key) -> bool:
-        # Whether the state differs after the messages of the timer have arrived.
+        """Whether the state differs after the messages of the timer have arrived."""
         before = key[self._size + 3 :]
         for _ in range(_ROUND_TRIPS_MAX):
             if self._same(after, key):

@@ -129,7 +129,7 @@ class Machines:
         return found
 
     def _encoded(self, core: Core) -> Encoded:
-        # Equal encodings are one object, because some kilobytes of each are remembered in several places.
+        """Equal encodings are one object, because some kilobytes of each are remembered in several places."""
         halves = _encode(core.process), _encode(core.controller)
         encoded = tuple([self._halves.setdefault(half, half) for half in halves])
         found = self._views.get(encoded)
@@ -262,7 +262,7 @@ def _rename_requests(core: Core, asked: tuple[int, ...]) -> None:
 
 
 def _rename_isr_changes(core: Core, asked: tuple[int, ...] | None, own: Waiting) -> None:
-    # Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by their correlation (`asked` is None).
+    """Requests of leaders for another ISR: to ZooKeeper by their id, or to the controller by correlation (`asked` is None)."""
     for partition in core.broker.partitions.values():
         if isinstance(partition.role, Leader) and (change := partition.role.change) is not None:
             if asked is not None:

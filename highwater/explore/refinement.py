@@ -105,7 +105,7 @@ class Refinement:
         return picture_of(self._model, key, self._replicas)
 
     def _check(self, before: Picture, after: Picture) -> str:
-        # Explain each pair of pictures once.
+        """Explain each pair of pictures once."""
         pair = self._number(before), self._number(after)
         if pair in self._explained or pair[0] == pair[1]:
             return ""
@@ -165,7 +165,7 @@ def picture_of(model: MachineWorld, key: Key, known: dict[tuple[int, int], Repli
 
 
 def _asked(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]:
-    # ISR changes on their way to ZooKeeper or to the controller. A record that anybody has committed is one that must be held.
+    """ISR changes on their way to ZooKeeper or to the controller. What anybody has committed must be held."""
     if not (model.bounds.zk_async or model.bounds.kip343):
         return frozenset()
     version = model.standing(key).versions[0]
@@ -175,7 +175,7 @@ def _asked(model: MachineWorld, key: Key, stated: Stated) -> frozenset[AskedIsr]
 
 
 def _in_flight(model: MachineWorld, key: Key) -> Iterator[tuple[BrokerId | None, int, int, tuple[BrokerId, ...]]]:
-    # Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR.
+    """Of each ISR change: the leader, epoch and version of the state that it is meant for, and the ISR."""
     tp = tp_of(0)
     requests = [flight.message for flight in model.network(key)]
     for number, facts in zip(key, model.hosts(key), strict=False):

@@ -230,7 +230,7 @@ class Shard(Generic[State, Action]):
         return self._reader.read(length)
 
     def _flush(self) -> None:
-        # What was written becomes readable.
+        """What was written becomes readable."""
         for file in (self._states, self._origins, self._parts):
             file.flush()
 

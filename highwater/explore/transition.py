@@ -305,7 +305,7 @@ class Transitions:
             self._perform(draft, index, op)
 
     def _show(self, draft: Draft, witness: Witness, index: int, step: Step, event: AnyEvent) -> None:
-        # Perform a step before a witness, who is told of each effect just before it is performed.
+        """Perform a step before a witness, who is told of each effect just before it is performed."""
         life = self.brokers.host(step.host).life
         if step.failed:
             witness.asserted(index, life, step.failed)
@@ -357,7 +357,7 @@ class Transitions:
         return self.parts.of(replace(was, wrong=was.wrong or words))
 
     def _end(self, draft: Draft, index: int, why: str) -> None:
-        # A process ended: messages to it are dropped.
+        """A process ended: messages to it are dropped."""
         facts = self.flights
         draft.ended += (index,)
         draft.flights = [flight for flight in draft.flights if facts[flight].to != index]
@@ -396,7 +396,7 @@ class Transitions:
         self._hear(draft, index, change.reply)
 
     def _refuse(self, draft: Draft, index: int, request: ZkRequest) -> None:
-        # By asking, the broker reaches ZooKeeper and learns that its session has expired.
+        """By asking, the broker reaches ZooKeeper and learns that its session has expired."""
         events = self.brokers.events
         self._hear(draft, index, events.of(ZkReplied(request.id, (SessionExpired(),) * len(request.ops))))
         under_way = [events.values[event] for to, event in draft.todo if to == index]

@@ -183,7 +183,7 @@ def marks_of(schedule: tuple[Window, ...]) -> tuple[str, ...]:
 
 
 def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
-    # `spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy.
+    """`spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy."""
     drawn = rng.pick(sizes)
     brokers = drawn if wishes.brokers is None else wishes.brokers
     if brokers < 1:
@@ -270,7 +270,7 @@ def _workload(rng: Rng, name: str, cluster: ClusterShape, wishes: Wishes) -> Wor
 
 
 def _sessions(rng: Rng, workload: WorkloadSpec) -> WorkloadSpec:
-    # Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek.
+    """Make about half of the producers idempotent, retry failed produces in two plans of three, and let consumers seek."""
     idempotent = (workload.producers + rng.below(2)) // 2
     retries = rng.pick((3, 3, 0))  # R-130: message.send.max.retries
     return replace(workload, idempotent=idempotent, retries=retries, seek_one_in=rng.pick((20, 40)))

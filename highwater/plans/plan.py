@@ -395,7 +395,7 @@ def kebab(name: str) -> str:
 
 
 def _marks(plan: Plan) -> Iterator[Complaint]:
-    # Refuse marks that cannot occur, because they would make every run UNKNOWN.
+    """Refuse marks that cannot occur, because they would make every run UNKNOWN."""
     for index, mark in enumerate(plan.required_marks):
         known = [kind.value for kind in EventKind] + sorted({f"fault:{window.kind}" for window in plan.schedule})
         if mark not in known:

@@ -172,7 +172,7 @@ class CommitRows:
                 yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
     def _carry_out_order(self, state: PartitionState) -> Iterator[Row]:
-        # Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation.
+        """Record the first election, while an order is pending, of a leader outside ISR and ELR under its current incarnation."""
         tp, leader = state.tp, state.leader
         before = self._standing.get(tp)
         self._standing[tp] = state

@@ -127,7 +127,7 @@ def workload_processes(plan: Plan) -> tuple[Process, ...]:
 
 
 def _shape(plan: Plan, topic: TopicSpec, *, room: int = ADDED_MAX + 1) -> TopicShape:
-    # A topic for administrators; `replicas` also has the brokers of partitions that they and the auditor may add.
+    """A topic for administrators; `replicas` also has the brokers of partitions that they and the auditor may add."""
     count = topic.partitions + room
     return TopicShape(
         topic.name,

@@ -118,7 +118,7 @@ class _Partition:
         self._put(index, replace(was, log=was.log[:offset]))
 
     def _with_unrecorded(self, index: int, leo: int) -> ReplicaPicture:
-        # The replica with the records that it appended before a crash and that no row shows. That was no step of its own.
+        """The replica with the records that it appended before a crash and that no row shows. That was no step of its own."""
         was, stopped = self._picture.replicas[index], self._stopped.get(index, _OUTSIDE)
         # A leader appends in its own epoch, so its record is none of a later leader at the same offset.
         epoch = stopped.epoch if stopped.leader == index else -1
@@ -141,7 +141,7 @@ class _Partition:
         self._created = True
 
     def _told(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
-        # What ZooKeeper had at the version that the answer to an ISR change names.
+        """What ZooKeeper had at the version that the answer to an ISR change names."""
         if event.kind is not K.ISR_CHANGE_ENDED or event.leader_epoch is None or event.zk_version is None:
             return frozenset()
         isr = self._isrs.get((event.leader_epoch, event.zk_version))
@@ -203,7 +203,7 @@ class _Partition:
         yield from self._fetching(was, replace(was, log=(*was.log[: event.offset or 0], record)))
 
     def _fetching(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
-        # What a follower learns by a fetch; so it has truncated its log.
+        """What a follower learns by a fetch; so it has truncated its log."""
         if was.truncating:
             yield replace(was, truncating=False)
         yield replace(now, truncating=False)

@@ -231,7 +231,7 @@ def _seen(plan: Plan, history: History, verdict: Verdict, found: Signature, summ
 
 
 def _requests(invoked: pl.DataFrame, zero_ns: int) -> tuple[Step, ...]:
-    # Without the edits of an operator: their znodes are not in the history.
+    """Without the edits of an operator: their znodes are not in the history."""
     rows = invoked.filter(pl.col("f").is_in(ADMIN_REQUESTS) & (pl.col("f") != "edit-znode")).sort("index")
     return tuple(
         step_of(do, value or "", (at_ns - zero_ns) // MS) for do, value, at_ns in rows.select("f", "value", "time_ns").iter_rows()

@@ -135,7 +135,7 @@ class _Reader:
         return at
 
     def _may_wait(self, at: int) -> bool:
-        # The rest of the piece is the beginning of one line, whose end is in the next piece.
+        """The rest of the piece is the beginning of one line, whose end is in the next piece."""
         text = self._text
         return not text.whole and len(text.rest) - at < _LINE_CHARS_MIN and text.rest.find("\n", at) < 0
 

@@ -33,7 +33,7 @@ def steps(history: History) -> Iterator[Step]:
 
 
 def _steps(history: History, *, ends: bool) -> Iterator[Step]:
-    # With `ends`, also the questions of the final readers for the end of a log.
+    """With `ends`, also the questions of the final readers for the end of a log."""
     final = history.manifest.final_reads_at_ns if ends else None
     for index, rows in by_index(history.operations):
         first = rows[0]

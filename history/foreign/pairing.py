@@ -105,7 +105,7 @@ def _without_call(step: Step) -> str:
 
 
 def _contradiction(asked: Hashable, told: Hashable) -> str:
-    # What is wrong with the answer to a transaction, compared with its invocation; "" if nothing is, or if one was not recorded.
+    """What is wrong with the answer to a transaction, compared with its invocation; "" if nothing, or if one is not recorded."""
     if asked is None or told is None or not (_is_transaction(asked) or _is_transaction(told)):
         return ""
     if not isinstance(asked, tuple):

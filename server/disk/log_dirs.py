@@ -189,9 +189,10 @@ class Disk:
         return job
 
     def _settle_renames(self, dir_: int, renames: int) -> None:
-        # Make the first `renames` renames durable.
-        #
-        # Two threads may do so at once; each updates the count only after its fsync.
+        """Make the first `renames` renames durable.
+
+        Two threads may do so at once; each updates the count only after its fsync.
+        """
         if self._settled.get(dir_, 0) < renames:
             self._settle(dir_)
             self._settled[dir_] = renames

@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
     # --- after each input --------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        # Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop.
+        """Write the session's responses and start its requests. A reply that arrives meanwhile is handled by the running loop."""
         if self._settling or self._transport is None:
             return
         self._settling = True

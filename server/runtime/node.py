@@ -244,7 +244,7 @@ class Host:
                 assert_never(effect)
 
     def _whole(self, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        # Replace the header of each batch of the current event by the whole batch.
+        """Replace the header of each batch of the current event by the whole batch."""
         return tuple(replace(batch, values=self._records.get(batch.values, batch.values)) for batch in batches)
 
     def _send(self, to: Address, message: AnyMessage) -> None:

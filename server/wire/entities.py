@@ -167,7 +167,7 @@ def _is_array(field: Field[object]) -> bool:
 
 @cache
 def _struct_reader(schema: _Schema, into: type[msgspec.Struct] | None) -> Read:
-    # A reader for one entity; if `into` is None it skips the entity.
+    """A reader for one entity; if `into` is None it skips the entity."""
     known = {} if into is None else {field.name: field.type for field in msgspec.structs.fields(into)}
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]  # of kio's classes
     plain: list[tuple[str | None, Read]] = []

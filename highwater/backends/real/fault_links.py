@@ -98,7 +98,7 @@ class LinkFaults:
         return self._until_seen(window_id, lambda: self._hits(alone) - before, what)
 
     def _until_seen(self, window_id: str, count: Callable[[], int], what: str) -> Probe:
-        # A probe that looks until something is counted, or until the window closes: the effect depends on traffic.
+        """A probe that looks until something is counted, or until the window closes: the effect depends on traffic."""
         self._watched.add(window_id)
 
         async def probe() -> Proof:

@@ -330,7 +330,7 @@ class NodeFaults:
         self._nemesis.swapped(node.address, dir_, [(wound.tp, wound.topic_id, wound.offset) for wound in wounds])
 
     async def _drop(self, window: Window, fault: DirFailure, broker: BrokerId) -> None:
-        # The device loses what was not synced. A process that still has it in the page cache is killed before that.
+        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node = self._nodes[broker]
         await self._kill(node)
         seed = self._nemesis.draws.below(f"drop {window.id} {node.address}", 1 << 32)
@@ -339,7 +339,7 @@ class NodeFaults:
 
 
 def _subject(fault: NodeFault) -> str:
-    # The part of a node that this fault changes, as `Proving` names it.
+    """The part of a node that this fault changes, as `Proving` names it."""
     match fault:
         case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Pause() | Restart():
             return "process"

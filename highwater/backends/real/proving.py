@@ -71,7 +71,7 @@ class Proving:
             self._acted(window, node, 1)
 
     def _since(self, subjects: tuple[str, ...]) -> Callable[[], bool]:
-        # A function that is true while none of these subjects has changed since this call, before the probe begins.
+        """A function that is true while none of these subjects has changed since this call, before the probe begins."""
         before = {subject: self._changes.get(subject, 0) for subject in subjects}
         return lambda: all(self._changes.get(subject, 0) == count for subject, count in before.items())
 

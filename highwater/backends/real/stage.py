@@ -214,7 +214,7 @@ class Stage:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
     async def _pass_time(self, seconds: float, faults: Faults) -> None:
-        # Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError.
+        """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
             await asyncio.sleep(min(SLICE_S, left_ns / 1e9))

@@ -45,7 +45,7 @@ class DiskFaults:
     def _refuse(
         self, opened: OpenWindow, node: NodeHost, dir_: int, refusal: Refusal, undo: "partial[None] | None" = None
     ) -> None:
-        # The directory refuses until the window closes; then `undo` comes before the broker is restarted.
+        """The directory refuses until the window closes; then `undo` comes before the broker is restarted."""
         opened.undo.append(partial(self._repaired, node))
         if undo is not None:
             opened.undo.append(undo)
@@ -56,7 +56,7 @@ class DiskFaults:
         self._nemesis.swapped(node.address, index, node.disk.swap(index))
 
     def _drop(self, window_id: str, index: int, node: NodeHost) -> None:
-        # The device loses what was not synced. A process that still has it in the page cache is killed before that.
+        """The device loses what was not synced. A process that still has it in the page cache is killed before that."""
         node.stop("crash")
         lost = node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False)
         self._nemesis.wounded(node.address, index, lost, "dropped")

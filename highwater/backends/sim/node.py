@@ -241,7 +241,7 @@ class NodeHost:
         return error
 
     def _perform(self, effect: AnyEffect) -> str | None:
-        # Perform an effect. Returns the error where a directory refuses.
+        """Perform an effect. Returns the error where a directory refuses."""
         match effect:
             case Send():
                 self._sim.transport.send(self, effect.to, effect.message)

@@ -332,7 +332,7 @@ class Member(ABC):
             self._look()
 
     def _ask_for_votes(self) -> None:
-        # The vote for itself binds it only while it looks: a live leader of an earlier term is followed, and the votes lapse.
+        """The vote for itself binds it only while it looks: a live leader of an earlier term is followed, and the votes lapse."""
         self._candidate = self._voted = max(self.term, self._voted) + 1
         self._votes = {self.address}
         self._draw_election()

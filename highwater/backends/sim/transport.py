@@ -140,7 +140,7 @@ class Transport:
             self._network.send(half, message, message.tp if isinstance(message, _WithPartition) else "")
 
     def _travels_with_the_others(self, link: Link, message: AnyMessage, channel: Channel) -> bool:
-        # Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection.
+        """Apply the Packets faults to this message; False where it is lost, or is sent outside of its connection."""
         kind: type = type(message)
         for loss in self._losses.get(link, ()):
             if loss.kinds is not None and kind not in loss.kinds:

@@ -168,7 +168,7 @@ class AsyncIsr:
                 yield self._written(keys, action, current & asked, np.full_like(keys, wanted))
 
     def _written(self, keys: Keys, action: str, may: Flags, isr: Keys) -> Batch:
-        # The controller writes an ISR at the next version and sends it to the leader.
+        """The controller writes an ISR at the next version and sends it to the leader."""
         at = np.flatnonzero(may)
         following = self._controller_version.of(keys[at]) + 1
         after = keys[at] + (1 << self._controller_version.shift)

@@ -84,7 +84,7 @@ class Guide:
         return distances
 
     def _steps(self) -> tuple[_Places, _Places]:
-        # All steps between states, as places of the states before and after.
+        """All steps between states, as places of the states before and after."""
         sources, targets = [], []
         for start in range(0, self._keys.size, _CHUNK):
             for _, from_, to in self._successors(self._keys[start : start + _CHUNK]):
@@ -93,7 +93,7 @@ class Guide:
         return np.concatenate(sources), np.concatenate(targets)
 
     def _successors(self, keys: Keys) -> Iterator[tuple[str, Indices, Keys]]:
-        # Actions with the states before (as places in `keys`) and after. A leader that is alone in its ISR raises its HW first.
+        """Actions with the states before (as places in `keys`) and after; a leader alone in its ISR raises its HW first."""
         alone = self.model.alone(keys) & self._machines.alone
         for batch in self.model.successors(keys):
             may = ~alone[batch.sources] | batch.action.endswith(RAISES_HW)

@@ -214,7 +214,7 @@ class KafkaReplication:
     # --- LeaderAndIsr requests --------------------------------------------------------------------------------------------------
 
     def _requests(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
-        # All requests that name this leader, to itself and to its followers.
+        """All requests that name this leader, to itself and to its followers."""
         for epoch in range(self._sizes.max_epoch + 1):
             named = self._quorums.leader[epoch + 1][chunk.quorum] == leader
             yield from self._become_leader(chunk, named, leader, epoch)
@@ -266,7 +266,7 @@ class KafkaReplication:
     # --- where a follower truncates ---------------------------------------------------------------------------------------------
 
     def _truncation(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
-        # The offset to which a new follower truncates its log.
+        """The offset to which a new follower truncates its log."""
         match self._rules.truncation:
             case "to-hw":
                 return _wide(chunk.hw[follower][at])
@@ -279,7 +279,7 @@ class KafkaReplication:
                 return _wide(np.maximum(chunk.end[follower][at], chunk.hw[follower][at]))
 
     def _end_of_match(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
-        # One past the last offset at which both logs hold the same record.
+        """One past the last offset at which both logs hold the same record."""
         to = np.zeros(at.size, np.int64)
         for offset, records in enumerate(self._replicas.records):
             own, other = records[chunk.number[follower][at]], records[chunk.number[leader][at]]
@@ -287,8 +287,9 @@ class KafkaReplication:
         return to
 
     def _end_of_epoch(self, chunk: Chunk, at: Indices, leader: int, follower: int) -> Keys:
-        # KIP-101: the leader's first offset of an epoch above the one of the follower's last record. The follower's own HW if
-        # the leader knows nothing of that epoch and of no later one.
+        """KIP-101: the leader's first offset of an epoch above the one of the follower's last record. The follower's own HW if
+        the leader knows nothing of that epoch and of no later one.
+        """
         end, hw = _wide(chunk.end[follower][at]), _wide(chunk.hw[follower][at])
         leader_end = _wide(chunk.end[leader][at])
         last = self._record_epoch(chunk.number[follower][at], end)
@@ -306,7 +307,7 @@ class KafkaReplication:
         return to
 
     def _record_epoch(self, number: Keys, end: Keys) -> Column:
-        # The epoch of the record before this end offset; -1 if the offset is 0.
+        """The epoch of the record before this end offset; -1 if the offset is 0."""
         epochs = self._replicas.record_epochs
         return np.asarray(epochs.reshape(-1)[end * epochs.shape[1] + number])
 
@@ -337,7 +338,7 @@ class KafkaReplication:
             yield Batch(f"{_name(leader)} {RAISES_HW}", at, keys)
 
     def _acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
-        # Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has.
+        """Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has."""
         follows = self._follows(chunk, leader, follower, needed) & (chunk.end[follower] >= end)
         if needed == "record-epoch":
             at = np.flatnonzero(follows)
@@ -355,7 +356,7 @@ class KafkaReplication:
         return follows
 
     def _change_isr(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
-        # The leader in ZooKeeper removes a follower that lags or adds one that has reached the HW.
+        """The leader in ZooKeeper removes a follower that lags or adds one that has reached the HW."""
         rules = self._rules
         true_leader = chunk.presumes(leader) & (chunk.epoch[leader] == self._quorums.epoch[chunk.quorum])
         inside = chunk.isr[leader] & (1 << follower) != 0
@@ -373,7 +374,7 @@ class KafkaReplication:
         yield from self._toggle(chunk, f"{_name(leader)} adds {_name(follower)} to the ISR", may, leader, follower)
 
     def _hw_in_own_epoch(self, chunk: Chunk, leader: int) -> Flags:
-        # Whether the record at the HW is of the leader's epoch, or the HW is the end of the log.
+        """Whether the record at the HW is of the leader's epoch, or the HW is the end of the log."""
         hw = _wide(chunk.hw[leader])
         at_end = chunk.hw[leader] == chunk.end[leader]
         following = self._record_epoch(chunk.number[leader], np.minimum(hw + 1, self._sizes.log_size))
@@ -404,7 +405,7 @@ class KafkaReplication:
             yield Batch(f"{_name(follower)} fetches a record from {_name(leader)}", at, keys)
 
     def _truncate_late(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
-        # KIP-320's first try: a follower that fetches truncates if its log does not end as the leader's log does there.
+        """KIP-320's first try: a follower that fetches truncates if its log does not end as the leader's log does there."""
         if self._rules.truncation != "when-fetching":
             return
         follows = chunk.presumes(leader) & (chunk.leader[follower] == leader)
@@ -415,7 +416,7 @@ class KafkaReplication:
             yield Batch(f"{_name(follower)} truncates its log against {_name(leader)}", at, keys)
 
     def _diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
-        # Where a follower's log does not end as the leader's log does there.
+        """Where a follower's log does not end as the leader's log does there."""
         end, other = _wide(chunk.end[follower]), _wide(chunk.end[leader])
         own = self._record_epoch(chunk.number[follower], end)
         return np.asarray((end > other) | (self._record_epoch(chunk.number[leader], np.minimum(end, other)) != own) & (end > 0))

@@ -144,7 +144,7 @@ class LevelSearch:
         return ""
 
     def _expand(self) -> str:
-        # Add the level after the last one; the limit that ended it, or an empty string.
+        """Add the level after the last one; the limit that ended it, or an empty string."""
         parts: list[Keys] = []
         beyond: list[Keys] = []
         new = 0
@@ -175,7 +175,7 @@ class LevelSearch:
         self._seen.add(level)
 
     def _check(self, states: Keys) -> None:
-        # Record a counterexample for each invariant that is violated for the first time; `states` come after the last level.
+        """Record a counterexample for each invariant that is violated for the first time; `states` come after the last level."""
         found = {finding.invariant for finding in self._findings}
         for invariant in self._model.invariants:
             if invariant not in found:
@@ -184,7 +184,7 @@ class LevelSearch:
                     self._findings.append(Finding(invariant, self._path(int(broken[0]))))
 
     def _path(self, key: int) -> tuple[Step, ...]:
-        # From a state after the last level back to the initial state: expand each level again to find a predecessor.
+        """From a state after the last level back to the initial state: expand each level again to find a predecessor."""
         steps: list[Step] = []
         for level in reversed(self._levels):
             action, before = self._predecessor(level, key)
@@ -257,7 +257,7 @@ def _contains(run: Keys, keys: Keys) -> Flags:
 
 
 def _distinct(keys: Keys) -> Keys:
-    # The distinct states, sorted. Sorts in place: the array is the caller's own.
+    """The distinct states, sorted. Sorts in place: the array is the caller's own."""
     keys.sort()
     if keys.size < 2:
         return keys

@@ -102,7 +102,7 @@ class _Step:
             yield from self._changed_isr()
 
     def _new_epoch(self) -> Iterator[str]:
-        # One write of the machines may be several of the model's: removals, then an election.
+        """One write of the machines may be several of the model's: removals, then an election."""
         was, now = self._before, self._after
         if now.epoch < was.epoch:
             raise Unexplained(f"the epoch in ZooKeeper fell from {was.epoch} to {now.epoch}")
@@ -133,7 +133,9 @@ class _Step:
             yield from self._expansion(index, follower)
 
     def _asked_before(self) -> str:
-        # The leader stopped after it had asked. It may have raised its HW meanwhile, so a new member must hold what it committed.
+        """The leader stopped after it had asked. It may have raised its HW meanwhile, so a new member must hold what it
+        committed.
+        """
         was, now = self._before, self._after
         asked = next((asked for asked in was.asked if asked.isr == now.isr), None)
         if was.leader is None or asked is None:
@@ -152,7 +154,7 @@ class _Step:
         return CHANGE_IN_FLIGHT
 
     def _expansion(self, leader: int, follower: int) -> Iterator[str]:
-        # The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch.
+        """The model asks for the leader's HW in its own epoch, Kafka for the follower's end behind the start of that epoch."""
         own = self._before.replicas[leader]
         start = next((offset for offset, (_, epoch) in enumerate(own.log) if epoch == own.epoch), len(own.log))
         early = self._rules.expansion_in_epoch and own.hw < len(own.log) and own.log[own.hw][1] != own.epoch
@@ -223,7 +225,7 @@ class _Step:
         yield "become leader"
 
     def _last_raised(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
-        # A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches.
+        """A leader may raise its HW and stop to lead in one step; nobody else's HW rises before it fetches."""
         if now.hw > was.hw and was.leader != index:
             raise Unexplained(f"the HW of {_name(index)} rose, but it neither leads nor fetches")
         for offset in range(was.hw, now.hw):
@@ -266,7 +268,7 @@ class _Step:
             )
 
     def _truncation(self, was: ReplicaPicture, now: ReplicaPicture) -> int:
-        # Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now.
+        """Where the rules truncate this log. Of a leader that has moved on only its log is known, which may be another by now."""
         assert now.leader is not None
         match self._rules.truncation:
             case "to-hw":
@@ -294,7 +296,7 @@ class _Step:
                 yield LEARN_HW
 
     def _truncated_again(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> str:
-        # A broker that lost its session follows the same leader again; a rule that needs no answer truncates in the same step.
+        """A broker with a new session follows the same leader again; a rule that needs no answer truncates in this step."""
         assert now.leader is not None
         match self._rules.truncation:
             case "to-hw" if len(now.log) == was.hw:
@@ -324,7 +326,7 @@ class _Step:
     # --- what the pictures say --------------------------------------------------------------------------------------------------
 
     def _leads_now(self, follower: ReplicaPicture) -> bool:
-        # Whether the leader that this follower obeys leads in the follower's epoch, before the step.
+        """Whether the leader that this follower obeys leads in the follower's epoch, before the step."""
         assert follower.leader is not None
         leader = self._before.replicas[follower.leader]
         return leader.up and (leader.leader, leader.epoch) == (follower.leader, follower.epoch)
@@ -342,7 +344,7 @@ class _Step:
                 return own.epoch == other.epoch
 
     def _holds(self, leader: ReplicaPicture, follower: int, end: int) -> bool:
-        # Whether the follower has the leader's records up to this offset, whomever it follows by now.
+        """Whether the follower has the leader's records up to this offset, whomever it follows by now."""
         other = self._before.replicas[follower].log
         return len(other) >= end and leader.log[:end] == other[:end]
 

@@ -211,7 +211,7 @@ class Quorums:
 
 
 def _without(requests: tuple[Request, ...], leader: int, isr: int, replica: int) -> Quorum:
-    # The controller removes a replica from the ISR. A leader steps down; if it is the last member, it stays in the ISR.
+    """The controller removes a replica from the ISR. A leader steps down; if it is the last member, it stays in the ISR."""
     bit = 1 << replica
     if leader == replica:
         left = isr if isr == bit else isr & ~bit

@@ -107,7 +107,7 @@ def produce(call: Call, request: ProduceRequest) -> Exchange:
 def _question(
     call: Call, request: ProduceRequest, number: int, topic: str, partition: PartitionData
 ) -> Produce | PartitionResponse:
-    # The Produce for the machine, or the refusal if the batch must not be appended.
+    """The Produce for the machine, or the refusal if the batch must not be appended."""
     records = partition.records or b""
     if len(records) > call.facing.batch_bytes_max:
         text = f"{len(records)} bytes are more than a batch may have ({call.facing.batch_bytes_max})"

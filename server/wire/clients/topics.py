@@ -163,7 +163,7 @@ def _perform(call: Call, task: MakeTopic | DropTopic) -> Generator[None, Heard, 
 
 
 def _is_late(call: Call, deadline_ms: int) -> Generator[None, Heard, bool]:
-    # True if the time is up; else wait for LOOK_AGAIN_MS and return False.
+    """True if the time is up; else wait for LOOK_AGAIN_MS and return False."""
     if call.now_ms >= deadline_ms:
         return True
     yield from pause(call, LOOK_AGAIN_MS)

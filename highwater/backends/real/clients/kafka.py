@@ -186,7 +186,7 @@ class KafkaClient:
     # --- consume -----------------------------------------------------------------------------------------------------------
 
     def _asked(self, call: Call, ask: Callable[[Consumer], Heard]) -> Heard:
-        # Perform a read. Reads have no effect, so any error counts as one attempt without an answer.
+        """Perform a read. Reads have no effect, so any error counts as one attempt without an answer."""
         if self._consumer is None:
             settings = {
                 "group.id": "highwater",

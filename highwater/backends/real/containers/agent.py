@@ -249,7 +249,7 @@ class Agent:
             await run("iptables-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
 
     async def _count(self) -> None:
-        # Add the counters of the drop rules to the links' hits and set them to 0.
+        """Add the counters of the drop rules to the links' hits and set them to 0."""
         if not any(link.held or link.loss_per_mille for link in self._links.values()):
             return
         for direction, column in (("in", 7), ("out", 8)):
@@ -260,7 +260,7 @@ class Agent:
                     self._links[direction, words[column]].hit += int(words[0])
 
     async def _cannot(self) -> dict[str, str]:
-        # Try each feature on an address without a host; returns the refused ones with the reasons.
+        """Try each feature on an address without a host; returns the refused ones with the reasons."""
         found = {}
         nothing = {"direction": "in", "peer": _NOBODY, "held": False, "loss_per_mille": 0, "delay_ms": 0}
         for name, value in (("held", True), ("loss_per_mille", 1), ("delay_ms", 1)):
@@ -325,7 +325,7 @@ async def _reset(peers: list[str]) -> int:
 
 
 async def _reset_of_oneself() -> None:
-    # Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays.
+    """Try `ss -K` on a connection of our own, as ss also lists connections that it cannot close. Raises Refused if it stays."""
     server = await asyncio.start_server(lambda _, writer: None, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

@@ -207,7 +207,7 @@ def _build_python(engine: Engine, tag: str, dockerfile: str, packages: Iterable[
 
 
 def _collect(site: Path, packages: Iterable[str], wanted: list[str]) -> None:
-    # Collect packages of ours and their dependencies: the installed ones, or pip's if this is not the image's Python.
+    """Collect packages of ours and their dependencies: the installed ones, or pip's if this is not the image's Python."""
     for package in packages:
         shutil.copytree(_ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
     if sys.version_info[:2] != _PYTHON or sys.platform != "linux":

@@ -70,7 +70,7 @@ class AgentClient:
         return answer["ok"]
 
     async def _line(self, request: bytes) -> bytes:
-        # One request and answer. After an error the connection is dropped, for its next line would answer the old request.
+        """One request and answer. After an error the connection is dropped, for its next line would answer the old request."""
         if self._streams is None:
             await self.open()
         assert self._streams is not None

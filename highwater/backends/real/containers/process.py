@@ -100,7 +100,7 @@ class ContainerProcess:
         return self.runs
 
     async def _done_to_it(self, deed: Callable[[str], None], container: str) -> bool:
-        # Call the engine; False if that failed because the process ended by itself meanwhile.
+        """Call the engine; False if that failed because the process ended by itself meanwhile."""
         try:
             await asyncio.to_thread(deed, container)
         except HarnessError:

@@ -135,9 +135,10 @@ def _wanted_ns(condition: ClockCondition, since_ns: int) -> int:
 
 
 def _is_near(off_ns: int, condition: ClockCondition, since_ns: int) -> bool:
-    # Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
-    #
-    # An error within the measuring tolerance VISIBLE_NS does not count as one.
+    """Whether a measured error fits the condition, as it is now or was when libfaketime last read its file.
+
+    An error within the measuring tolerance VISIBLE_NS does not count as one.
+    """
     if condition == RIGHT:
         return abs(off_ns) < NEAR_NS
     wrongs = [_wanted_ns(condition, since) for since in (max(0, since_ns - STALE_NS), since_ns)]

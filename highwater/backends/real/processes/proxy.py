@@ -146,7 +146,7 @@ class Flow:
         self._read_what_there_is_room_for()
 
     def _read_what_there_is_room_for(self) -> None:
-        # Read from the source only while both the waiting pieces and the target's write buffer have room.
+        """Read from the source only while both the waiting pieces and the target's write buffer have room."""
         if self.source is None or self.source.is_closing():
             return
         if self._congested or self.waiting_bytes > WAITING_BYTES_MAX:
