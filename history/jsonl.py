@@ -116,6 +116,7 @@ def read_interrupted(path: Path) -> History:
 
 
 def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
+    """Read and check a file; the flag tells whether it has its end line. With `torn_end` the last line may be cut."""
     manifest: RunManifest | None = None
     end: _End | None = None
     operations: list[Operation] = []
@@ -166,6 +167,7 @@ def _upgraded(where: str, event: ClusterEvent) -> ClusterEvent:
 
 
 def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
+    """The numbered lines, decoded. A line without its end is left out if `torn_end`."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -177,6 +179,7 @@ def _lines(path: Path, *, torn_end: bool) -> Iterator[tuple[int, _Content]]:
 
 
 def _content(path: Path, number: int, line: bytes) -> _Content:
+    """The one thing that a line holds: manifest, operation, event or end line. Raises HistoryError."""
     what = "not a history of highwater" if number == 1 else "not a row of a history"
     try:
         decoded = _DECODER.decode(line)

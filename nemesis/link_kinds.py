@@ -5,6 +5,7 @@ from nemesis.blows import (
     Aim,
     Blow,
     Kind,
+    any_broker,
     around_session,
     blow,
     brief,
@@ -13,7 +14,6 @@ from nemesis.blows import (
     everyone,
     lasting,
     leader,
-    one,
     some_role,
     until_replaced,
 )
@@ -103,7 +103,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="isolate-one",
         says="one broker cut off from everybody",
-        draw=blow(Partition(), one, around_session),
+        draw=blow(Partition(), any_broker, around_session),
     ),
     Kind(
         name="isolate-leader",
@@ -118,17 +118,17 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="isolate-long",
         says="one broker cut off from everybody, until it must be replaced",
-        draw=blow(Partition(), one, until_replaced),
+        draw=blow(Partition(), any_broker, until_replaced),
     ),
     Kind(
         name="cut-peers-long",
         says="one broker cut off from other brokers only, until it must be replaced",
-        draw=blow(_cut("peers"), one, until_replaced),
+        draw=blow(_cut("peers"), any_broker, until_replaced),
     ),
     Kind(
         name="cut-zookeeper-long",
         says="one broker cut off from ZooKeeper only, until it must be replaced",
-        draw=blow(_cut("zookeeper"), one, until_replaced),
+        draw=blow(_cut("zookeeper"), any_broker, until_replaced),
     ),
     Kind(
         name="cut-zookeeper",

@@ -71,9 +71,9 @@ class Ledger:
 
         Raises PipelineError where a file is damaged or missing.
         """
-        wanted = sorted(self.keys()) if keys is None else list(keys)
-        texts = self._storage.read_each(key + _ROW for key in wanted)
-        for key in wanted:
+        sorted_keys = sorted(self.keys()) if keys is None else list(keys)
+        texts = self._storage.read_each(key + _ROW for key in sorted_keys)
+        for key in sorted_keys:
             try:
                 row = msgspec.json.decode(next(texts), type=Row)
             except (OSError, msgspec.DecodeError) as error:

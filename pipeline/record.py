@@ -69,29 +69,30 @@ class Record(Struct, frozen=True, kw_only=True):
         return str(self.tables["runs"]["run"][0].as_py())
 
 
-def record_of(known: Known, history: History, verdict: Verdict) -> Record:
+def record_of(facts: Known, history: History, verdict: Verdict) -> Record:
     """The record of a run that was judged."""
     events, end_ns = history.events_frame, history.manifest.end_ns
     calls, faults = calls_of(history.operations_frame), windows(events, end_ns)
     rows: dict[Table, pl.DataFrame | Sequence[Mapping[str, object]]] = {
-        "runs": [_run(known) | _judged(history, verdict, calls, faults)],
-        "verdicts": [_verdict(known, verdict)],
+        "runs": [_run(facts) | _outcome(history, verdict, calls, faults)],
+        "verdicts": [_verdict(facts, verdict)],
         "anomalies": _anomalies(history, verdict, faults),
         "faults": [msgspec.structs.asdict(count) for count in history.manifest.faults],
         "windows": _with_silence(faults, calls),
         "calls": calls.with_columns(kinds_in_effect(faults, calls["invoked_ns"])),
         "coverage": _coverage(events, faults),
     }
-    return Record(protocol=known.protocol, tables={table: _table(table, rows[table], known.run) for table in OF_A_RECORD})
+    return Record(protocol=facts.protocol, tables={table: _table(table, rows[table], facts.run) for table in OF_A_RECORD})
 
 
-def record_of_failure(known: Known) -> Record:
+def record_of_failure(facts: Known) -> Record:
     """The record of a run without a history, because the harness failed."""
-    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_run(known)]}
-    return Record(protocol=known.protocol, tables={table: _table(table, rows.get(table, ()), known.run) for table in OF_A_RECORD})
+    rows: dict[Table, Sequence[Mapping[str, object]]] = {"runs": [_run(facts)]}
+    return Record(protocol=facts.protocol, tables={table: _table(table, rows.get(table, ()), facts.run) for table in OF_A_RECORD})
 
 
 def _table(table: Table, rows: pl.DataFrame | Sequence[Mapping[str, object]], run: str) -> pa.Table:
+    """Rows as an Arrow table of this schema, with the run's key in each."""
     schema = arrow_schema(table)
     if not isinstance(rows, pl.DataFrame):
         return pa.Table.from_pylist([{**row, "run": run} for row in rows], schema=schema)
@@ -109,21 +110,22 @@ _COUNTS = (
 )
 
 
-def _run(known: Known) -> dict[str, object]:
+def _run(facts: Known) -> dict[str, object]:
     """The row of `runs` before anything was judged: UNKNOWN, with no rows."""
     failed: dict[str, object] = {}
-    if known.outcome == _HARNESS_FAILED:
-        failed = {"signature": _HARNESS_FAILED, "cause": known.failure, "cause_faults": ()}
-    own = {name: value for name, value in msgspec.structs.asdict(known).items() if name not in ("run_id", "protocol", "checkers")}
+    if facts.outcome == _HARNESS_FAILED:
+        failed = {"signature": _HARNESS_FAILED, "cause": facts.failure, "cause_faults": ()}
+    own = {name: value for name, value in msgspec.structs.asdict(facts).items() if name not in ("run_id", "protocol", "checkers")}
     return {**dict.fromkeys(_COUNTS, 0), "verdict": "UNKNOWN", "digest": "", **failed, **own}
 
 
-def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
+def _outcome(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.DataFrame) -> dict[str, object]:
+    """The columns of a run that depend on its history and verdict."""
     manifest, counts = history.manifest, verdict.counts
-    found = signature(history, verdict)
+    failure = signature(history, verdict)
     own: dict[str, object] = {}
-    if found is not None:
-        own = {"signature": found.text, "cause": found.sentence, "cause_faults": found.in_effect}
+    if failure is not None:
+        own = {"signature": failure.text, "cause": failure.sentence, "cause_faults": failure.in_effect}
     return own | {
         "verdict": verdict.validity.name,
         "live": verdict.live,
@@ -141,9 +143,10 @@ def _judged(history: History, verdict: Verdict, calls: pl.DataFrame, faults: pl.
     }
 
 
-def _verdict(known: Known, verdict: Verdict) -> dict[str, object]:
+def _verdict(facts: Known, verdict: Verdict) -> dict[str, object]:
+    """The row of one judgement."""
     return {
-        "checkers": known.checkers,
+        "checkers": facts.checkers,
         "verdict": verdict.validity.name,
         "live": verdict.live,
         "unchecked": verdict.unchecked,
@@ -153,13 +156,14 @@ def _verdict(known: Known, verdict: Verdict) -> dict[str, object]:
 
 
 def _anomalies(history: History, verdict: Verdict, faults: pl.DataFrame) -> pl.DataFrame:
+    """A row for each anomaly: its words, its proof's index and time, and the faults in effect then."""
     columns = ("kind", "checker", "key", "words", "witness")
     texts: dict[str, pl.DataType] = {name: pl.String() for name in columns[:4]}
-    rows = [(*(getattr(found, name) for name in columns), proof(found)) for found in verdict.anomalies]
-    found = pl.DataFrame(rows, schema=texts | {"witness": pl.List(pl.Int64), "index": pl.Int64()}, orient="row")
+    rows = [(*(getattr(anomalies, name) for name in columns), proof(anomalies)) for anomalies in verdict.anomalies]
+    anomalies = pl.DataFrame(rows, schema=texts | {"witness": pl.List(pl.Int64), "index": pl.Int64()}, orient="row")
     times = pl.concat([frame.select("index", "time_ns") for frame in (history.operations_frame, history.events_frame)])
-    proofs = times.filter(pl.col("index").is_in(found["index"].to_list())).unique("index")
-    timed = found.join(proofs, on="index", how="left", maintain_order="left").rename({"time_ns": "at_ns"})
+    proofs = times.filter(pl.col("index").is_in(anomalies["index"].to_list())).unique("index")
+    timed = anomalies.join(proofs, on="index", how="left", maintain_order="left").rename({"time_ns": "at_ns"})
     in_effect = kinds_in_effect(faults, timed["at_ns"])
     return timed.with_columns(in_effect.alias("in_effect"))
 
@@ -274,8 +278,9 @@ def _joined(
 
 
 def _coverage(events: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
-    shown = steps(events)
-    counted = shown.with_columns(kinds_in_effect(faults, shown["time_ns"]).alias("fault"))
+    """How often each state was reached under each kind of fault, "" for none."""
+    reached = steps(events)
+    counted = reached.with_columns(kinds_in_effect(faults, reached["time_ns"]).alias("fault"))
     return (
         counted.explode("fault", empty_as_null=True)
         .group_by(pl.col("step").alias("state"), pl.col("fault").fill_null(""))

@@ -94,6 +94,7 @@ def perform(
 def _rows(
     items: Iterator[Item], job: Job, ledger: Ledger, spark: "SparkSession | None", *, jobs: int, per_task: int | None
 ) -> Generator[Row, None, None]:
+    """Perform the items on Spark, in this process or in several; yield a row as each ends."""
     if spark is not None:
         yield from _rows_on_spark(spark, list(items), job, ledger, per_task)
     elif jobs == 1:
@@ -166,6 +167,7 @@ class _Deadline:
         self._before: signal._HANDLER = None
 
     def __enter__(self) -> None:
+        """Arm the alarm, and the timer that ends a process whose item ignores the alarm."""
         if self._seconds is None:
             return
         if self._on_hang is not None:
@@ -289,6 +291,7 @@ class _SparkJob:
                 self._cancel()
 
     def _perform(self) -> None:
+        """Run the job, on its own thread; a failure is kept for the caller."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -301,6 +304,7 @@ class _SparkJob:
             self._stirred.set()
 
     def _cancel(self) -> None:
+        """Cancel the job and wait for its thread."""
         from py4j.protocol import Py4JError
 
         with suppress(Py4JError, OSError):  # Spark may have ended by the same signal
@@ -309,6 +313,7 @@ class _SparkJob:
 
 
 def _task(job: Job, permitted: int) -> _Task:
+    """The function that Spark maps over batches of items; items that the ledger holds are not done again."""
     driver = present_stamp()
 
     def perform_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -44,6 +44,7 @@ class AsEdn(RawIOBase):
 
 
 def _maps(file: BinaryIO) -> Iterator[bytes]:
+    """The lines as EDN maps; the lines of a stack trace after an error are left blank, to keep line numbers."""
     has_error = False
     for number, line in enumerate(file, 1):
         match = _LINE.match(line)

@@ -32,11 +32,11 @@ def steps(records: Iterable[tuple[int, dict[Hashable, Hashable]]]) -> Iterator[S
 def of_rows(rows: Iterable[tuple[int, _Values, _Values]]) -> Iterator[Step]:
     """The same for records that are given as line, keys and values. Most rows of a history have the same keys."""
     line = 0
-    known: _Values = ()
-    fields = _fields(known)
+    last_keys: _Values = ()
+    fields = _fields(last_keys)
     for line, keys, values in rows:
-        if keys is not known:
-            known, fields = keys, _fields(keys)
+        if keys is not last_keys:
+            last_keys, fields = keys, _fields(keys)
         kind, process, f, value, key, time, index, log, rewinds = fields((*values, *_ABSENT))
         type_ = _TYPES.get(kind)
         if type_ is None:
@@ -75,7 +75,7 @@ def _filled(value: _Values) -> _Values:
             return value
     except TypeError:
         return value
-    return tuple((*one, None) if type(one) is tuple and len(one) == 2 and one[0] in _READS else one for one in value)
+    return tuple((*micro, None) if type(micro) is tuple and len(micro) == 2 and micro[0] in _READS else micro for micro in value)
 
 
 def _rebalanced(log: Hashable, line: int) -> tuple[Hashable, ...]:

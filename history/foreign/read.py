@@ -102,8 +102,8 @@ def calls(path: Path | str) -> Paired:
     try:
         return pair(steps(path))
     except HistoryError as error:
-        said = str(error)
-        raise error if said.startswith(str(path)) else HistoryError(f"{path}: {said}") from error
+        reason = str(error)
+        raise error if reason.startswith(str(path)) else HistoryError(f"{path}: {reason}") from error
 
 
 def history_of(text: str) -> Paired:
@@ -112,6 +112,7 @@ def history_of(text: str) -> Paired:
 
 
 def _steps(form: Form, file: BinaryIO) -> Iterator[Step]:
+    """The steps of a file in this form."""
     match form:
         case Form.EDN:
             return jepsen.of_rows(edn.rows(file))

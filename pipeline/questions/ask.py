@@ -60,6 +60,7 @@ def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
 
 @contextmanager
 def _views(source: Source) -> "Iterator[SparkSession]":
+    """A Spark session that has the dataset's views."""
     with session(source.master, source.conf) as spark:
         from pipeline.questions.views import make_views
 
@@ -68,6 +69,7 @@ def _views(source: Source) -> "Iterator[SparkSession]":
 
 
 def _table(spark: "SparkSession", sql: str) -> pa.Table:
+    """The result of a statement. Raises PipelineError if Spark refuses it."""
     from pyspark.errors import PySparkException
 
     try:

@@ -107,17 +107,17 @@ def compare(spark: SparkSession, before: str, after: str) -> list[Finding]:
     """Compare two campaigns of the views of `pipeline.questions.views`; what is worse comes first."""
 
     def rows(sql: str) -> list[_Row]:
-        found = [row.asDict() for row in spark.sql(sql, args={"before": before, "after": after}).collect()]
-        return [_Row(row.pop("protocol"), row.pop("subject"), row) for row in found]
+        findings = [row.asDict() for row in spark.sql(sql, args={"before": before, "after": after}).collect()]
+        return [_Row(row.pop("protocol"), row.pop("subject"), row) for row in findings]
 
     outcomes = rows(_OUTCOMES)
     lost = [_lost(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
     plans = {row.protocol: row.n for row in outcomes if row.n["of_before"] and row.n["of_after"]}
-    found = [finding for row in outcomes if row.protocol in plans for finding in _outcomes(row)]
-    found += [_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
-    found += [_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
-    found += [_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]]
-    return sorted([*lost, *_corrected(found)], key=lambda finding: not finding.worse)
+    findings = [finding for row in outcomes if row.protocol in plans for finding in _outcomes(row)]
+    findings += [_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
+    findings += [_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
+    findings += [_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]]
+    return sorted([*lost, *_corrected(findings)], key=lambda finding: not finding.worse)
 
 
 def _corrected(findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -139,6 +139,7 @@ def _lost(row: _Row) -> Finding:
 
 
 def _outcomes(row: _Row) -> Iterator[Finding]:
+    """How many plans had each bad outcome in both campaigns; INVALID or not live after VALID is proof, the rest a p-value."""
     names: tuple[tuple[What, str], ...] = (("invalid", "invalid"), ("not-live", "stuck"), ("unknown", "unknown"))
     for what, name in names:
         before, after, changed = (row.n[f"{name}_{side}"] for side in ("before", "after", "changed"))
@@ -152,7 +153,7 @@ def _outcomes(row: _Row) -> Iterator[Finding]:
             after=after,
             of_after=row.n["of_after"],
             changed=changed,
-            p=None if proven else _more(after, row.n["of_after"], before, row.n["of_before"]),
+            p=None if proven else _p_of_more(after, row.n["of_after"], before, row.n["of_before"]),
             worse=proven,
         )
 
@@ -170,12 +171,13 @@ def _kind(row: _Row, plans: dict[str, int]) -> Finding:
         after=after,
         of_after=plans["of_after"],
         changed=changed,
-        p=None if before or proven else _more(after, plans["of_after"], 0, plans["of_before"]),
+        p=None if before or proven else _p_of_more(after, plans["of_after"], 0, plans["of_before"]),
         worse=proven,
     )
 
 
 def _recovery(row: _Row) -> Finding:
+    """Whether runs recover more slowly: plan by plan if both campaigns share plans, else all against all."""
     slower, faster, pairs = row.n["slower"], row.n["faster"], row.n["pairs"]
     return Finding(
         protocol=row.protocol,
@@ -191,6 +193,7 @@ def _recovery(row: _Row) -> Finding:
 
 
 def _coverage(row: _Row, plans: dict[str, int]) -> Finding:
+    """Whether fewer plans reach this state."""
     before, after = row.n["before"], row.n["after"]
     return Finding(
         protocol=row.protocol,
@@ -200,7 +203,7 @@ def _coverage(row: _Row, plans: dict[str, int]) -> Finding:
         of_before=plans["of_before"],
         after=after,
         of_after=plans["of_after"],
-        p=_more(before, plans["of_before"], after, plans["of_after"]),
+        p=_p_of_more(before, plans["of_before"], after, plans["of_after"]),
     )
 
 
@@ -208,7 +211,7 @@ def _reached(ns: int | None) -> int | None:
     return None if ns == NEVER_NS else ns
 
 
-def _more(many: int, of_many: int, few: int, of_few: int) -> float:
+def _p_of_more(many: int, of_many: int, few: int, of_few: int) -> float:
     """Fisher's exact test, one-sided: how likely is a share of at least many / of_many if both shares are equal?"""
     return float(stats.hypergeom.sf(many - 1, of_many + of_few, many + few, of_many))
 

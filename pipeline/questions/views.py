@@ -23,16 +23,17 @@ def make_views(spark: SparkSession, dataset: str, *, campaigns: Sequence[str] = 
     parts = parts_of(storage)
     if not parts:
         raise PipelineError(f"{dataset}: no dataset is stored here (highwater store ingest)")
-    known = sorted({part.campaign for part in parts})
+    campaign_names = sorted({part.campaign for part in parts})
     for campaign in campaigns:
-        if campaign not in known:
-            raise PipelineError(f"{dataset} has no campaign {campaign!r}; known: {', '.join(known)}")
+        if campaign not in campaign_names:
+            raise PipelineError(f"{dataset} has no campaign {campaign!r}; known: {', '.join(campaign_names)}")
     chosen = [part for part in parts if not campaigns or part.campaign in campaigns]
     for table in TABLES:
         _frame(spark, storage, chosen, table).createOrReplaceTempView(table)
 
 
 def _frame(spark: SparkSession, storage: Storage, parts: Sequence[Part], table: Table) -> DataFrame:
+    """A table of these parts as a data frame, empty if no part has it."""
     names = [pa.field(name, pa.string(), nullable=False) for name in HIVE]
     schema = from_arrow_schema(pa.schema([*arrow_schema(table), *names]))
     files = [storage.path(part.path(table)) for part in parts if table in part.files]

@@ -60,8 +60,10 @@ OWN_TAGS = (
 
 def _extended(schema: type, *fields: tuple[int, str, str]) -> type:
     """Add our own tagged fields to one of Kafka's request schemas (as kio generates them)."""
-    more = [(name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields]
-    return dataclasses.make_dataclass(schema.__name__, more, bases=(schema,), kw_only=True, frozen=True)
+    extra_fields = [
+        (name, int, dataclasses.field(metadata={"kafka_type": kind, "tag": tag}, default=0)) for tag, name, kind in fields
+    ]
+    return dataclasses.make_dataclass(schema.__name__, extra_fields, bases=(schema,), kw_only=True, frozen=True)
 
 
 _FETCH = {

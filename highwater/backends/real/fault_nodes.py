@@ -103,6 +103,7 @@ class NodeFaults:
 
     @contextmanager
     def _at_work_on(self, broker: BrokerId) -> Iterator[None]:
+        """While this lasts, the broker's death is no failure of the harness."""
         self._trouble[broker].hands += 1
         try:
             yield
@@ -110,6 +111,7 @@ class NodeFaults:
             self._trouble[broker].hands -= 1
 
     async def _do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        """Begin a fault on one broker, and start the probe that proves it."""
         node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash():
@@ -152,6 +154,7 @@ class NodeFaults:
                 assert_never(fault)
 
     async def _undo(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
+        """End a fault on one broker, and start the probe that proves its end."""
         node, holds, dirs = self._nodes[broker], self._holds[broker], self._trouble[broker].dirs
         match fault:
             case Crash() | PowerLoss() | DiskSwap():
@@ -202,6 +205,7 @@ class NodeFaults:
     # --- processes and sessions --------------------------------------------------------------------------------------------
 
     async def _kill(self, node: Node, why: str = "crash") -> Probe:
+        """Kill the broker's process and record that it stopped."""
         ran = await node.is_running()
         self._proving.changed(f"{node.address} process")
         probe = await node.kill()
@@ -232,6 +236,7 @@ class NodeFaults:
             await self._nodes[broker].pause()
 
     async def _expire(self, broker: BrokerId) -> Probe:
+        """End the broker's ZooKeeper session; the probe sees whether it is over."""
         try:
             session = await self._coordination.session_of(broker)
             if session is None:
@@ -268,6 +273,7 @@ class NodeFaults:
     # --- clocks ------------------------------------------------------------------------------------------------------------
 
     async def _set_wrong(self, window: Window, fault: ClockJump | ClockDrift | ClockStrobe, broker: BrokerId) -> None:
+        """Make the broker's clock wrong, by the sum of all clock faults on it."""
         match fault:
             case ClockJump(offset_ms=offset_ms):
                 self._trouble[broker].clocks[window.id] = ClockCondition(offset_ms=offset_ms)
@@ -281,6 +287,7 @@ class NodeFaults:
         self._acts(window, self._nodes[broker], await self._set_clock(broker), "clock")
 
     async def _strobe(self, window: Window, fault: ClockStrobe, broker: BrokerId) -> None:
+        """Turn the clock's offset over, again and again, until cancelled."""
         clocks = self._trouble[broker].clocks
         while True:
             await asyncio.sleep(fault.period_ms / 1000)
@@ -288,6 +295,7 @@ class NodeFaults:
             await self._set_clock(broker)
 
     async def _set_right(self, window: Window, broker: BrokerId) -> None:
+        """Take this window's clock fault away."""
         strobe = self._strobes.pop((window.id, broker), None)
         if strobe is not None:
             strobe.cancel()
@@ -303,15 +311,16 @@ class NodeFaults:
     # --- directories -------------------------------------------------------------------------------------------------------
 
     async def _set_dir(self, broker: BrokerId, dir_: int) -> Probe:
+        """Put the directory into the state that all its open faults together make."""
         done = self._trouble[broker].dirs.get(dir_, {}).values()
         return await self._nodes[broker].set_dir(
             dir_,
             DirCondition(
-                unreadable=any(one.unreadable for one in done),
-                broken=any(one.broken for one in done),
-                full=any(one.full for one in done),
-                flush_ms=sum(one.flush_ms for one in done),
-                is_file=any(one.is_file for one in done),
+                unreadable=any(fault.unreadable for fault in done),
+                broken=any(fault.broken for fault in done),
+                full=any(fault.full for fault in done),
+                flush_ms=sum(fault.flush_ms for fault in done),
+                is_file=any(fault.is_file for fault in done),
             ),
         )
 
@@ -365,6 +374,7 @@ async def _no_session() -> Proof:
 
 
 def _condition(fault: DirFault) -> DirCondition:
+    """What the fault does to a log directory."""
     match fault:
         case DirUnreadable():
             return DirCondition(unreadable=True)

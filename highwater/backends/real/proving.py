@@ -52,6 +52,7 @@ class Proving:
     async def _prove(
         self, window: Window, node: Address, probe: Probe, is_unchanged: Callable[[], bool], *, healing: bool
     ) -> None:
+        """Run a probe and record what it found, unless its subject changed meanwhile; an unhealed fault fails the run."""
         try:
             proof = await probe()
         except HarnessError as error:
@@ -77,6 +78,7 @@ class Proving:
 
 
 def _word(proof: Proof, *, healing: bool) -> str:
+    """What a proof says of the fault, as histories name it."""
     if proof.holds is None:
         return "not-measured"
     if healing:

@@ -69,6 +69,7 @@ class LinkFaults:
                 assert_never(fault)
 
     def _reset_again(self, opened: OpenWindow, pairs: list[Pair], period_ms: int, acting: Acting) -> None:
+        """Break the connections of these links, and again after the period, until the window is over."""
         if opened.over:
             return
         for source, target in pairs:

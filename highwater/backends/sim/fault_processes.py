@@ -127,6 +127,7 @@ class ProcessFaults:
         self.start_soon(node, BOUNCE_MS_MIN, BOUNCE_MS_MAX)
 
     def _lose_power(self, window_id: str, fault: PowerLoss, node: NodeHost) -> None:
+        """Stop the broker, and undo in each directory what was not flushed."""
         silent_ms = self._sim.draws.between(f"silent {node.address}", SILENT_MS_MIN, SILENT_MS_MAX)
         node.stop("power-loss", silent_ns=silent_ms * MS)
         for index in range(len(node.disk.dirs)):

@@ -33,14 +33,15 @@ class ZooKeeperFaults:
             down = Clog(links=("zookeeper",)) if fault.how == "pause" else Partition(links=("zookeeper",))
             self._links.do(opened, down)
             return
-        left = [server for server in self._ensemble.servers if server not in self._held]
-        for _ in range(min(fault.servers, len(left))):
-            server = left.pop(self._sim.draws.below(f"server {opened.id}", len(left)))
+        other_servers = [server for server in self._ensemble.servers if server not in self._held]
+        for _ in range(min(fault.servers, len(other_servers))):
+            server = other_servers.pop(self._sim.draws.below(f"server {opened.id}", len(other_servers)))
             opened.hold_in(self._held, server)
             acting = opened.actings[server.address] = Acting(opened.id, server.address)
             self._do(opened, fault, server, acting)
 
     def _do(self, opened: OpenWindow, fault: ZooKeeperFault, server: EnsembleServer, acting: Acting) -> None:
+        """Begin the fault on one server, and register how it is undone."""
         match fault:
             case ZooKeeperDown(how="kill"):
                 acting.count += 1

@@ -85,9 +85,9 @@ def submit(
         return answers, fired
     for words in _wrong(ops, answers, before, after):
         _say(recorder, words)
-    told = {(to, path) for to, path, _ in fired}
+    notified = {(to, path) for to, path, _ in fired}
     for (op, watchers), answer in zip(owed, answers, strict=True):
-        if isinstance(answer, Created | Written | Deleted) and not watchers <= told:
+        if isinstance(answer, Created | Written | Deleted) and not watchers <= notified:
             _say(recorder, f"a session that watches {op.path} or its parent was not told of a change")
     return answers, fired
 
@@ -96,22 +96,23 @@ def _watchers(tree: MemoryZooKeeper, op: AnyOp) -> set[tuple[int, str]]:
     """The sessions that a change by this operation tells, each with the znode that it watches."""
     if isinstance(op, (*_READS, Check)):
         return set()
-    found = set() if isinstance(op, Create) and op.sequential else {(to, op.path) for to in tree.data_watches.get(op.path, ())}
+    watchers = set() if isinstance(op, Create) and op.sequential else {(to, op.path) for to in tree.data_watches.get(op.path, ())}
     if isinstance(op, Create | Delete):
-        found |= {(to, _parent(op.path)) for to in tree.child_watches.get(_parent(op.path), ())}
-    return found
+        watchers |= {(to, _parent(op.path)) for to in tree.child_watches.get(_parent(op.path), ())}
+    return watchers
 
 
 def _look(tree: MemoryZooKeeper, ops: tuple[AnyOp, ...]) -> _Seen:
-    found: _Seen = {}
+    """The nodes that these operations may change, as they are now."""
+    nodes: _Seen = {}
     for path in {path: None for op in ops for path in (op.path, _parent(op.path))}:
-        one = tree.nodes.get(path)
-        if one is None:
-            found[path] = None
+        znode = tree.nodes.get(path)
+        if znode is None:
+            nodes[path] = None
         else:
-            numbers = (one.version, one.czxid, one.mzxid, one.pzxid, one.owner, one.sequence)
-            found[path] = _Znode(one.data, *numbers, tuple(one.children))
-    return found
+            numbers = (znode.version, znode.czxid, znode.mzxid, znode.pzxid, znode.owner, znode.sequence)
+            nodes[path] = _Znode(znode.data, *numbers, tuple(znode.children))
+    return nodes
 
 
 def _parent(path: str) -> str:
@@ -150,8 +151,8 @@ def _broken(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None
         case Check(), Checked() if old is None or op.version not in (-1, old.version):
             return "it has another version"
         case GetData() | Exists(), Data(data=data, version=version, czxid=czxid, owner=owner):
-            held = old and (old.data, old.version, old.czxid, old.owner)
-            return None if held == (data, version, czxid, owner) else "it holds something else"
+            before = old and (old.data, old.version, old.czxid, old.owner)
+            return None if before == (data, version, czxid, owner) else "it holds something else"
         case GetChildren(), Children(names=names) if old is None or names != old.children:
             return "it has other children"
         case _:

@@ -79,6 +79,7 @@ class Session:
             self._flush()
 
     def _begin(self, frame: bytes, now_ms: int) -> None:
+        """Start the exchange of one request; ApiVersions in an unknown version is answered as version 0; others end it."""
         header, at = read_request_header(frame)
         if header.api_key == API_VERSIONS and not apis.is_served(header):
             version_0 = RequestHeader(api_key=API_VERSIONS, api_version=0, correlation=header.correlation)
@@ -94,6 +95,7 @@ class Session:
         self._advance(slot, None, now_ms)
 
     def _advance(self, slot: _Slot, answer: Heard | None, now_ms: int) -> None:
+        """Go on with an exchange until it waits for a reply of the broker or has its response."""
         slot.call.now_ms = now_ms
         try:
             if answer is None:

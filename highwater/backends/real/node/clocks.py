@@ -104,11 +104,13 @@ class FakeClock:
                 await asyncio.sleep(LOOK_S)
             if off_ns is None:
                 return Proof(None, "the node wrote no note")
-            found = f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms"
+            error_in_words = f"its wall clock is off by {off_ns / _NS_PER_MS:.1f} ms"
             if after_ns < STALE_NS:
                 # libfaketime had not read its file again, as the node was killed or paused.
-                return Proof(None, f"{found}, but libfaketime may not have read the new offset; the node wrote no later note")
-            return Proof(False, f"{found}, where {condition.offset_ms} ms and {condition.drift_ppm} ppm were set")
+                return Proof(
+                    None, f"{error_in_words}, but libfaketime may not have read the new offset; the node wrote no later note"
+                )
+            return Proof(False, f"{error_in_words}, where {condition.offset_ms} ms and {condition.drift_ppm} ppm were set")
 
         return probe
 

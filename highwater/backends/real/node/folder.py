@@ -188,6 +188,7 @@ class NodeFolder:
         return await self._ask(Look(), dir_)
 
     async def _ask(self, question: Ask, dir_: int) -> Counts | None:
+        """Ask the broker's side channel; None if it does not answer. Raises HarnessError if it refuses."""
         try:
             answer = await asyncio.wait_for(ask(self._folder / "side-channel", question), ANSWER_S_MAX)
         except (OSError, TimeoutError):

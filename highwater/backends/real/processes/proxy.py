@@ -253,19 +253,20 @@ class _Connection:
     """One connection through a proxy: the opener's connection to the proxy, and the proxy's own to the target."""
 
     def __init__(self, proxy: Proxy, target: HostPort, register: "dict[_Connection, None]") -> None:
-        asked, answered = (None, None) if proxy.conversation is None else proxy.conversation()
-        self._there = Flow(proxy.there, counted=proxy.counted, divide=asked)
-        self._back = Flow(proxy.back, counted=proxy.counted, divide=answered)
+        requests, answers = (None, None) if proxy.conversation is None else proxy.conversation()
+        self._there = Flow(proxy.there, counted=proxy.counted, divide=requests)
+        self._back = Flow(proxy.back, counted=proxy.counted, divide=answers)
         self._target = target
         self._sockets = proxy.sockets
         self._register = register
         self.near = _Side(self._there, self._back, self._near_lost)
-        self._far = _Side(self._back, self._there, self._one_less)
+        self._far = _Side(self._back, self._there, self._side_ended)
         self._sides = 2
         register[self] = None
         self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
     async def _dial(self) -> None:
+        """Connect to the target once no fault holds the link; if that fails, reset the opener."""
         host, port = self._target
         links = (self._there.link, self._back.link)
         while any(link.condition.held for link in links):
@@ -290,6 +291,7 @@ class _Connection:
         self._break()
 
     def _break(self) -> None:
+        """Reset both sides, as after a lost connection."""
         self._there.end()
         self._back.end()
         for transport in (self._there.source, self._back.source):
@@ -299,14 +301,16 @@ class _Connection:
         self._register.pop(self, None)
 
     def _near_lost(self) -> None:
+        """The opener's side has ended."""
         if not self._dialling.done():
             # The opener gave up before the far side was dialled.
             self._dialling.cancel()
             self._there.end()
             self._register.pop(self, None)
-        self._one_less()
+        self._side_ended()
 
-    def _one_less(self) -> None:
+    def _side_ended(self) -> None:
+        """Forget the connection when both sides have ended."""
         self._sides -= 1
         if not self._sides:
             self._there.end()

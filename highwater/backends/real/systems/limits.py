@@ -31,8 +31,8 @@ def refusal(
 ) -> str | None:
     """Why this system cannot perform the plan, in a sentence; None if it can. `lacks` says why it cannot suffer a fault."""
     if plan.workload.name not in workloads:
-        known = ", ".join(map(repr, workloads))
-        return f"{system} performs the workload {known} only, not {plan.workload.name!r}"
+        names = ", ".join(map(repr, workloads))
+        return f"{system} performs the workload {names} only, not {plan.workload.name!r}"
     if plan.script or plan.audit_ms:
         asks = "a script" if plan.script else "an audit"
         return f"{system} cannot perform {asks}: its administrators' requests go through the reference's znodes"
