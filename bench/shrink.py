@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from highwater.cli.output import say
 from highwater.plans.derive import derive
-from highwater.shrink.folder import Asked, Shrunk, Size, folder_of, shrink_in
+from highwater.shrink.folder import ShrinkOrder, Shrunk, Size, folder_of, shrink_in
 from highwater.shrink.search import Budget
 
 # Protocol and seed of the workload produce-consume: ten different signatures.
@@ -63,7 +63,7 @@ def measure(protocol: str, seed: int, store: Path) -> tuple[Measurement, Shrunk]
     plan = derive(seed, protocol=protocol)
     folder = folder_of(store, plan)
     rmtree(folder, ignore_errors=True)
-    found = shrink_in(folder, Asked(plan=plan), budget=Budget(trials=2000, cpu_seconds=600), workers=1)
+    found = shrink_in(folder, ShrinkOrder(plan=plan), budget=Budget(trials=2000, cpu_seconds=600), workers=1)
     measured = Measurement(
         protocol=protocol,
         seed=seed,

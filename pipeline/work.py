@@ -63,7 +63,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 def _ignored(row: Row) -> None:
-    """The default for `seen`."""
+    """The default for `on_row`."""
 
 
 def perform(
@@ -72,23 +72,22 @@ def perform(
     *,
     spark: "SparkSession | None" = None,
     jobs: int = 1,
-    seen: Callable[[Row], None] = _ignored,
+    on_row: Callable[[Row], None] = _ignored,
     per_task: int | None = None,
 ) -> None:
     """Do the items that the ledger does not hold: on Spark if there is a session, else in `jobs` local processes.
 
-    `seen` gets each new row, in the order of completion. To stop the work, `seen` raises; that and Ctrl-C end the local workers
-    or cancel the Spark job, and rows in the ledger stay. With one job the items are done in this process. `items` is consumed as
-    workers become free. `per_task` is the number of items of a Spark task; without it, one item or as many as `TASKS_MAX` needs.
-
-    Raises PipelineError if Spark fails before it reaches any item, OSError if the ledger cannot be written.
+    `on_row` gets each new row, in the order of completion. To stop the work, `on_row` raises; that and Ctrl-C end the local
+    workers or cancel the Spark job, and rows in the ledger stay. With one job the items are done in this process. `items` is
+    consumed as workers become free. `per_task` is the number of items of a Spark task; without it, one item or as many as
+    `TASKS_MAX` needs. Raises PipelineError if Spark fails before it reaches any item, OSError if the ledger cannot be written.
     """
     ledger = Ledger(storage_at(job.ledger))
     held = ledger.keys()
     missing = (item for item in items if item.key not in held)
     with closing(_rows(missing, job, ledger, spark, jobs=jobs, per_task=per_task)) as rows:
         for row in rows:
-            seen(row)
+            on_row(row)
 
 
 def _rows(

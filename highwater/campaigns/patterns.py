@@ -164,8 +164,8 @@ def _calm(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     )
     acks = rng.pick(_ACKS)
     words = f"acks {', '.join(map(str, acks))}, no fault from {calm_ms} ms on, all partitions moved at {at_ms} ms"
-    taken = (*draft.taken, (calm_ms, plan.faults_ms))
-    return replace(draft, schedule=schedule, acks=acks, script=in_time((*draft.script, *moves)), taken=taken, words=words)
+    spans = (*draft.taken, (calm_ms, plan.faults_ms))
+    return replace(draft, schedule=schedule, acks=acks, script=in_time((*draft.script, *moves)), taken=spans, words=words)
 
 
 def _victim(rng: Rng, source: Source, schedule: Sequence[Window]) -> int:
@@ -198,15 +198,15 @@ def _window(kind: str, fault: AnyFault, target: AnyTarget, at_ms: int, until_ms:
 
 def _moves_to(rng: Rng, plan: Plan, brokers: tuple[int, ...], at_ms: int) -> tuple[Step, ...]:
     """Requests to move each partition to these brokers and drawn others; to fewer than it has, where it is on all."""
-    found = []
+    steps = []
     for topic in plan.cluster.topics:
         copies = min(topic.replication_factor, max(len(brokers), plan.cluster.brokers - 1))
         for partition in range(topic.partitions):
             others = [broker for broker in rng.shuffled(broker_ids(shape_of(plan))) if broker not in brokers]
             replicas = tuple(rng.shuffled((*brokers, *others)[:copies]))
             do: RequestF = rng.pick(("reassign", "reassign-extra"))
-            found.append(Step(at_ms=at_ms, do=do, topic=topic.name, partition=partition, replicas=(replicas,)))
-    return tuple(found)
+            steps.append(Step(at_ms=at_ms, do=do, topic=topic.name, partition=partition, replicas=(replicas,)))
+    return tuple(steps)
 
 
 def _staged(
@@ -216,11 +216,11 @@ def _staged(
     begin_ms, end_ms = min(window.at_ms for window in windows), max(window.until_ms for window in windows)
     if end_ms > source.parent.faults_ms or any(begin_ms < until_ms and at_ms < end_ms for at_ms, until_ms in draft.taken):
         return None
-    found = tuple(window for window in draft.schedule if window.until_ms <= begin_ms or end_ms <= window.at_ms)
+    schedule = tuple(window for window in draft.schedule if window.until_ms <= begin_ms or end_ms <= window.at_ms)
     for window in windows:
-        found = (*found, replace(window, id=fresh_id(found)))
-    taken = (*draft.taken, (begin_ms, end_ms))
-    return replace(draft, schedule=found, script=in_time((*draft.script, *script)), taken=taken, words=words)
+        schedule = (*schedule, replace(window, id=fresh_id(schedule)))
+    spans = (*draft.taken, (begin_ms, end_ms))
+    return replace(draft, schedule=schedule, script=in_time((*draft.script, *script)), taken=spans, words=words)
 
 
 # A pattern is drawn as often as it is named. Long ones are named more often, because they fit less often.

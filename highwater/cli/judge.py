@@ -14,7 +14,7 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
-from highwater.foreign.files import CONSISTENCY, LOG, MODELS, Asked, check_asked
+from highwater.foreign.files import CONSISTENCY, LOG, MODELS, ModelChoice, check_asked
 from highwater.foreign.own import is_own
 from highwater.runs import judging
 from highwater.runs.judging import Case
@@ -83,7 +83,7 @@ class Options(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def judge(given: Options) -> int:
     """Judge stored histories with the current checkers; write the verdict of each run beside it."""
-    asked = Asked(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
+    asked = ModelChoice(model=given.model, initial=given.initial, consistency=options.names_of(given.consistency))
     check_asked(asked)
     if is_own(asked.model):
         raise UsageError("a model of your own is for `highwater check`: a ledger keeps no verdict of code that may change")
@@ -97,7 +97,7 @@ def judge(given: Options) -> int:
             with progress(len(items), quiet=json) as ticker, session_if_asked(given.on.spark, conf) as session:
                 book.forget({item.key for item in items})
                 workers = given.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
-                perform(items, job, spark=session, jobs=workers, seen=lambda row: ticker.tick(row.state))
+                perform(items, job, spark=session, jobs=workers, on_row=lambda row: ticker.tick(row.state))
 
     cases = judging.judge_all(sources, asked, book, again=given.again, perform=do)
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
@@ -113,6 +113,7 @@ def judge(given: Options) -> int:
 
 
 def _writable(ledger: str) -> str:
+    """The ledger's place, checked if it is a local folder. Raises UsageError."""
     if "://" not in ledger:
         try:
             options.folder_of(Path(ledger).absolute())
@@ -121,7 +122,8 @@ def _writable(ledger: str) -> str:
     return ledger
 
 
-def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode) -> dict[str, object]:
+def _document(cases: Sequence[Case], asked: ModelChoice, book: Ledger, code: ExitCode) -> dict[str, object]:
+    """The JSON object of all verdicts."""
     return {
         "exit": code,
         "ledger": book.location,
@@ -130,7 +132,8 @@ def _document(cases: Sequence[Case], asked: Asked, book: Ledger, code: ExitCode)
     }
 
 
-def _row(case: Case, asked: Asked) -> Row:
+def _row(case: Case, asked: ModelChoice) -> Row:
+    """The JSON object of one history."""
     verdict = case.ruling.verdict
     return Row(
         run=case.source.path,
@@ -150,7 +153,8 @@ def _row(case: Case, asked: Asked) -> Row:
     )
 
 
-def _say_table(cases: Sequence[Case], asked: Asked, *, whole: bool) -> None:
+def _say_table(cases: Sequence[Case], asked: ModelChoice, *, whole: bool) -> None:
+    """Print a line for each history, and why if it is not VALID."""
     say(f"{'verdict':<8} {'liveness':<8} {'anomalies':>9} {'operations':>10} {'events':>10}  history")
     for case in cases:
         ruling = case.ruling
@@ -164,16 +168,18 @@ def _say_table(cases: Sequence[Case], asked: Asked, *, whole: bool) -> None:
 
 
 def _why(case: Case, *, whole: bool) -> Sequence[str]:
+    """The lines that explain a verdict."""
     if case.ruling.verdict is not None:
         return explained(case.ruling.verdict, whole=whole)
-    found = case.ruling.judgement
-    if found is None:
+    judgement = case.ruling.judgement
+    if judgement is None:
         return (case.words,)
     guess = (case.ruling.guess,) if case.ruling.guess else ()
-    return (*(in_full if whole else in_short)(found.anomalies, unchecked=found.unchecked), *found.notes, *guess)
+    return (*(in_full if whole else in_short)(judgement.anomalies, unchecked=judgement.unchecked), *judgement.notes, *guess)
 
 
 def _say_totals(cases: Sequence[Case], book: Ledger, code: ExitCode) -> None:
+    """Print how many histories had each outcome, and where the verdicts are kept."""
     counted = Counter(case.outcome for case in cases)
     verdicts = ", ".join(f"{counted[outcome]} {outcome}" for outcome in _OUTCOMES if counted[outcome])
     new = sum(case.new for case in cases)

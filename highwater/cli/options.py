@@ -29,9 +29,9 @@ Derivation = Annotated[
 ]
 
 
-def lowered(given: str | list[str] | None) -> str | list[str] | None:
+def lowered(value: str | list[str] | None) -> str | list[str] | None:
     """Names in lower case, as all are: V3 is v3."""
-    return [text.lower() for text in given] if isinstance(given, list) else given and given.lower()
+    return [text.lower() for text in value] if isinstance(value, list) else value and value.lower()
 
 
 def protocols_like(incomplete: str) -> list[str]:
@@ -159,8 +159,8 @@ def backend_for(backend: BackendName | None, plan: Plan | None, system: str | No
     """The backend that was asked for, else the one that fits the system of the command line or of the plan."""
     if backend is not None:
         return backend
-    asked = parsed_system(system).name if system is not None else REFERENCE if plan is None else system_of(plan).name
-    return "sim" if asked == REFERENCE else "process"
+    system_name = parsed_system(system).name if system is not None else REFERENCE if plan is None else system_of(plan).name
+    return "sim" if system_name == REFERENCE else "process"
 
 
 def conf_of(master: str | None, texts: list[str] | None) -> dict[str, str]:

@@ -19,7 +19,7 @@ def plan_to_yaml(plan: Plan) -> str:
     after = {name: parts.pop(name) for name in ("required_marks", "hazard", "min_acked", "limit_events") if name in parts}
     text = dump(parts)
     for name in lines:
-        text += f"{name}:\n" + "".join(f"  - {flow(one)}\n" for one in getattr(plan, name))
+        text += f"{name}:\n" + "".join(f"  - {flow(entry)}\n" for entry in getattr(plan, name))
     return text + (dump(after) if after else "")
 
 

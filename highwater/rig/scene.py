@@ -165,6 +165,6 @@ def manifest(
         min_acked=plan.min_acked,
         log_dirs=plan.cluster.log_dirs,
         client_timeout_ms=plan.workload.request_timeout_ms,
-        client_retries=tuple(plan.workload.retries * isinstance(one, Producer) for one in scene.processes),
+        client_retries=tuple(plan.workload.retries * isinstance(process, Producer) for process in scene.processes),
         faults=faults,
     )

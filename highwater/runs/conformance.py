@@ -96,17 +96,18 @@ class _Partition:
     def steps(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
         """The pictures before and after this row; several pairs if it stands for several steps."""
         if event.kind is K.STATE_WRITTEN:
-            yield from self._written(event)
+            yield from self._state_written(event)
         elif event.kind is K.WOUND and event.node in self._index:
             # A fault destroyed these bytes: no step of the protocol. An empty log has no row when its broker starts again.
             self._destroyed(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
-            for changed in self._changed(event, self._index[event.node]):
-                before = replace(self._picture, told=self._told(event))
+            for changed in self._replica_changes(event, self._index[event.node]):
+                before = replace(self._picture, told=self._isr_answered(event))
                 self._put(self._index[event.node], changed)
                 yield before, self._picture
 
     def _put(self, index: int, replica: ReplicaPicture) -> None:
+        """Set a replica of the picture."""
         if replica.leader == index:
             self._led[index, replica.epoch] = replica.hw
         replicas = list(self._picture.replicas)
@@ -125,8 +126,9 @@ class _Partition:
         self._put(index, replace(was, log=was.log + (_Unrecorded(("", epoch)),) * (leo - len(was.log))))
         return self._picture.replicas[index]
 
-    def _written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
-        before = replace(self._picture, asked=self._asked_now())
+    def _state_written(self, event: ClusterEvent) -> Iterator[tuple[Picture, Picture]]:
+        """The step of a write of the partition's state."""
+        before = replace(self._picture, asked=self._requests_now())
         self._version = -1 if event.zk_version is None else event.zk_version
         self._picture = replace(
             before,
@@ -140,22 +142,23 @@ class _Partition:
             yield before, self._picture
         self._created = True
 
-    def _told(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
+    def _isr_answered(self, event: ClusterEvent) -> frozenset[tuple[int, frozenset[int]]]:
         """What ZooKeeper had at the version that the answer to an ISR change names."""
         if event.kind is not K.ISR_CHANGE_ENDED or event.leader_epoch is None or event.zk_version is None:
             return frozenset()
         isr = self._isrs.get((event.leader_epoch, event.zk_version))
         return frozenset() if isr is None else frozenset({(event.leader_epoch, isr)})
 
-    def _asked_now(self) -> frozenset[AskedIsr]:
+    def _requests_now(self) -> frozenset[AskedIsr]:
         # On the state in ZooKeeper. A row of a leader that has read it may come before the row of the write.
         leader, epoch = self._picture.leader, self._picture.epoch
         if leader is None:
             return frozenset()
-        asked = self._asked.get((leader, epoch, self._version), ())
-        return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in asked)
+        requests = self._asked.get((leader, epoch, self._version), ())
+        return frozenset(AskedIsr(isr, self._led.get((leader, epoch), 0)) for isr in requests)
 
-    def _changed(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
+    def _replica_changes(self, event: ClusterEvent, index: int) -> Iterator[ReplicaPicture]:
+        """The pictures of a replica after each step that a row tells."""
         was = self._picture.replicas[index]
         if not was.up and event.kind in (K.BECAME_LEADER, K.BECAME_FOLLOWER):  # a new replica on a restarted broker
             was = replace(was, up=True)

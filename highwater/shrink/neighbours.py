@@ -35,9 +35,9 @@ class Tried(NamedTuple):
     plan: Plan
 
 
-def nearest(found: Sequence[Tried]) -> Tried | None:
+def nearest(neighbours_tried: Sequence[Tried]) -> Tried | None:
     """The neighbour that passes with the smallest change: a shorter fault before one that is missing."""
-    passing = [tried for tried in found if tried.neighbour.passes]
+    passing = [tried for tried in neighbours_tried if tried.neighbour.passes]
     return min(passing, key=lambda tried: tried.neighbour.what.startswith("without"), default=None)
 
 
@@ -46,14 +46,15 @@ def neighbours(plan: Plan, judges: Judges) -> tuple[Tried, ...]:
 
     The protocol is the plan's own: VALID and live here means that the failure needs this fault. Raises SpentError.
     """
-    found = [_of_window(plan, window, judges) for window in plan.schedule]
+    found = [_neighbour_of_window(plan, window, judges) for window in plan.schedule]
     for number, step in enumerate(plan.script):
         without = replace(plan, script=plan.script[:number] + plan.script[number + 1 :])
         found.append(_judged(f"without the request {step.do} at {step.at_ms} ms", without, judges))
     return tuple(tried for tried in found if tried is not None)
 
 
-def _of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
+def _neighbour_of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
+    """The plan without the window, or else with the shortest window that still passes."""
     without = replace(plan, schedule=tuple(other for other in plan.schedule if other.id != window.id))
     name = f"{window.id} ({window.kind})"
     bare = _judged(f"without {name}", without, judges)
@@ -68,6 +69,7 @@ def _of_window(plan: Plan, window: Window, judges: Judges) -> Tried | None:
 
 
 def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
+    """The plan with a shorter window, and its length, each length once."""
     lengths = set()
     for eighths in _EIGHTHS:
         shorter = with_length(plan, window.id, eighths)

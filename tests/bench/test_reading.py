@@ -6,14 +6,14 @@ import pytest
 
 from bench.reading import SUBJECTS, list_append, sends_and_polls, write
 from checkers.engine.verdict import Validity
-from highwater.foreign.files import Asked, judge_file
+from highwater.foreign.files import ModelChoice, judge_file
 
 
 @pytest.mark.parametrize(("model", "told"), [("list-append", list_append(300)), ("kafka", sends_and_polls(300))])
 def test_history_of_the_reading_benchmark_is_valid(model: str, told: list[object], tmp_path: Path) -> None:
     write(tmp_path / "history.edn", told)  # type: ignore[arg-type]  # steps
 
-    found = judge_file(tmp_path / "history.edn", Asked(model=model))
+    found = judge_file(tmp_path / "history.edn", ModelChoice(model=model))
 
     assert (found.validity, found.unchecked, found.notes) == (Validity.VALID, (), ())
     assert found.operations >= 150

@@ -117,7 +117,7 @@ def test_campaign_keeps_finished_runs_after_ctrl_c(monkeypatch: pytest.MonkeyPat
         yield Request().task(2, build=HERE, keep=_NOTHING)
         raise KeyboardInterrupt
 
-    found = run_campaign(tasks(), wanted=3, jobs=1, limits=Limits(), seen=lambda summary: None)
+    found = run_campaign(tasks(), wanted=3, jobs=1, limits=Limits(), on_summary=lambda summary: None)
 
     assert ([s.seed for s in found.summaries], found.stopped) == ([1, 2], "interrupted")
     assert exit_code(found, unknown_allowed_percent=100) is ExitCode.UNKNOWN
@@ -127,7 +127,7 @@ def test_campaign_stops_at_its_limit_of_invalid_runs(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("highwater.runs.workers.perform", lambda task: BAD)
     tasks = (Request().task(seed, build=HERE, keep=_NOTHING) for seed in range(9))
 
-    found = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), seen=lambda summary: None)
+    found = run_campaign(tasks, wanted=9, jobs=1, limits=Limits(invalid_runs=2), on_summary=lambda summary: None)
 
     assert (len(found.summaries), found.stopped) == (2, "stopped after 2 INVALID runs")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from highwater.campaigns.campaign import Campaign, Limits, Watch
-from highwater.campaigns.folder import Asked, CampaignFolder
+from highwater.campaigns.folder import CampaignFolder, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
@@ -32,7 +32,7 @@ NO_LIMITS = Limits()
 
 
 def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
-    return CampaignFolder(storage_at(store), Asked(order=order, build=build))
+    return CampaignFolder(storage_at(store), CampaignOrder(order=order, build=build))
 
 
 def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:

@@ -44,7 +44,7 @@ from nemesis.kinds import KINDS, select
 from reference.config import VARIANTS
 from reference.sealed import in_the_clear
 
-MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda line: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, on_line=lambda line: None)
 BAD = KnownBad(protocol="v3", anomaly="lost-write", budget=3)
 LOST = FoundAnomaly(kind="lost-write", checker="acked-loss", key="t-0", words="gone")
 
@@ -111,7 +111,7 @@ def _seeds(
     """Seeds from 20 on, one of each fault mix, of which 20 per cent may be UNKNOWN."""
     lines: list[RunLine] = []
     _performed_by(monkeypatch, perform)
-    part = perform_cases("seeds", cases_of(range(20, 20 + len(MIXES))), replace(means, seen=lines.append), unknown_allowed=20)
+    part = perform_cases("seeds", cases_of(range(20, 20 + len(MIXES))), replace(means, on_line=lines.append), unknown_allowed=20)
     return part, lines
 
 

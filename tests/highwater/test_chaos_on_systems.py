@@ -19,7 +19,7 @@ from highwater.runs.summary import FoundAnomaly, Summary
 from highwater.runs.workers import Task
 from tests.tidy.sources import ROOT
 
-MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, seen=lambda line: None)
+MEANS = Means(build=Build(commit="", dirty=False, versions={}), keep=Keep(), jobs=1, on_line=lambda line: None)
 LOST = FoundAnomaly(kind="lost-write", checker="client-log", key="t-0", words="gone")
 KIP101 = load_plan(ROOT / "corpus" / "real" / "kip101.yaml")
 KEEPS = Case(entry="kip101", expectation=Expectation(system="kafka:3.9.1", verdict="VALID", live=True), plan=KIP101, repeat="")
@@ -94,7 +94,7 @@ def test_known_loss_that_is_not_found_is_a_harness_failure(monkeypatch: pytest.M
 
 def test_red_case_ends_its_part_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[RunLine] = []
-    part = settled(monkeypatch, KEEPS, "lost", means=replace(MEANS, fail_fast=True, seen=lines.append))
+    part = settled(monkeypatch, KEEPS, "lost", means=replace(MEANS, fail_fast=True, on_line=lines.append))
 
     assert (part.stopped, [(line.protocol, line.red) for line in lines]) == (RED, [("kafka:3.9.1", True)])
 

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.backends.sim.backend import SimBackend
 from highwater.campaigns.campaign import Campaign, Limits, Request, Watch
-from highwater.campaigns.folder import PLANS, Asked, CampaignFolder
+from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder
 from highwater.campaigns.generations import Planned, Search
 from highwater.campaigns.guided import perform_guided
 from highwater.campaigns.order import Order
@@ -104,7 +104,7 @@ def test_search_edits_the_plan_that_alone_reached_a_branch_most() -> None:
 
 
 def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
-    return CampaignFolder(storage_at(store), Asked(order=order, build=build))
+    return CampaignFolder(storage_at(store), CampaignOrder(order=order, build=build))
 
 
 def _perform(folder: CampaignFolder, *, jobs: int = 1, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:

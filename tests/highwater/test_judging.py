@@ -13,7 +13,7 @@ from checkers.engine.verdict import Verdict
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import LOG, Asked
+from highwater.foreign.files import LOG, ModelChoice
 from highwater.runs import judging, run
 from highwater.runs.judging import digest_of, find, judge_all, judge_item, ledger_beside
 from history import jsonl, store
@@ -28,7 +28,7 @@ from tests.pipeline.faults import OLD, stored, stored_before_hashes
 from tests.strategies import MANIFEST
 from tests.tidy.sources import ROOT
 
-OURS = Asked(model=LOG)
+OURS = ModelChoice(model=LOG)
 VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
 _WRITE = "{:process 0 :type :invoke :f :write :value 1}\n{:process 0 :type :ok :f :write :value 1}\n"
 GOOD, BAD = (

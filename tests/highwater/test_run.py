@@ -213,7 +213,7 @@ def test_history_is_stored_if_judging_fails(tmp_path: Path, monkeypatch: pytest.
 
 
 def _performed(tasks: Iterable[Task], *, jobs: int) -> Collection[Summary]:
-    return run_campaign(tasks, wanted=9, jobs=jobs, limits=Limits(), seen=lambda summary: None).summaries
+    return run_campaign(tasks, wanted=9, jobs=jobs, limits=Limits(), on_summary=lambda summary: None).summaries
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import FoundAnomaly, Summary
-from highwater.shrink.folder import Asked, Shrunk, Size
+from highwater.shrink.folder import ShrinkOrder, Shrunk, Size
 from highwater.shrink.search import Budget
 from tests.highwater.shrink.plans import plan_with
 
@@ -42,7 +42,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """The plans that are shrunk, with their budgets; each costs 40 s. A run's signature is the first letter of its name."""
     done: list[tuple[str, float]] = []
 
-    def shrink_in(folder: Path, asked: Asked, *, budget: Budget, workers: int) -> Shrunk:
+    def shrink_in(folder: Path, asked: ShrinkOrder, *, budget: Budget, workers: int) -> Shrunk:
         done.append((asked.plan.name, round(budget.cpu_seconds, 1)))
         if asked.plan.name.startswith("c"):
             raise UsageError("it is VALID, live: nothing to shrink")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from checkers.engine.verdict import Verdict
-from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, Asked
+from highwater.campaigns.folder import LEDGER, RECORDS, REQUEST, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
@@ -43,7 +43,7 @@ def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
     """Write the folder of a campaign with these finished seeds."""
     order = Order(first=1, last=9, protocols=("v3",))
     build = Build(commit="0000000", dirty=False, versions={})
-    store.write_file(folder / REQUEST, msgspec.json.encode(Asked(order=order, build=build)))
+    store.write_file(folder / REQUEST, msgspec.json.encode(CampaignOrder(order=order, build=build)))
     for seed in seeds:
         key = f"v3.default.{seed}"
         store.write_file(folder / RECORDS / f"{key}.parquet", encode(record(seed)))

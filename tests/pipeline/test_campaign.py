@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from highwater.campaigns.campaign import Campaign, Limits, Watch
-from highwater.campaigns.folder import Asked, CampaignFolder
+from highwater.campaigns.folder import CampaignFolder, CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
@@ -37,7 +37,7 @@ PATIENCE_S = 300  # on a machine with more work than cores
 
 
 def _begun(store: Path) -> CampaignFolder:
-    folder = CampaignFolder(storage_at(store), Asked(order=ORDER, build=HERE))
+    folder = CampaignFolder(storage_at(store), CampaignOrder(order=ORDER, build=HERE))
     folder.begin()
     return folder
 
@@ -169,7 +169,7 @@ def test_spark_campaign_with_a_killed_worker_equals_local(
 def test_campaign_in_an_object_store_equals_local(local: tuple[Path, list[Summary]], s3: str, tmp_path: Path) -> None:
     """The store is read from another folder, so no name in it may be a path of this machine."""
     storage = storage_at(s3)
-    folder = CampaignFolder(storage, Asked(order=ORDER, build=HERE))
+    folder = CampaignFolder(storage, CampaignOrder(order=ORDER, build=HERE))
     folder.begin()
 
     campaign = _perform(folder, jobs=2)

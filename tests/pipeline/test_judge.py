@@ -14,7 +14,7 @@ from checkers.engine.verdict import Validity
 from checkers.judge import judge
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import LOG, Asked, judge_file
+from highwater.foreign.files import LOG, ModelChoice, judge_file
 from highwater.runs import judging
 from highwater.runs.judging import Case, find, judge_all, judge_item
 from highwater.runs.run import honest
@@ -28,7 +28,7 @@ from pipeline.work import Item, Job, perform
 from tests.pipeline.faults import KILLED, LATE, NEW, OLD, stored, stored_before_hashes
 from tests.pipeline.runs import STORIES, corpus, random_run
 
-OURS = Asked(model=LOG)
+OURS = ModelChoice(model=LOG)
 VALID, INVALID = "ok/vacuity-something-happened", "bad/acked-loss-read-past"
 Perform = Callable[[Job, list[Item]], None]
 
@@ -115,7 +115,7 @@ def test_history_in_parts_is_judged_by_the_model_asked_for(tmp_path: Path) -> No
     """Its pieces are for the checkers of highwater's own histories alone."""
     run = tmp_path / "runs" / "a"
     store.save(run, _history(INVALID), split_rows=-1, part_rows=1)
-    asked, ledger = Asked(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
+    asked, ledger = ModelChoice(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
     job = Job(function=judge_item, ledger=ledger.location)
 
     (case,) = judge_all(find([str(run)], asked), asked, ledger, again=False, perform=lambda items: _here(job, items))

@@ -42,7 +42,7 @@ class Bench:
         """Do the items and return the rows that were seen, by key."""
         job = Job(function=do, ledger=self.ledger.location, deadline_s=deadline_s, grace_s=1)
         seen: list[Row] = []
-        perform(items, job, spark=self._spark, jobs=self._jobs, seen=seen.append, per_task=per_task)
+        perform(items, job, spark=self._spark, jobs=self._jobs, on_row=seen.append, per_task=per_task)
         return sorted(seen, key=lambda row: row.key)
 
 
@@ -135,7 +135,7 @@ def test_work_stops_when_the_watcher_raises(bench: Bench) -> None:
     job = Job(function=do, ledger=bench.ledger.location)
     items = [bench.item(f"{n:02}", "slow") for n in range(20)]
     with pytest.raises(EnoughError):
-        perform(items, job, spark=bench._spark, jobs=bench._jobs, seen=stop)
+        perform(items, job, spark=bench._spark, jobs=bench._jobs, on_row=stop)
 
     kept = bench.ledger.keys()
     assert 1 <= len(kept) < 20

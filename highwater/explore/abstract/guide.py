@@ -61,6 +61,7 @@ class Guide:
         return Guide(*self._asked, replace(self._machines, **{name: False}), self._clock)
 
     def _look_up(self, situation: Situation) -> int | None:
+        """The distance of a situation from a violation; None if the model does not reach it, or no violation from it."""
         key = self.model.key(situation)
         if key is None:
             return None
@@ -73,6 +74,7 @@ class Guide:
         return np.searchsorted(self._keys, keys)
 
     def _backward(self, broken: Indices) -> npt.NDArray[np.int16]:
+        """The distance of each state from the broken ones, by steps against their direction."""
         distances = np.full(self._keys.size, _FAR, np.int16)
         distances[broken] = 0
         sources, targets = self._steps()

@@ -119,7 +119,7 @@ class KafkaReplication:
 
         The ISR is the leader's own for WeakIsr, the one in ZooKeeper for StrongIsr.
         """
-        parts = [self._broken(self._chunk(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)]
+        parts = [self._where_broken(self._chunk(keys[at : at + _CHUNK]), invariant) for at in range(0, keys.size, _CHUNK)]
         return np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def alone(self, keys: Keys) -> Flags:
@@ -156,15 +156,17 @@ class KafkaReplication:
         return key
 
     def _columns_of(self, index: int, replica: Replica) -> ReplicaColumns:
+        """A replica as numbers: its log as digits of one number, its ISR as bits."""
         log = np.zeros(1, np.int64)
         for offset, (record, epoch) in enumerate(replica.log):
-            log += self._replicas.record(_one(record), _one(epoch)) * self._replicas.powers[offset]
+            log += self._replicas.record(_scalar(record), _scalar(epoch)) * self._replicas.powers[offset]
         isr = _bits(replica.isr) if replica.leader == index else 0
-        return ReplicaColumns(log=log, hw=_one(replica.hw), epoch=replica.epoch, isr=isr)
+        return ReplicaColumns(log=log, hw=_scalar(replica.hw), epoch=replica.epoch, isr=isr)
 
     # --- columns ----------------------------------------------------------------------------------------------------------------
 
     def _chunk(self, keys: Keys) -> Chunk:
+        """The parts of these states as columns."""
         table, quorums = self._replicas, self._quorums
         mask = (1 << self._replica_bits) - 1
         quorum = keys >> self._quorum_shift
@@ -185,6 +187,7 @@ class KafkaReplication:
         )
 
     def _states_of(self, chunk: Chunk, at: Indices, replica: int) -> ReplicaColumns:
+        """One replica's columns in the states at these places."""
         return ReplicaColumns(
             log=self._replicas.log[chunk.number[replica][at]],
             hw=chunk.hw[replica][at].astype(np.int64),
@@ -223,6 +226,7 @@ class KafkaReplication:
                     yield from self._become_follower(chunk, named, leader, follower, epoch)
 
     def _become_leader(self, chunk: Chunk, named: Flags, leader: int, epoch: int) -> Iterator[Batch]:
+        """The named leader becomes leader of the epoch."""
         at = np.flatnonzero(named & self._obeys(chunk, leader, epoch))
         if at.size:
             isr = self._quorums.requested_isr[epoch + 1][chunk.quorum[at]]
@@ -237,6 +241,7 @@ class KafkaReplication:
         return newer
 
     def _become_follower(self, chunk: Chunk, named: Flags, leader: int, follower: int, epoch: int) -> Iterator[Batch]:
+        """A follower obeys the leader of the epoch, and truncates its log as the rules say."""
         may = named & self._obeys(chunk, follower, epoch)
         if self._rules.truncation_fenced:
             may &= chunk.epoch[leader] == epoch
@@ -314,6 +319,7 @@ class KafkaReplication:
     # --- leaders ----------------------------------------------------------------------------------------------------------------
 
     def _write(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+        """A leader writes the next record."""
         sizes, table = self._sizes, self._replicas
         room = (chunk.end[leader] < sizes.log_size) & (chunk.next_record < sizes.max_records)
         at = np.flatnonzero(chunk.presumes(leader) & room)
@@ -325,6 +331,7 @@ class KafkaReplication:
             yield Batch(f"{_name(leader)} writes a record", at, keys + (1 << self._record_shift))
 
     def _raise_hw(self, chunk: Chunk, leader: int) -> Iterator[Batch]:
+        """A leader raises its HW over a record that all members of its ISR have acknowledged."""
         hw = chunk.hw[leader]
         may = chunk.presumes(leader) & (chunk.end[leader] > hw)
         for follower in range(self._sizes.replicas):
@@ -381,6 +388,7 @@ class KafkaReplication:
         return np.asarray(at_end | (following == chunk.epoch[leader]))
 
     def _toggle(self, chunk: Chunk, action: str, may: Flags, leader: int, follower: int) -> Iterator[Batch]:
+        """Add the follower to the ISR, or remove it, where this may happen."""
         at = np.flatnonzero(may)
         if at.size:
             states = self._states_of(chunk, at, leader)
@@ -391,6 +399,7 @@ class KafkaReplication:
     # --- followers --------------------------------------------------------------------------------------------------------------
 
     def _fetch(self, chunk: Chunk, leader: int, follower: int) -> Iterator[Batch]:
+        """A follower fetches the record after its log."""
         end = chunk.end[follower]
         may = chunk.presumes(leader) & (end < chunk.end[leader])
         at = np.flatnonzero(may & self._acknowledged(chunk, leader, follower, end, self._rules.fetch))
@@ -423,7 +432,8 @@ class KafkaReplication:
 
     # --- invariants and words ---------------------------------------------------------------------------------------------------
 
-    def _broken(self, chunk: Chunk, invariant: str) -> Flags:
+    def _where_broken(self, chunk: Chunk, invariant: str) -> Flags:
+        """The states in which a leader's committed records are not in the log of each member of the ISR."""
         table = self._replicas
         broken = np.zeros(chunk.keys.size, np.bool_)
         for leader in range(self._sizes.replicas):
@@ -437,6 +447,7 @@ class KafkaReplication:
         return broken
 
     def _replica(self, chunk: Chunk, replica: int) -> Replica:
+        """The replica of a chunk of one state."""
         table = self._replicas
         number = int(chunk.number[replica][0])
         epoch, leader = int(chunk.epoch[replica][0]), int(chunk.leader[replica][0])
@@ -458,7 +469,7 @@ def _name(replica: int) -> str:
     return f"b{replica + 1}"
 
 
-def _one(number: int) -> Keys:
+def _scalar(number: int) -> Keys:
     return np.array([number], np.int64)
 
 

@@ -19,7 +19,7 @@ from checkers.engine.verdict import Validity
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.foreign.files import MODELS, Asked, check_asked, judge_file
+from highwater.foreign.files import MODELS, ModelChoice, check_asked, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from tests.checkers.corpus import history as stored
@@ -229,7 +229,7 @@ def test_history_without_an_ok_operation_is_unknown(model: str, how: str, tmp_pa
     lines = [f"{{:process 0, :type {kind}, :f {f}, :value {asked}}}" for kind in (":invoke", how)]
     file = tmp_path / "history.edn"
     file.write_text("{:process :nemesis, :type :info, :f :kill}" if how == "of a nemesis" else "\n".join(lines))
-    found = judge_file(file, Asked(model=model))
+    found = judge_file(file, ModelChoice(model=model))
 
     assert (found.validity, found.anomalies, len(found.unchecked)) == (Validity.UNKNOWN, (), 1)
 
@@ -244,7 +244,7 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
     assert run_command_line(["check", str(file), "--model", "kv", *flag]) == ExitCode.INVALID
     assert "\\ud800" in capsys.readouterr().out
     assert run_command_line(["export", str(file), str(tmp_path / "copy.edn")]) == ExitCode.VALID
-    assert judge_file(tmp_path / "copy.edn", Asked(model="kv")).anomalies[0].key == '"\\ud800"'
+    assert judge_file(tmp_path / "copy.edn", ModelChoice(model="kv")).anomalies[0].key == '"\\ud800"'
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
 )
 def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initial: str, said: str) -> None:
     with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
-        check_asked(Asked(model=model, initial=initial))
+        check_asked(ModelChoice(model=model, initial=initial))
 
 
 def test_consistency_models_may_be_separated_by_spaces(tmp_path: Path) -> None:
@@ -291,11 +291,11 @@ def test_non_monotonic_times_make_a_valid_history_unknown(read: str, verdict: Va
     """Elle publishes such a history: a call took its timestamp and was written five seconds later."""
     file = tmp_path / "history.edn"
     file.write_text(_STALE.replace("READ", read))
-    found = judge_file(file, Asked(model="register"))
+    found = judge_file(file, ModelChoice(model="register"))
 
     assert found.validity is verdict
     assert found.unchecked == (
         "line 3: time 4 after 9000000001 in line 2: the steps are out of order, though their indices are not",
     )
     with pytest.raises(HistoryError, match="line 3: time 4 after 9000000001"):
-        judge_file(file, Asked(model="kafka"))
+        judge_file(file, ModelChoice(model="kafka"))

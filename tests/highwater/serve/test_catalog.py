@@ -9,12 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity, Verdict, more_of_kind
-from highwater.campaigns.folder import Asked
+from highwater.campaigns.folder import CampaignOrder
 from highwater.campaigns.order import Order
 from highwater.runs.provenance import Build
 from highwater.serve.catalog import Catalog, Snapshot
-from highwater.serve.listing import Asked as Wanted
-from highwater.serve.listing import asked_in, listing, matrix, side_by_side
+from highwater.serve.listing import Query, listing, matrix, query_in, side_by_side
 from history import store
 from history.manifest import SystemFacts
 from pipeline.ledger import Ledger, Row
@@ -33,7 +32,7 @@ def _campaign(root: Path, name: str, runs: int) -> Path:
         system="", keep_all=False, branches=False, generation=0,
     )  # fmt: skip
     folder = root / "campaigns" / name
-    asked = Asked(order=order, build=Build(commit="", dirty=False, versions={}))
+    asked = CampaignOrder(order=order, build=Build(commit="", dirty=False, versions={}))
     store.write_file(folder / "request.json", msgspec.json.encode(asked))
     return folder
 
@@ -189,43 +188,43 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 @pytest.mark.parametrize(
     ("asked", "names"),
     [
-        (Wanted(), ["seed-2", "seed-3", "seed-1"]),
-        (Wanted(q="V3 lost"), ["seed-2"]),
-        (Wanted(q="no leader"), ["seed-3"]),
-        (Wanted(protocol="safe"), ["seed-3", "seed-1"]),
-        (Wanted(mix="crash"), ["seed-2"]),
-        (Wanted(mix="(default)", verdict="VALID"), ["seed-3", "seed-1"]),
-        (Wanted(verdict="not live"), ["seed-3"]),
-        (Wanted(kind="lost-write"), ["seed-2"]),
-        (Wanted(signature="lost-write/acked-loss/truncate"), ["seed-2"]),
-        (Wanted(sort="acked"), ["seed-1", "seed-3", "seed-2"]),
-        (Wanted(sort="acked", down=True), ["seed-2", "seed-3", "seed-1"]),
-        (Wanted(q="nothing like it"), []),
+        (Query(), ["seed-2", "seed-3", "seed-1"]),
+        (Query(q="V3 lost"), ["seed-2"]),
+        (Query(q="no leader"), ["seed-3"]),
+        (Query(protocol="safe"), ["seed-3", "seed-1"]),
+        (Query(mix="crash"), ["seed-2"]),
+        (Query(mix="(default)", verdict="VALID"), ["seed-3", "seed-1"]),
+        (Query(verdict="not live"), ["seed-3"]),
+        (Query(kind="lost-write"), ["seed-2"]),
+        (Query(signature="lost-write/acked-loss/truncate"), ["seed-2"]),
+        (Query(sort="acked"), ["seed-1", "seed-3", "seed-2"]),
+        (Query(sort="acked", down=True), ["seed-2", "seed-3", "seed-1"]),
+        (Query(q="nothing like it"), []),
     ],
 )
-def test_list_has_the_runs_that_were_asked_for(asked: Wanted, names: list[str], seen: Snapshot) -> None:
+def test_list_has_the_runs_that_were_asked_for(asked: Query, names: list[str], seen: Snapshot) -> None:
     assert [run.name.split()[0] for run in listing(seen.runs, asked).runs] == names
 
 
 def test_address_of_a_list_is_read_back() -> None:
-    asked = Wanted(q="a&b=ü", protocol="v3", sort="acked", down=True, page=3)
+    asked = Query(q="a&b=ü", protocol="v3", sort="acked", down=True, page=3)
     from urllib.parse import parse_qsl
 
-    assert asked_in(dict(parse_qsl(asked.address(page=3)[1:]))) == asked
+    assert query_in(dict(parse_qsl(asked.address(page=3)[1:]))) == asked
 
 
 @pytest.mark.parametrize(
     "given", [{"page": "0"}, {"page": "-1"}, {"page": "x"}, {"page": "٣" * 9}, {"sort": "__class__"}, {"x": "1"}]
 )
 def test_nonsense_in_an_address_is_ignored(given: dict[str, str]) -> None:
-    assert asked_in(given) == Wanted()
+    assert query_in(given) == Query()
 
 
 def test_page_beyond_the_last_shows_the_last(seen: Snapshot) -> None:
     many = [replace(seen.runs[0], key=str(number)) for number in range(250)]
-    found = listing(many, Wanted(page=99))
+    found = listing(many, Query(page=99))
 
-    assert (found.asked.page, found.pages, len(found.runs), found.found) == (3, 3, 50, 250)
+    assert (found.query.page, found.pages, len(found.runs), found.found) == (3, 3, 50, 250)
 
 
 def test_matrix_counts_verdicts_by_protocol_and_mix(seen: Snapshot) -> None:

@@ -15,7 +15,7 @@ from checkers.kafka.judge import judge as judge_queue
 from checkers.linearizability.collections import PartitionLog
 from checkers.linearizability.judge import judge as judge_log
 from highwater.cli.main import run_command_line
-from highwater.foreign.files import Asked, exported, judge_file
+from highwater.foreign.files import ModelChoice, exported, judge_file
 from history import jsonl, store
 from history.errors import HistoryError
 from history.foreign import edn, export, jepsen, ours
@@ -140,14 +140,14 @@ def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: 
         return
     path = _stored(tmp_path, history)
     try:
-        judged = judge_file(path, Asked(model="kafka"))
+        judged = judge_file(path, ModelChoice(model="kafka"))
     except HistoryError:  # stories of invalid histories
         with pytest.raises(HistoryError):
             store.write_lines(tmp_path / "out.edn", exported(path))
         return
     store.write_lines(tmp_path / "out.edn", exported(path))
 
-    again = judge_file(tmp_path / "out.edn", Asked(model="kafka"))
+    again = judge_file(tmp_path / "out.edn", ModelChoice(model="kafka"))
 
     assert (again.validity, [a.kind for a in again.anomalies], again.operations) == (
         judged.validity,
@@ -164,7 +164,7 @@ def test_run_with_moved_partitions_is_exported_and_judged(tmp_path: Path) -> Non
     )
     (run,) = (tmp_path / "store").glob("*/sim-*")
     store.write_lines(tmp_path / "out.edn", exported(run))
-    judged, again = (judge_file(path, Asked(model="kafka")) for path in (run, tmp_path / "out.edn"))
+    judged, again = (judge_file(path, ModelChoice(model="kafka")) for path in (run, tmp_path / "out.edn"))
 
     assert "reassign" in {row.f for row in store.load(run).operations}
     assert [one.kind for one in again.anomalies] == [one.kind for one in judged.anomalies]
@@ -176,9 +176,9 @@ def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> No
     history = History.from_tables(told, operations=operations, events=events)
     store.save(tmp_path / "run", history)
 
-    by_log = judge_file(tmp_path / "run", Asked(model="partition-log"))
+    by_log = judge_file(tmp_path / "run", ModelChoice(model="partition-log"))
     store.write_lines(tmp_path / "out.edn", exported(tmp_path / "run"))
-    by_queue = judge_file(tmp_path / "out.edn", Asked(model="kafka"))
+    by_queue = judge_file(tmp_path / "out.edn", ModelChoice(model="kafka"))
 
     assert (by_log.validity, by_log.anomalies) == (Validity.VALID, ())
     assert by_queue.anomalies == ()
@@ -210,7 +210,7 @@ def test_exported_register_history_has_json_values(tmp_path: Path) -> None:
     ]
     history = History(manifest(promise()), operations=rows)
 
-    judged = judge_file(_stored(tmp_path, history), Asked(model="register"))
+    judged = judge_file(_stored(tmp_path, history), ModelChoice(model="register"))
 
     assert [(a.kind, a.key, a.witness[-1]) for a in judged.anomalies] == [("nonlinearizable", "x", 2)]
     assert [s.value for s in steps_of(tmp_path, exported(_stored(tmp_path, history)))] == [1, 1, None, 2]
@@ -226,7 +226,7 @@ def test_export_refuses_a_value_that_is_not_json_with_its_row(tmp_path: Path) ->
     path = _stored(tmp_path, History(manifest(promise()), operations=rows))
 
     with pytest.raises(HistoryError, match="row 4: the value of write is not JSON"):
-        judge_file(path, Asked(model="register"))
+        judge_file(path, ModelChoice(model="register"))
 
 
 def _run(*lines: str) -> History:
