@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The statements (R) and the functions in short, for example follower._cut."""
+        """The statements (R) and the functions in short, for example follower._truncate_by."""
         names = " or ".join(function.rpartition("/")[2] for function in self.functions)
         return ", ".join((*(f"R-{number:03d}" for number in self.statements[:3]), names))
 

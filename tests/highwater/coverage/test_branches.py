@@ -97,11 +97,11 @@ def test_impossible_branches_have_no_name() -> None:
 @pytest.mark.parametrize(
     ("protocol", "name"),
     [
-        ("safe", "replica.isr._slow: not config.variant.lag_clock == 'monotonic'"),
-        ("lag-by-wall-clock", "replica.isr._slow: if config.variant.lag_clock == 'monotonic'"),
+        ("safe", "replica.isr._laggards: not config.variant.lag_clock == 'monotonic'"),
+        ("lag-by-wall-clock", "replica.isr._laggards: if config.variant.lag_clock == 'monotonic'"),
         ("safe", "replica.isr._may_join: case 'hw_only' of turn.config.variant.isr_join"),
         ("isr-join-hw-only", "replica.isr._may_join: case 'epoch_start' of turn.config.variant.isr_join"),
-        ("safe", "replica.isr._slow: or now - last.changed_ms > config.replica_lag_time_max_ms"),
+        ("safe", "replica.isr._laggards: or now - last.changed_ms > config.replica_lag_time_max_ms"),
         ("safe", "replica.isr._may_join: and f.broker in brokers_of(leader.isr)"),
     ],
 )
