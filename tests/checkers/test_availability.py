@@ -14,7 +14,7 @@ from history.manifest import Assignment
 from history.op import OpType
 from proof.manifests import promise
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import BOUND_NS, MS, Story, begin, committed, power_out
+from tests.checkers.story import BOUND_NS, MS, Story, begin, commit_record, power_out
 
 
 def healed(story: Story, **facts: object) -> History:
@@ -31,7 +31,7 @@ def quiet_cluster(m: int = 2) -> Story:
     story.event(EventKind.CONTROLLER_ELECTED, whole_node=True, node="b2", controller_epoch=1)
     for node in ("b2", "b3"):
         story.follows(node, 1, "b1")
-    committed(story)
+    commit_record(story)
     return story
 
 

@@ -91,7 +91,7 @@ _FOREIGN: dict[str, Callable[[Paired], Paired]] = {
 }
 
 
-def _judged(story: Foreign, history: Paired) -> Judgement:
+def _judgement_of(story: Foreign, history: Paired) -> Judgement:
     if story.judge == "elle":
         return judge_transactions(story.model, history, (story.consistency,))
     if story.judge == "jepsen":
@@ -120,7 +120,7 @@ def test_foreign_verdict_ignores_names_times_and_unrelated_calls(name: str, law:
         changed = _with_others(history, _of_transactions) if law == "values" else _with_stranger(history)
     else:
         changed = _other_object(history) if law == "values" else _two_objects(history)
-    before, after = _judged(story, history), _judged(story, changed)
+    before, after = _judgement_of(story, history), _judgement_of(story, changed)
 
     assert after.validity is before.validity
     assert sorted({found.kind for found in after.anomalies}) == sorted({found.kind for found in before.anomalies})

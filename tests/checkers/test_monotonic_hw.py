@@ -7,7 +7,7 @@ from checkers.judge import judge
 from history.event import EventKind
 from history.op import OpType
 from tests.checkers.corpus import history as stored
-from tests.checkers.story import Story, begin, committed, power_out
+from tests.checkers.story import Story, begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
@@ -17,7 +17,7 @@ def kinds(verdict: Verdict) -> list[str]:
 def told_end(story: Story) -> Story:
     """Three records are committed and consumer 2 was told the end offset 3."""
     for offset, value in enumerate("xyz"):
-        committed(story, value, offset)
+        commit_record(story, value, offset)
     story.latest(2, 3)
     return story
 

@@ -166,7 +166,7 @@ def test_wounds_on_fewer_brokers_excuse_no_loss() -> None:
 VIEWS = tuple(f"metadata-view node={node} leader=b1 isr=b1,b2 replicas=b1,b2,b3" for node in ("b1", "b2", "b3"))
 
 
-def stored(node: str, value: str, *, epoch: int = 1, hw: int = 1) -> tuple[str, ...]:
+def rows_of_log(node: str, value: str, *, epoch: int = 1, hw: int = 1) -> tuple[str, ...]:
     """The log of a broker at the end: one record, and the high watermark of its checkpoint."""
     record = f"record-on-disk node={node} dir=0 offset=0 leader_epoch={epoch} value={value}"
     return f"log-on-disk node={node} dir=0 leo=1 hw={hw}", record
@@ -177,31 +177,31 @@ def found_on_disks(*lines: str) -> list[str]:
 
 
 def test_equal_records_on_all_disks_are_no_anomaly() -> None:
-    assert found_on_disks(*stored("b1", "a"), *stored("b2", "a"), *stored("b3", "a")) == []
+    assert found_on_disks(*rows_of_log("b1", "a"), *rows_of_log("b2", "a"), *rows_of_log("b3", "a")) == []
 
 
 def test_one_record_epoch_with_two_values_is_a_log_mismatch() -> None:
-    assert found_on_disks(*stored("b1", "a"), *stored("b3", "b")) == ["log-mismatch"]
+    assert found_on_disks(*rows_of_log("b1", "a"), *rows_of_log("b3", "b")) == ["log-mismatch"]
 
 
 def test_isr_member_with_other_record_below_its_hw_is_accused() -> None:
-    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b2", "b")) == ["uncommitted-below-hw"]
+    assert found_on_disks(*rows_of_log("b1", "a", epoch=2), *rows_of_log("b2", "b")) == ["uncommitted-below-hw"]
 
 
 def test_other_record_above_the_checkpointed_hw_is_no_anomaly() -> None:
-    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b2", "b", hw=0)) == []
+    assert found_on_disks(*rows_of_log("b1", "a", epoch=2), *rows_of_log("b2", "b", hw=0)) == []
 
 
 def test_replica_outside_of_the_isr_may_hold_a_divergent_tail() -> None:
-    assert found_on_disks(*stored("b1", "a", epoch=2), *stored("b3", "b")) == []
+    assert found_on_disks(*rows_of_log("b1", "a", epoch=2), *rows_of_log("b3", "b")) == []
 
 
 def test_wounded_replica_outside_of_the_isr_is_left_out() -> None:
-    assert found_on_disks(*wounds("b3"), *stored("b1", "a"), *stored("b3", "b")) == []
+    assert found_on_disks(*wounds("b3"), *rows_of_log("b1", "a"), *rows_of_log("b3", "b")) == []
 
 
 def test_disks_are_compared_where_brokers_note_nothing() -> None:
-    lines = (WRITTEN, *ENDS, *SERVED, *read_back("a", "z"), *stored("b1", "a"), *stored("b3", "b"), *VIEWS)
+    lines = (WRITTEN, *ENDS, *SERVED, *read_back("a", "z"), *rows_of_log("b1", "a"), *rows_of_log("b3", "b"), *VIEWS)
 
     assert [one.checker for one in judge(black_box(*lines, observes=("disks",))).anomalies] == ["stored-records"]
     assert judge(black_box(*lines)).anomalies == ()

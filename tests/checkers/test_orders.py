@@ -21,7 +21,7 @@ def offline() -> Story:
     return story
 
 
-def behind(topic_id: str) -> Story:
+def story_of_stale_replica(topic_id: str) -> Story:
     """b3, which was in the ISR once, is the only replica that is up; b1 and b2 count, and are gone."""
     story = offline()
     story.topic_id = topic_id
@@ -75,7 +75,9 @@ def test_order_elects_nobody_where_nobody_can_lead(row: tuple[K, dict[str, objec
 
 @pytest.mark.parametrize(("topic_id", "told"), [("14", True), ("13", False)], ids=["older than the topic", "younger"])
 def test_order_elects_whole_replica_outside_isr_and_elr(topic_id: str, told: bool) -> None:
-    assert [why.rpartition(", ")[2] for why in forgotten(order(behind(topic_id)))] == ["though b3 could lead"] * told
+    assert [why.rpartition(", ")[2] for why in forgotten(order(story_of_stale_replica(topic_id)))] == [
+        "though b3 could lead"
+    ] * told
 
 
 @pytest.mark.parametrize(("stamp", "told"), [(15, True), (11, False)], ids=["joined after", "never joined"])

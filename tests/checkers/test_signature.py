@@ -19,7 +19,7 @@ from tests.strategies import histories
 _NOTHING = merge([])
 
 
-def _found(kind: str, checker: str, *witness: int) -> Anomaly:
+def _anomaly(kind: str, checker: str, *witness: int) -> Anomaly:
     return Anomaly(kind=kind, checker=checker, key="t-0", witness=witness, words=f"{kind} at {witness}")
 
 
@@ -35,57 +35,57 @@ def test_run_that_is_valid_and_live_has_no_signature() -> None:
 
 def test_anomaly_with_the_earliest_proof_is_the_cause() -> None:
     """The loss begins with the record, but is proven at the election that the unclean one made possible."""
-    lost, elected = _found("lost-write", "acked-loss", 3, 40), _found("unclean-election", "election", 20, 30)
+    lost, elected = _anomaly("lost-write", "acked-loss", 3, 40), _anomaly("unclean-election", "election", 20, 30)
 
     assert first_proven([lost, elected]) is elected
 
 
 def test_checker_nearest_to_the_step_names_the_cause() -> None:
     """One truncation breaks the log and both ISRs at once."""
-    rows = [_found("strong-isr", "isr-agreement", 1, 9), _found("truncated-committed", "log-matching", 2, 9)]
+    rows = [_anomaly("strong-isr", "isr-agreement", 1, 9), _anomaly("truncated-committed", "log-matching", 2, 9)]
 
     assert first_proven(rows).kind == "truncated-committed"
-    assert first_proven([rows[0], _found("weak-isr", "isr-agreement", 1, 9)]).kind == "weak-isr"
+    assert first_proven([rows[0], _anomaly("weak-isr", "isr-agreement", 1, 9)]).kind == "weak-isr"
 
 
 def test_anomaly_without_a_witness_is_no_cause_of_others() -> None:
-    assert first_proven([_found("assertion", "assertions"), _found("lost-write", "acked-loss", 5)]).kind == "lost-write"
+    assert first_proven([_anomaly("assertion", "assertions"), _anomaly("lost-write", "acked-loss", 5)]).kind == "lost-write"
 
 
 def _on(key: str, kind: str, checker: str, *witness: int) -> Anomaly:
-    return replace(_found(kind, checker, *witness), key=key)
+    return replace(_anomaly(kind, checker, *witness), key=key)
 
 
-_CUT = _found("truncated-committed", "log-matching", 2)
+_CUT = _anomaly("truncated-committed", "log-matching", 2)
 _QUIET = ("hw node=b1 hw=0", "hw node=b1 hw=1", "truncate node=b2 offset=0 detail=hw", "became-leader node=b2")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SEVERITY if harm(kind) is Harm.WRONG_ANSWER])
 def test_wrong_answer_does_not_hide_what_was_lost(kind: str) -> None:
     """A client that sends wrong requests meets wrong answers first, in almost every run of a protocol without idempotence."""
-    answer = _found(kind, "answers", 0)
+    answer = _anomaly(kind, "answers", 0)
 
     assert _signed(history_of(*_QUIET), answer, _CUT).kind == "truncated-committed"
-    assert _signed(history_of(*_QUIET), answer, _found("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
+    assert _signed(history_of(*_QUIET), answer, _anomaly("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
 
 
 def test_wrong_answer_names_a_run_without_other_anomalies() -> None:
-    assert _signed(history_of(*_QUIET), _found("misuse-acknowledged", "answers", 0)).kind == "misuse-acknowledged"
+    assert _signed(history_of(*_QUIET), _anomaly("misuse-acknowledged", "answers", 0)).kind == "misuse-acknowledged"
 
 
 def test_loss_is_named_by_what_led_to_it_in_its_partition() -> None:
     """Neither an ISR of another partition nor a doubled record made the follower truncate."""
-    others = (_on("t-1", "strong-isr", "isr-agreement", 0), _found("sequence-doubled", "producers", 1))
+    others = (_on("t-1", "strong-isr", "isr-agreement", 0), _anomaly("sequence-doubled", "producers", 1))
     history = history_of(*_QUIET)
 
     assert _signed(history, *others, _CUT).kind == "truncated-committed"
-    assert _signed(history, *others, _CUT, _found("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
+    assert _signed(history, *others, _CUT, _anomaly("strong-isr", "isr-agreement", 1)).kind == "strong-isr"
     assert _signed(history, *others, _CUT, _on("", "two-controllers", "single-controller", 1)).kind == "two-controllers"
 
 
 def test_missing_flush_names_a_loss_only_after_a_power_loss() -> None:
     """A leader that promises before the flush loses nothing as long as the power stays."""
-    unflushed, lost = _found("unflushed", "flushes", 0), _found("lost-write", "acked-loss", 3)
+    unflushed, lost = _anomaly("unflushed", "flushes", 0), _anomaly("lost-write", "acked-loss", 3)
     wounded = history_of(*_QUIET[:2], "wound node=b2 offset=0 detail=unflushed", _QUIET[3])
     elsewhere = history_of(*_QUIET[:2], "wound node=b2 offset=0 detail=unflushed partition=1", _QUIET[3])
 
@@ -149,22 +149,22 @@ _STEPS = {
 def test_step_is_found_at_the_proof(name: str) -> None:
     lines, at, step = _STEPS[name]
 
-    assert _signed(history_of(*lines), _found("kind", "checker", at)).step == step
+    assert _signed(history_of(*lines), _anomaly("kind", "checker", at)).step == step
 
 
 def test_step_before_an_answer_is_not_older_than_the_witness() -> None:
     """A truncation of long ago did not cause what clients saw happen since."""
     history = history_of("truncate node=b2 offset=1 detail=hw", "ok poll offset=0 value=a", "ok poll offset=0 value=b")
 
-    assert _signed(history, _found("inconsistent-offsets", "offset-agreement", 0, 2)).step == "truncate:hw"
-    assert _signed(history, _found("inconsistent-offsets", "offset-agreement", 2, 4)).step == "answer:poll"
+    assert _signed(history, _anomaly("inconsistent-offsets", "offset-agreement", 0, 2)).step == "truncate:hw"
+    assert _signed(history, _anomaly("inconsistent-offsets", "offset-agreement", 2, 4)).step == "answer:poll"
 
 
 def test_faults_are_part_of_the_sentence_and_not_of_the_text() -> None:
     """The same mistake is provoked by many faults; with them 100 runs of `v3` would have 52 causes."""
     quiet = history_of("truncate node=b2 offset=1 detail=hw")
     rows = ("fault-begun fault=f1 detail=pause", "fault-acted fault=f1", "truncate node=b2 offset=1 detail=hw")
-    calm, faulty = (_signed(h, _found("lost", "log", n)) for h, n in ((quiet, 0), (history_of(*rows), 2)))
+    calm, faulty = (_signed(h, _anomaly("lost", "log", n)) for h, n in ((quiet, 0), (history_of(*rows), 2)))
 
     assert calm.text == faulty.text == "lost/log/truncate:hw"
     assert faulty.in_effect == ("pause",)
@@ -238,7 +238,7 @@ def test_bad_history_of_the_corpus_has_a_signature(name: str) -> None:
 def test_any_history_can_be_signed(history: History) -> None:
     indices = [*(row.index for row in history.operations), *(row.index for row in history.events)]
     for index in (*indices, 10**6):
-        found = _signed(history, _found("kind", "checker", index))
+        found = _signed(history, _anomaly("kind", "checker", index))
 
         assert found.at == index
         assert found.text.startswith("kind/checker")

@@ -44,7 +44,7 @@ def summary(words: str) -> Summary:
     )
 
 
-def settled(monkeypatch: pytest.MonkeyPatch, case: Case, *runs: str, means: Means = MEANS) -> Part:
+def part_of_runs(monkeypatch: pytest.MonkeyPatch, case: Case, *runs: str, means: Means = MEANS) -> Part:
     """The part of these cases whose runs end like this, one after the other."""
     left: Iterator[str] = iter(runs)
 
@@ -57,14 +57,14 @@ def settled(monkeypatch: pytest.MonkeyPatch, case: Case, *runs: str, means: Mean
 
 @pytest.mark.parametrize("nothing", ["unknown", "vacuous"])
 def test_run_that_shows_nothing_is_repeated(monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
-    part = settled(monkeypatch, KEEPS, nothing, "kept")
+    part = part_of_runs(monkeypatch, KEEPS, nothing, "kept")
 
     assert (part.code, len(part.summaries), part.expected) == (ExitCode.VALID, 2, (True, True))
 
 
 @pytest.mark.parametrize("nothing", ["unknown", "vacuous"])
 def test_case_that_never_shows_anything_is_unknown(monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
-    part = settled(monkeypatch, KEEPS, *[nothing] * TRIES)
+    part = part_of_runs(monkeypatch, KEEPS, *[nothing] * TRIES)
 
     assert (part.code, len(part.summaries), part.checks[0].met) == (ExitCode.UNKNOWN, TRIES, False)
 
@@ -75,26 +75,26 @@ def test_case_that_never_shows_anything_is_unknown(monkeypatch: pytest.MonkeyPat
 )
 def test_accused_run_is_never_repeated(monkeypatch: pytest.MonkeyPatch, accused: str, code: ExitCode) -> None:
     """Else a second run would hide what the first one showed."""
-    part = settled(monkeypatch, KEEPS, accused, "kept")
+    part = part_of_runs(monkeypatch, KEEPS, accused, "kept")
 
     assert (part.code, len(part.summaries), part.checks[0].met) == (code, 1, False)
 
 
 def test_known_loss_is_tried_again_when_the_system_was_lucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = settled(monkeypatch, LOSES, "kept", "silent", "lost")
+    part = part_of_runs(monkeypatch, LOSES, "kept", "silent", "lost")
 
     assert (part.code, len(part.summaries)) == (ExitCode.VALID, 3)
 
 
 def test_known_loss_that_is_not_found_is_a_harness_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = settled(monkeypatch, LOSES, *["kept"] * TRIES)
+    part = part_of_runs(monkeypatch, LOSES, *["kept"] * TRIES)
 
     assert part.code is ExitCode.LABORATORY_FAILED
 
 
 def test_red_case_ends_its_part_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[RunLine] = []
-    part = settled(monkeypatch, KEEPS, "lost", means=replace(MEANS, fail_fast=True, on_line=lines.append))
+    part = part_of_runs(monkeypatch, KEEPS, "lost", means=replace(MEANS, fail_fast=True, on_line=lines.append))
 
     assert (part.stopped, [(line.protocol, line.red) for line in lines]) == (RED, [("kafka:3.9.1", True)])
 

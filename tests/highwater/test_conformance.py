@@ -14,7 +14,7 @@ from highwater.runs.conformance import validate
 SCENARIO = "kip101-scenario-1"
 
 
-def _performed(protocol: str, store: Path) -> Path:
+def _run_folder(protocol: str, store: Path) -> Path:
     run_command_line(
         ["run", "--plan", f"corpus/plans/{SCENARIO}.yaml", "--protocol", protocol, "--store", str(store), "--no-report"]
     )
@@ -24,7 +24,7 @@ def _performed(protocol: str, store: Path) -> Path:
 
 @pytest.mark.slow
 def test_simulated_run_of_safe_is_a_behaviour_of_kip320(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = _performed("safe", tmp_path)
+    folder = _run_folder("safe", tmp_path)
     capsys.readouterr()
 
     assert run_command_line(["check", str(folder), "--refines", "kip320", "--json"]) == ExitCode.VALID
@@ -165,7 +165,7 @@ def test_leader_hears_late_which_isr_zookeeper_had(isr: str, version: int, fits:
 
 @pytest.mark.slow
 def test_run_that_truncates_to_the_hw_leaves_kip320(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = _performed("v3", tmp_path)
+    folder = _run_folder("v3", tmp_path)
     capsys.readouterr()
 
     assert run_command_line(["check", str(folder), "--refines", "kip320"]) == ExitCode.INVALID

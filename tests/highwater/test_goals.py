@@ -171,7 +171,7 @@ def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, 
         read(path)
 
 
-def _taken(*names: str) -> Summary:
+def _summary_with_branches(*names: str) -> Summary:
     """A run that took these branches as leader without a fault."""
     numbers = tuple(number for number, branch in enumerate(branches()) if branch.name in names)
     return replace(RUN, reach=packed([Step(-1, 1, "leader calm", numbers), Step(900, 1, "leader pause-long", numbers)]))
@@ -183,14 +183,14 @@ STEADY = "replica.isr.maybe_shrink: not slow"
 
 def test_branch_goal_counts_the_runs_that_took_it() -> None:
     goals = (f"branch:{SLOW}", f"branch:{STEADY}")
-    found = {goal.name: goal for goal in table([_taken(SLOW), _taken(SLOW), RUN], goals)}
+    found = {goal.name: goal for goal in table([_summary_with_branches(SLOW), _summary_with_branches(SLOW), RUN], goals)}
 
     assert (found[goals[0]].count, found[goals[0]].missed) == (2, False)
     assert (found[goals[1]].count, found[goals[1]].missed) == (0, True)
 
 
 def test_missed_branch_goal_exits_as_harness_failure() -> None:
-    found = campaign(_taken(SLOW), goals=(f"branch:{STEADY}",))
+    found = campaign(_summary_with_branches(SLOW), goals=(f"branch:{STEADY}",))
 
     assert exit_code(found, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
 
@@ -217,7 +217,7 @@ def test_branch_goals_of_a_file_need_counted_branches(tmp_path: Path) -> None:
 
 
 def test_list_of_branches_never_taken_names_line_and_code() -> None:
-    never = never_taken([_taken(SLOW)], ["safe"])
+    never = never_taken([_summary_with_branches(SLOW)], ["safe"])
     text = never_text(never)
 
     assert "reference/replica/isr.py replica.isr.maybe_shrink\n" in text

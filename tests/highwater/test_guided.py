@@ -113,7 +113,7 @@ def _perform(folder: CampaignFolder, *, jobs: int = 1, limits: Limits = NO_LIMIT
 
 
 @pytest.fixture
-def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def plans_performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the plans that a fake worker was given; edited plans with an even number are INVALID."""
     given: list[str] = []
 
@@ -139,22 +139,22 @@ def performed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
-def test_resumed_guided_campaign_does_the_missing_runs(performed: list[str], tmp_path: Path) -> None:
+def test_resumed_guided_campaign_does_the_missing_runs(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     whole = [summary.plan_digest for summary in _perform(folder).summaries]
-    names = list(performed)
+    names = list(plans_performed)
     lost = [name for name in names if name.startswith("guided-")][4:6]
     folder.ledger.forget(set(lost))
-    performed.clear()
+    plans_performed.clear()
     again = _perform(folder)
 
-    assert performed == lost
+    assert plans_performed == lost
     assert [summary.plan_digest for summary in again.summaries] == whole
     assert len(set(names)) == len(names) == again.wanted
 
 
-def test_limit_ends_a_guided_campaign_at_the_same_run(performed: list[str], tmp_path: Path) -> None:
+def test_limit_ends_a_guided_campaign_at_the_same_run(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     found = _perform(folder, limits=Limits(invalid_runs=2))
@@ -164,7 +164,7 @@ def test_limit_ends_a_guided_campaign_at_the_same_run(performed: list[str], tmp_
     assert list(found.summaries)[-1].verdict == "INVALID"
 
 
-def test_red_line_of_an_edited_plan_names_its_file(performed: list[str], tmp_path: Path) -> None:
+def test_red_line_of_an_edited_plan_names_its_file(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
     red = next(summary for summary in _perform(folder).summaries if summary.verdict == "INVALID")
@@ -174,13 +174,15 @@ def test_red_line_of_an_edited_plan_names_its_file(performed: list[str], tmp_pat
     assert plan_digest(stored) == red.plan_digest
 
 
-def test_record_of_a_lost_edited_run_has_its_plan(monkeypatch: pytest.MonkeyPatch, performed: list[str], tmp_path: Path) -> None:
+def test_record_of_a_lost_edited_run_has_its_plan(
+    monkeypatch: pytest.MonkeyPatch, plans_performed: list[str], tmp_path: Path
+) -> None:
     """A run whose worker died has a row in the ledger and no record of its own."""
     folder = _folder(tmp_path)
     folder.begin()
     _perform(folder)
     storage = storage_at(tmp_path)
-    name = next(name for name in performed if name.startswith("guided-"))
+    name = next(name for name in plans_performed if name.startswith("guided-"))
     (lost,) = [file for file in storage.names(folder.under) if file.endswith(f"records/{name}.parquet")]
     storage.delete([lost])
     row = folder.ledger.read(name)

@@ -24,7 +24,7 @@ from pipeline.storage import storage_at
 from pipeline.work import Item
 from tests.checkers.corpus import history as told
 from tests.checkers.linearizability.test_published import _rows as published
-from tests.pipeline.faults import OLD, stored, stored_before_hashes
+from tests.pipeline.faults import OLD, store_history, stored_before_hashes
 from tests.strategies import MANIFEST
 from tests.tidy.sources import ROOT
 
@@ -40,8 +40,8 @@ GOOD, BAD = (
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A store with a VALID and an INVALID run."""
-    stored(tmp_path / "runs" / "good", told(VALID))
-    stored(tmp_path / "runs" / "lost", told(INVALID))
+    store_history(tmp_path / "runs" / "good", told(VALID))
+    store_history(tmp_path / "runs" / "lost", told(INVALID))
     return tmp_path / "runs"
 
 

@@ -212,7 +212,7 @@ def test_history_is_stored_if_judging_fails(tmp_path: Path, monkeypatch: pytest.
     assert store.load_run(run).operations
 
 
-def _performed(tasks: Iterable[Task], *, jobs: int) -> Collection[Summary]:
+def _summaries_of(tasks: Iterable[Task], *, jobs: int) -> Collection[Summary]:
     return run_campaign(tasks, wanted=9, jobs=jobs, limits=Limits(), on_summary=lambda summary: None).summaries
 
 
@@ -223,7 +223,7 @@ def test_worker_processes_give_the_same_digests() -> None:
     seeds = (1, 2, 3)
 
     def digests(jobs: int) -> list[str]:
-        return [summary.digest for summary in _performed((request.task(s, build=HERE, keep=Keep()) for s in seeds), jobs=jobs)]
+        return [summary.digest for summary in _summaries_of((request.task(s, build=HERE, keep=Keep()) for s in seeds), jobs=jobs)]
 
     assert digests(jobs=2) == digests(jobs=1)
 
@@ -234,7 +234,7 @@ def test_campaign_continues_after_a_failing_run(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("highwater.runs.workers.backend_named", lambda name: next(backends))
     tasks = (Request(seconds=2).task(seed, build=HERE, keep=Keep()) for seed in (1, 2))
 
-    failed, fine = _performed(tasks, jobs=1)
+    failed, fine = _summaries_of(tasks, jobs=1)
 
     assert (failed.exit_code, failed.verdict) == (ExitCode.LABORATORY_FAILED, "UNKNOWN")
     assert "repeat: highwater run --seed 1" in (failed.failure or "")

@@ -15,7 +15,7 @@ from pipeline.errors import PipelineError
 from pipeline.record import Known, Record, calls_of, decode, encode, record_of, record_of_failure, run_of
 from pipeline.tables import OF_A_RECORD, Table, arrow_schema
 from reports.calls import calls_of as calls_of_the_page
-from tests.pipeline.records import HISTORY, known, record, verdict
+from tests.pipeline.records import HISTORY, facts_of_run, record, verdict
 from tests.strategies import histories
 
 
@@ -38,7 +38,7 @@ def _assert_fits(found: Record) -> None:
 def test_record_of_any_history_fits_the_schema(history: History) -> None:
     rows = [*(row.index for row in history.operations), *(row.index for row in history.events)]
     found = [Anomaly(kind="k", checker="c", key="", witness=(row,), words="w") for row in [*rows[:3], 10**6]]
-    made = record_of(known(1), history, merge([Findings(anomalies=tuple(found))]))
+    made = record_of(facts_of_run(1), history, merge([Findings(anomalies=tuple(found))]))
 
     _assert_fits(made)
     assert decode(encode(made)).tables == made.tables
@@ -55,7 +55,7 @@ def test_record_of_a_run_names_cause_and_counts() -> None:
 
 
 def test_record_of_a_valid_run_has_no_signature() -> None:
-    found = record_of(known(2), HISTORY, verdict(invalid=False))
+    found = record_of(facts_of_run(2), HISTORY, verdict(invalid=False))
 
     _assert_fits(found)
     assert (_rows(found, "runs")[0]["signature"], _rows(found, "anomalies")) == (None, [])
@@ -146,7 +146,7 @@ _CASES = {
 @pytest.mark.parametrize("name", _CASES)
 def test_window_knows_silence_and_recovery(name: str) -> None:
     case = _CASES[name]
-    row = _rows(record_of(known(1), history_of(*case.lines), verdict(invalid=False)), "windows")[0]
+    row = _rows(record_of(facts_of_run(1), history_of(*case.lines), verdict(invalid=False)), "windows")[0]
 
     assert (row["unavailable_ns"], row["recovery_ns"]) == (
         case.unavailable_ms * _MS,

@@ -269,12 +269,12 @@ def test_late_stop_replica_deletes_no_partition_added_again() -> None:
     write(lab, *ADD)
     late: list[Letter] = []
 
-    def kept(letter: Letter) -> bool:
+    def is_kept(letter: Letter) -> bool:
         if isinstance(letter[2], StopReplica):
             late.append(letter)
         return False
 
-    lab.held = kept
+    lab.held = is_kept
     write(lab, *REMOVE)
     lab.held = lambda letter: False
     assert (len(late), holders(lab, T1)) == (3, [])

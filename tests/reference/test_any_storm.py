@@ -266,10 +266,12 @@ def _wrong_replicas(lab: Cluster, state: PartitionState) -> list[str]:
 
 def _wrong_metadata(lab: Cluster, state: PartitionState) -> list[str]:
     told = {i: lab.nodes[i].state.broker.metadata.get(state.tp) for i in lab.ids}
-    return [f"metadata of {state.tp} at b{i}: {m}" for i, m in told.items() if m is None or _told(m) != _told(state)]
+    return [
+        f"metadata of {state.tp} at b{i}: {m}" for i, m in told.items() if m is None or _fields_told(m) != _fields_told(state)
+    ]
 
 
-def _told(state: PartitionState) -> tuple[object, ...]:
+def _fields_told(state: PartitionState) -> tuple[object, ...]:
     return state.topic_id, state.leader, state.leader_epoch, state.isr, state.replicas, state.offline
 
 

@@ -14,7 +14,7 @@ from reference.messages import Fetch, LeaderAndIsr, ProduceReply, StopReplica
 from reference.replica.partition import Follower, Idle
 from reference.types import NO_INCARNATION, BrokerId
 from tests.reference.lab import T0, Lab, Letter
-from tests.reference.v3 import OTHER, add_topic, command, controllers, die, fetch, full, live, member, state, told
+from tests.reference.v3 import OTHER, add_topic, command, controllers, die, fetch, full, live, member, state, state_for
 
 # --- A: failover during broker failure -----------------------------------------------------------------------------------------
 
@@ -311,6 +311,6 @@ def test_follower_appends_and_adopts_the_hw() -> None:
 def test_replica_is_idle_without_a_leader() -> None:
     """V3 §A step 3.2, third case, at the brokers (C-10)."""
     lab = full()
-    command(lab, 3, msgspec.structs.replace(told(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
+    command(lab, 3, msgspec.structs.replace(state_for(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
 
     assert isinstance(lab.partition(3).role, Idle)

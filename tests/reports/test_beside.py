@@ -152,11 +152,11 @@ def test_values_on_a_page_of_two_runs_are_escaped(text: str) -> None:
     def odd(event: ClusterEvent) -> ClusterEvent:
         return replace(event, value=text) if event.kind is EventKind.APPEND else event
 
-    def asked(row: Operation) -> Operation:
+    def invocation_of(row: Operation) -> Operation:
         return replace(row, value=text) if row.value else row
 
     other = edited(history, odd)
-    other = History(other.manifest, operations=[asked(row) for row in other.operations], events=other.events)
+    other = History(other.manifest, operations=[invocation_of(row) for row in other.operations], events=other.events)
     html = beside_html(
         Given(history=other, verdict=verdict, repeat=text, link=text),
         Given(history=history, verdict=verdict, repeat=""),

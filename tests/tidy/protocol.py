@@ -131,17 +131,17 @@ def _places(source: Source) -> Iterator[tuple[str, str]]:
     tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
     comments = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
     yield "", ast.get_docstring(source.tree) or ""
-    yield from _within(source.tree, "", comments)
+    yield from _citations_within(source.tree, "", comments)
 
 
-def _within(node: ast.AST, prefix: str, comments: dict[int, str]) -> Iterator[tuple[str, str]]:
+def _citations_within(node: ast.AST, prefix: str, comments: dict[int, str]) -> Iterator[tuple[str, str]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _NAMED):
             name = f"{prefix}{child.name}"
             nested = [inner for inner in ast.iter_child_nodes(child) if isinstance(inner, _NAMED)]
             own = {*_lines(child)}.difference(*(_lines(inner) for inner in nested))
             yield name, "\n".join([ast.get_docstring(child) or "", *(comments[n] for n in sorted(own & comments.keys()))])
-            yield from _within(child, f"{name}.", comments)
+            yield from _citations_within(child, f"{name}.", comments)
 
 
 def _lines(node: ast.stmt) -> range:

@@ -16,7 +16,7 @@ _FOLDERS = ("elle", "linearizability", "jepsen")
 _FEW_STEPS = 5  # too few for the search to decide the undecided histories
 
 
-def _judged(name: str) -> Judgement:
+def _judgement_of(name: str) -> Judgement:
     asked = FOREIGN[name]
     history = calls(ROOT / f"{name}.edn")
     if asked.judge == "elle":
@@ -30,7 +30,7 @@ def _judged(name: str) -> Judgement:
 
 @pytest.mark.parametrize("name", sorted(FOREIGN))
 def test_foreign_corpus_history_gets_its_expected_verdict(name: str) -> None:
-    found = _judged(name)
+    found = _judgement_of(name)
 
     side = name.split("/")[1]
     assert found.validity is _SIDES[side], found

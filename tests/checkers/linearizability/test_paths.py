@@ -12,7 +12,7 @@ from checkers.linearizability.witness import cut
 from history.foreign.read import history_of
 from history.foreign.step import Call
 from history.seed import Rng, Seed
-from tests.checkers.linearizability.histories import Intent, drawn
+from tests.checkers.linearizability.histories import Intent, overlapping_calls
 
 # The writes of 1 and 2 are concurrent; 3 was never written.
 READS_3 = """
@@ -23,7 +23,7 @@ READS_3 = """
 """
 
 
-def _told(text: str) -> tuple[Account, list[Call]]:
+def _account_of(text: str) -> tuple[Account, list[Call]]:
     calls = list(history_of(text).calls)
     found = judge(Register(0), calls)
     return account(Register(0), calls, found.longest[0]), calls
@@ -31,7 +31,7 @@ def _told(text: str) -> tuple[Account, list[Call]]:
 
 def test_paths_place_the_concurrent_calls_in_every_way() -> None:
     """Only the write of 4 is concurrent with the read: it is placed, and then 3 cannot be read."""
-    told, calls = _told(READS_3)
+    told, calls = _account_of(READS_3)
 
     assert [[(calls[place.call].argument, place.state) for place in path.places] for path in told.paths] == [[(4, 4)]]
     assert [[calls[index].f for index in path.blocked] for path in told.paths] == [["read"]]
@@ -40,7 +40,7 @@ def test_paths_place_the_concurrent_calls_in_every_way() -> None:
 
 def test_paths_of_a_read_of_nothing_begin_with_the_initial_state() -> None:
     read = "{:process 0 :type :invoke :f :read :value nil} {:process 0 :type :ok :f :read :value 7}"
-    told, _ = _told(read)
+    told, _ = _account_of(read)
 
     assert (told.initial, told.base, [path.places for path in told.paths]) == (0, (), [()])
 
@@ -49,7 +49,7 @@ def test_paths_of_a_read_of_nothing_begin_with_the_initial_state() -> None:
 def test_many_calls_of_unknown_outcome_end_the_paths_early() -> None:
     writes = " ".join(f"{{:process {n} :type :invoke :f :write :value {n}}}" for n in range(1, 1201))
     read = "{:process 0 :type :invoke :f :read :value nil} {:process 0 :type :ok :f :read :value 7000}"
-    told, _ = _told(f"{writes} {read}")
+    told, _ = _account_of(f"{writes} {read}")
 
     assert (told.paths, told.whole) == ((), False)
 
@@ -73,7 +73,7 @@ def test_any_path_is_an_order_and_ends_where_nothing_goes_on() -> None:
     """A path that real time or the object forbids would explain nothing."""
     model, explained = CasRegister(0), 0
     for number in range(60):
-        calls = drawn(Rng(Seed(number)), 7, _cas)
+        calls = overlapping_calls(Rng(Seed(number)), 7, _cas)
         found = judge(model, calls)
         if not found.longest:
             continue

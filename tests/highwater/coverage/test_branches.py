@@ -42,7 +42,7 @@ class Toy:
 '''
 
 
-def _taken(source: str, call: str) -> list[str]:
+def _branches_taken(source: str, call: str) -> list[str]:
     """The names of the branches that a call takes, without module and function, in their order."""
     code, found = marked(source, module="toy", file="toy.py", first=0)
     marks = bytearray(len(found))
@@ -65,7 +65,7 @@ def _taken(source: str, call: str) -> list[str]:
     ],
 )
 def test_marks_show_exactly_the_branches_that_were_taken(call: str, expected: list[str]) -> None:
-    assert sorted(_taken(TOY, call)) == sorted(expected)
+    assert sorted(_branches_taken(TOY, call)) == sorted(expected)
 
 
 def test_branch_keeps_its_name_when_other_lines_change() -> None:

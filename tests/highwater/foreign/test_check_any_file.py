@@ -75,7 +75,7 @@ def _json() -> bytes:
     return b"\n".join(rows) + b"\n"
 
 
-def _recorded(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
+def _recording_of(model: str, *calls: tuple[str, dict[str, object], dict[str, object]]) -> bytes:
     """Calls behind a line of manifest."""
     rows: list[dict[str, object]] = [{"manifest": {"system": "s", "model": model}}]
     for number, (f, asked, told) in enumerate(calls):
@@ -84,7 +84,7 @@ def _recorded(model: str, *calls: tuple[str, dict[str, object], dict[str, object
     return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
-_OF_A_LOG = _recorded(
+_OF_A_LOG = _recording_of(
     "log",
     ("produce", {"values": ["a", "b"]}, {"offsets": [0, 1]}),
     ("poll", {"offset": 0}, {"records": [[0, "a"], [1, "b"]]}),
@@ -92,7 +92,7 @@ _OF_A_LOG = _recorded(
     ("committed", {"group": "g"}, {"offset": 2}),
     ("latest", {}, {"offset": 2}),
 )
-_OF_A_REGISTER = _recorded("register", ("write", {"value": 1}, {"value": 1}), ("read", {}, {"value": 1}))
+_OF_A_REGISTER = _recording_of("register", ("write", {"value": 1}, {"value": 1}), ("read", {}, {"value": 1}))
 
 
 def _ours(name: str) -> bytes:

@@ -19,7 +19,7 @@ from history.errors import HistoryError
 from history.foreign.read import history_of
 from history.foreign.step import Call
 from history.seed import Rng, Seed
-from tests.checkers.linearizability.histories import Intent, drawn
+from tests.checkers.linearizability.histories import Intent, overlapping_calls
 from tests.checkers.linearizability.test_judge import _cas, _queue
 
 STACK = "docs/examples/stack.py:Stack"
@@ -54,7 +54,7 @@ def test_own_model_judges_as_the_built_in_one(mine: type, built_in: Model, inten
     rng = Rng(Seed(4)).fork(built_in.name)
     verdicts = set()
     for _ in range(400):
-        calls = drawn(rng, 5, intent)
+        calls = overlapping_calls(rng, 5, intent)
         own, other = judge(OwnObject("mine", mine()), calls).validity, judge(built_in, calls).validity
         assert own is other, calls
         verdicts.add(own)

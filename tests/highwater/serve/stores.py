@@ -57,7 +57,7 @@ def put(root: Path, summary: Summary, *, run_id: str = "sim-1", page: str = "<!d
 
 
 @contextmanager
-def served(root: Path, *, read: bool = True) -> Iterator[int]:
+def serving(root: Path, *, read: bool = True) -> Iterator[int]:
     """Serve a store in this process; yields the port."""
     pytest.importorskip("uvicorn", reason="needs the extra serve")
     import uvicorn

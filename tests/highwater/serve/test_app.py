@@ -15,7 +15,7 @@ from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import FoundAnomaly
 from history import store
-from tests.highwater.serve.stores import EVIL, LOST, VALID, ask, put, served
+from tests.highwater.serve.stores import EVIL, LOST, VALID, ask, put, serving
 from tests.highwater.test_signals import command
 
 
@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(root: Path) -> Iterator[int]:
-    with served(root) as found:
+    with serving(root) as found:
         yield found
 
 
@@ -127,7 +127,7 @@ def test_file_that_was_replaced_by_a_link_is_not_followed(tmp_path: Path) -> Non
     """Between the reading of the store and the request."""
     folder = put(tmp_path / "store", VALID)
     (tmp_path / "secret.txt").write_text("a secret")
-    with served(tmp_path / "store") as port:
+    with serving(tmp_path / "store") as port:
         (folder / store.REPORT).unlink()
         (folder / store.REPORT).symlink_to(tmp_path / "secret.txt")
         found = ask(port, "/store/seed-1/sim-1/report.html")
@@ -137,7 +137,7 @@ def test_file_that_was_replaced_by_a_link_is_not_followed(tmp_path: Path) -> Non
 
 def test_run_that_vanished_is_said_to_be_gone(tmp_path: Path) -> None:
     folder = put(tmp_path, VALID)
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         (folder / store.REPORT).unlink()
         assert ask(port, "/store/seed-1/sim-1/report.html").status == 404
         assert ask(port, "/").status == 200
@@ -149,7 +149,7 @@ def test_campaign_page_keeps_its_links_to_runs(tmp_path: Path) -> None:
     folder = tmp_path / "campaigns" / "one"
     store.write_file(folder / "runs.jsonl", msgspec.json.encode(replace(LOST, store="seed-2/sim-1")) + b"\n")
     store.write_file(folder / "index.html", '<a href="../../seed-2/sim-1/report.html">x</a>')
-    with served(tmp_path) as port:
+    with serving(tmp_path) as port:
         assert 'href="/store/campaigns/one/index.html"' in ask(port, "/").text
         assert ask(port, "/store/campaigns/one/index.html").status == 200
 

@@ -22,7 +22,7 @@ from tests.highwater.serve.stores import LOST, VALID, put
 from tests.strategies import MANIFEST
 
 
-def _read(root: Path) -> Snapshot:
+def _snapshot_of(root: Path) -> Snapshot:
     return Catalog(root).refresh()
 
 
@@ -43,13 +43,13 @@ def test_catalog_lists_stored_runs_and_those_of_campaigns(tmp_path: Path) -> Non
     folder = _campaign(tmp_path, "one", 2)
     kept = replace(LOST, store="seed-2/sim-1")
     store.write_file(folder / "runs.jsonl", b"".join(msgspec.json.encode(one) + b"\n" for one in (VALID, kept)))
-    seen = _read(tmp_path)
+    snapshot = _snapshot_of(tmp_path)
 
-    assert sorted((run.name, run.folder, run.campaign) for run in seen.runs) == [
+    assert sorted((run.name, run.folder, run.campaign) for run in snapshot.runs) == [
         ("seed-1 on safe", "", "one"),
         ("seed-2 on v3 with crash", "seed-2/sim-1", "one"),
     ]
-    (campaign,) = seen.campaigns
+    (campaign,) = snapshot.campaigns
     assert (campaign.name, campaign.finished, campaign.wanted, campaign.running) == ("one", 2, 2, False)
 
 
@@ -73,7 +73,7 @@ def test_store_of_a_chaos_job_below_a_store_is_listed(tmp_path: Path) -> None:
     lines = msgspec.json.encode(replace(LOST, store="seed-2/sim-1")) + b"\n" + msgspec.json.encode(VALID) + b"\n"
     store.write_file(tmp_path / "chaos" / "runs.jsonl", lines)
 
-    assert sorted(run.folder for run in _read(tmp_path).runs) == ["", "chaos/seed-2/sim-1"]
+    assert sorted(run.folder for run in _snapshot_of(tmp_path).runs) == ["", "chaos/seed-2/sim-1"]
 
 
 def test_run_without_a_summary_is_read_from_its_verdict(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_run_without_a_summary_is_read_from_its_verdict(tmp_path: Path) -> None:
         validity=Validity.UNKNOWN, live=None, anomalies=(), excused=(), cuts=(), unchecked=("too short",), not_live=(), counts={}
     )
     store.write_file(folder / store.VERDICT, msgspec.json.encode(verdict))
-    (run,) = _read(tmp_path).runs
+    (run,) = _snapshot_of(tmp_path).runs
 
     assert (run.verdict, run.words, run.protocol) == ("UNKNOWN", ("too short",), MANIFEST.protocol)
 
@@ -92,7 +92,7 @@ def test_anomalies_that_words_count_are_counted(tmp_path: Path) -> None:
     """A checker lists three of a kind and counts the others."""
     first = LOST.anomalies[0]
     put(tmp_path, replace(LOST, anomalies=(first, replace(first, words=f"{first.words}{more_of_kind(4)}"))))
-    (run,) = _read(tmp_path).runs
+    (run,) = _snapshot_of(tmp_path).runs
 
     assert run.kinds == (("lost-write", 6),)
 
@@ -101,20 +101,20 @@ def test_campaign_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
     """Its rows have the names of the rows before; a pass may miss the moment in which there is none."""
     folder = _campaign(tmp_path, "one", 2)
     ledger = Ledger(storage_at(str(folder / "ledger")))
-    catalog, seen = Catalog(tmp_path), list[str]()
+    catalog, snapshot = Catalog(tmp_path), list[str]()
     for number, run in enumerate((LOST, VALID)):
         ledger.commit(Row(key="s1", state="done", attempt=1, seconds=1.0, result=msgspec.Raw(msgspec.json.encode(run))))
         os.utime(folder / "request.json", ns=(number, number))
-        seen += [run.verdict for run in catalog.refresh().runs]
+        snapshot += [run.verdict for run in catalog.refresh().runs]
 
-    assert seen == ["INVALID", "VALID"]
+    assert snapshot == ["INVALID", "VALID"]
 
 
 def test_system_without_a_version_has_its_name_alone(tmp_path: Path) -> None:
     folder = put(tmp_path, VALID)
     (folder / "summary.json").unlink()
     store.write_file(folder / store.MANIFEST, store.encode_manifest(replace(MANIFEST, system=SystemFacts(name="toy"))))
-    (run,) = _read(tmp_path).runs
+    (run,) = _snapshot_of(tmp_path).runs
 
     assert (run.protocol, run.repeat) == ("toy", f"highwater replay {folder}")
 
@@ -123,7 +123,7 @@ def test_run_that_is_being_written_is_unknown(tmp_path: Path) -> None:
     folder = tmp_path / "seed-9" / "sim-9"
     store.write_file(folder / store.MANIFEST, store.encode_manifest(replace(MANIFEST, outcome="incomplete")))
 
-    assert [(run.verdict, run.words) for run in _read(tmp_path).runs] == [("UNKNOWN", ("the run is incomplete",))]
+    assert [(run.verdict, run.words) for run in _snapshot_of(tmp_path).runs] == [("UNKNOWN", ("the run is incomplete",))]
 
 
 def test_catalog_follows_runs_that_come_change_and_go(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_damaged_files_are_counted_and_left_out(tmp_path: Path) -> None:
     store.write_file(put(tmp_path, LOST) / "summary.json", b'{"seed": ')
     store.write_file(_campaign(tmp_path, "one", 2) / "runs.jsonl", b"no summary\n")
     store.write_file(tmp_path / "campaigns" / "two" / "request.json", b"[]")
-    seen = _read(tmp_path)
+    snapshot = _snapshot_of(tmp_path)
 
-    assert ([run.folder for run in seen.runs], seen.refused) == (["seed-1/sim-1"], 3)
+    assert ([run.folder for run in snapshot.runs], snapshot.refused) == (["seed-1/sim-1"], 3)
 
 
 def test_links_and_strange_names_are_not_part_of_the_store(tmp_path: Path) -> None:
@@ -162,27 +162,27 @@ def test_links_and_strange_names_are_not_part_of_the_store(tmp_path: Path) -> No
     os.symlink(outside.parent, root / "seed-2")
     os.symlink("/etc/hostname", inside / "junit.xml")
     put(root, replace(LOST, plan="<b>"))
-    seen = _read(root)
+    snapshot = _snapshot_of(root)
 
-    assert [run.folder for run in seen.runs] == ["seed-1/sim-1"]
-    assert "junit.xml" not in seen.files["seed-1/sim-1"]
+    assert [run.folder for run in snapshot.runs] == ["seed-1/sim-1"]
+    assert "junit.xml" not in snapshot.files["seed-1/sim-1"]
 
 
 def test_empty_store_has_no_runs(tmp_path: Path) -> None:
-    seen = _read(tmp_path)
-    assert (seen.runs, seen.campaigns, seen.read) == ((), (), True)
+    snapshot = _snapshot_of(tmp_path)
+    assert (snapshot.runs, snapshot.campaigns, snapshot.read) == ((), (), True)
 
 
 # --- lists --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     root = tmp_path_factory.mktemp("store")
     put(root, VALID)
     put(root, LOST)
     put(root, replace(VALID, plan="seed-3", live=False, acked=20, not_live=("t-0 has no leader",)))
-    return _read(root)
+    return _snapshot_of(root)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
         (Query(q="nothing like it"), []),
     ],
 )
-def test_list_has_the_runs_that_were_asked_for(asked: Query, names: list[str], seen: Snapshot) -> None:
-    assert [run.name.split()[0] for run in listing(seen.runs, asked).runs] == names
+def test_list_has_the_runs_that_were_asked_for(asked: Query, names: list[str], snapshot: Snapshot) -> None:
+    assert [run.name.split()[0] for run in listing(snapshot.runs, asked).runs] == names
 
 
 def test_address_of_a_list_is_read_back() -> None:
@@ -220,15 +220,15 @@ def test_nonsense_in_an_address_is_ignored(given: dict[str, str]) -> None:
     assert query_in(given) == Query()
 
 
-def test_page_beyond_the_last_shows_the_last(seen: Snapshot) -> None:
-    many = [replace(seen.runs[0], key=str(number)) for number in range(250)]
+def test_page_beyond_the_last_shows_the_last(snapshot: Snapshot) -> None:
+    many = [replace(snapshot.runs[0], key=str(number)) for number in range(250)]
     found = listing(many, Query(page=99))
 
     assert (found.query.page, found.pages, len(found.runs), found.found) == (3, 3, 50, 250)
 
 
-def test_matrix_counts_verdicts_by_protocol_and_mix(seen: Snapshot) -> None:
-    found = matrix(seen.runs)
+def test_matrix_counts_verdicts_by_protocol_and_mix(snapshot: Snapshot) -> None:
+    found = matrix(snapshot.runs)
 
     assert found.mixes == ("(default)", "crash")
     assert [(protocol, [cell and (cell.runs, cell.invalid, cell.bad) for cell in cells]) for protocol, cells in found.rows] == [
@@ -237,8 +237,8 @@ def test_matrix_counts_verdicts_by_protocol_and_mix(seen: Snapshot) -> None:
     ]
 
 
-def test_two_runs_are_compared_line_by_line(seen: Snapshot) -> None:
-    one, other = (seen.by_key[key] for key in ("seed-1/sim-1", "seed-2/sim-1"))
+def test_two_runs_are_compared_line_by_line(snapshot: Snapshot) -> None:
+    one, other = (snapshot.by_key[key] for key in ("seed-1/sim-1", "seed-2/sim-1"))
     rows = {what: (left, right, differ) for what, left, right, differ in side_by_side(one, other)}
 
     assert rows["verdict"] == ("VALID", "INVALID", True)

@@ -60,7 +60,7 @@ def test_exported_edn_value_is_read_back(value: object) -> None:
     assert export.edn(found, names=True) == export.edn(value, names=True)
 
 
-def _read(lines: list[str]) -> list[Step]:
+def _steps_of(lines: list[str]) -> list[Step]:
     return list(jepsen.of_rows(edn.rows(io.BytesIO("".join(lines).encode()))))
 
 
@@ -76,7 +76,7 @@ def test_exported_edn_operations_are_read_back() -> None:
         _step(1, OpType.FAIL, "write", Atom("string", 'a "quoted" \\ line\n')),
     ]
 
-    found = _read(list(export.lines(lambda: told, names=True)))
+    found = _steps_of(list(export.lines(lambda: told, names=True)))
 
     assert [(s.process, s.type, s.f, s.value) for s in found] == [(s.process, s.type, s.f, s.value) for s in told]
     assert [s.index for s in found] == [0, 1, 2, 3]
@@ -86,7 +86,7 @@ def test_exported_process_is_not_reused_after_unknown_outcome() -> None:
     """Knossos refuses an invocation of a process with an open call, and a call of unknown outcome stays open for ever."""
     told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
 
-    assert [s.process for s in _read(list(export.lines(lambda: told)))] == [0, 0, 1, 2]
+    assert [s.process for s in _steps_of(list(export.lines(lambda: told)))] == [0, 0, 1, 2]
 
 
 def test_json_micro_operation_names_become_keywords() -> None:
@@ -99,7 +99,7 @@ def test_json_micro_operation_names_become_keywords() -> None:
 def test_exported_compare_and_set_that_was_refused_fails() -> None:
     told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", FALSE)]
 
-    assert [(s.type, s.value) for s in _read(list(export.lines(lambda: told)))] == [
+    assert [(s.type, s.value) for s in _steps_of(list(export.lines(lambda: told)))] == [
         (OpType.INVOKE, (1, 2)),
         (OpType.FAIL, (1, 2)),
     ]
@@ -113,7 +113,7 @@ def test_export_refuses_an_invalid_function_name() -> None:
 # --- histories of highwater --------------------------------------------------------------------------------------------
 
 
-def _stored(tmp_path: Path, history: History) -> Path:
+def _store(tmp_path: Path, history: History) -> Path:
     path = tmp_path / "history.jsonl"
     path.write_bytes(jsonl.encode(history))
     return path
@@ -138,7 +138,7 @@ def test_exported_history_gets_the_verdict_of_the_original(name: str, tmp_path: 
     history = stored(name)
     if not ours.holds_records(history):
         return
-    path = _stored(tmp_path, history)
+    path = _store(tmp_path, history)
     try:
         judged = judge_file(path, ModelChoice(model="kafka"))
     except HistoryError:  # stories of invalid histories
@@ -210,10 +210,10 @@ def test_exported_register_history_has_json_values(tmp_path: Path) -> None:
     ]
     history = History(manifest(promise()), operations=rows)
 
-    judged = judge_file(_stored(tmp_path, history), ModelChoice(model="register"))
+    judged = judge_file(_store(tmp_path, history), ModelChoice(model="register"))
 
     assert [(a.kind, a.key, a.witness[-1]) for a in judged.anomalies] == [("nonlinearizable", "x", 2)]
-    assert [s.value for s in steps_of(tmp_path, exported(_stored(tmp_path, history)))] == [1, 1, None, 2]
+    assert [s.value for s in steps_of(tmp_path, exported(_store(tmp_path, history)))] == [1, 1, None, 2]
 
 
 def steps_of(tmp_path: Path, lines: object) -> list[Step]:
@@ -223,7 +223,7 @@ def steps_of(tmp_path: Path, lines: object) -> list[Step]:
 
 def test_export_refuses_a_value_that_is_not_json_with_its_row(tmp_path: Path) -> None:
     rows = [Operation(index=4, process=0, type=OpType.INVOKE, f="write", value="{", time_ns=0)]
-    path = _stored(tmp_path, History(manifest(promise()), operations=rows))
+    path = _store(tmp_path, History(manifest(promise()), operations=rows))
 
     with pytest.raises(HistoryError, match="row 4: the value of write is not JSON"):
         judge_file(path, ModelChoice(model="register"))

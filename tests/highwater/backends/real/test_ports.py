@@ -34,7 +34,7 @@ from history.seed import Draws
 from nemesis.faults import AnyFault, Clog, CrashAt, LinkFault, Packets, Partition, Reset, Shutdown, Slow, ZooKeeperDown
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
-from tests.highwater.backends.real.test_fault_links import Recorded, begun, ignored
+from tests.highwater.backends.real.test_fault_links import Recorded, faults_begun, ignored
 from tests.highwater.backends.sim.simulations import plan
 
 B1, B2, Z1 = Address("b1"), Address("b2"), Address("z1")
@@ -46,7 +46,7 @@ def window(fault: AnyFault) -> Window:
     return Window(id="f1", kind="fault", at_ms=0, until_ms=1, fault=fault)
 
 
-async def proven(made: Coroutine[Any, Any, Probe]) -> Proof:
+async def proof_of(made: Coroutine[Any, Any, Probe]) -> Proof:
     return await (await made)()
 
 
@@ -140,7 +140,7 @@ def test_condition_without_a_hook_raises(condition: LinkCondition) -> None:
 @pytest.mark.parametrize("fault", [Packets(duplicate_per_mille=1), Packets(reorder_per_mille=1), Packets(kinds=("fetch",))])
 def test_packets_that_a_proxy_cannot_tell_are_an_error(fault: Packets) -> None:
     with pytest.raises(AssertionError, match="must refuse a plan with this fault"):
-        begun(Recorded(), fault)
+        faults_begun(Recorded(), fault)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_deed_on_an_external_node_that_is_down_is_not_proven(deed: str) -> None:
     node = ExternalNode(B1, ("127.0.0.1", 1), Hooks(NODES, Path()))
     node._down = True
 
-    assert asyncio.run(proven(getattr(node, deed)())) == Proof(False, "the node was down already")
+    assert asyncio.run(proof_of(getattr(node, deed)())) == Proof(False, "the node was down already")
 
 
 def test_kill_of_a_zookeeper_server_that_is_down_is_not_proven(tmp_path: Path) -> None:
     server = ServerProcess(Server(1, tmp_path, [Ports(1, 2, 3)]))
 
-    assert asyncio.run(proven(server.kill())) == Proof(False, "there was no process")
+    assert asyncio.run(proof_of(server.kill())) == Proof(False, "there was no process")
 
 
 @pytest.mark.parametrize("fault", [Shutdown(protocol="legacy"), CrashAt()])

@@ -157,12 +157,12 @@ FAULTS: list[AnyFault] = [
 ]
 
 
-def named(fault: AnyFault) -> str:
+def name_of_fault(fault: AnyFault) -> str:
     return "-".join([type(fault).__name__, *(str(value) for value in msgspec.structs.astuple(fault))])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=named)
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of_fault)
 def test_every_fault_acts_is_recorded_and_heals(fault: AnyFault) -> None:
     """At the end each process runs, and the topic accepts writes."""
     of = plan(window(fault), draws=2)

@@ -176,7 +176,7 @@ async def _talk(where: HostPort, requests: Iterable[int], over: asyncio.Event) -
         await asyncio.sleep(TRAFFIC_S)
 
 
-async def played(plan: Plan, site: Site, system: System) -> dict[str, list[str]]:
+async def probes_of_plan(plan: Plan, site: Site, system: System) -> dict[str, list[str]]:
     """What probes found while the plan's windows were open, by kind; the end of each fault is probed too, or HarnessError."""
     recorder = Recorder(lambda: 0)
     cluster = system.cluster(site.zookeeper, site.harness)
@@ -213,7 +213,7 @@ async def played_on_kafka(
         clients = [where for place in site.clients.values() for where in place.values()]
         with beside(site.zookeeper):
             async with traffic(system.wirings, clients):
-                return await played(plan, site, system)
+                return await probes_of_plan(plan, site, system)
     finally:
         await site.leave()
         site.close()

@@ -31,8 +31,8 @@ from tests.highwater.backends.real.systems.played import (
     catalogue,
     one_of_each,
     performable,
-    played,
     played_on_kafka,
+    probes_of_plan,
     sleeping_java,
     unseen,
 )
@@ -196,7 +196,7 @@ def test_every_fault_acts_on_nodes_of_an_external_system(cluster: Path) -> None:
         site = system.site()
         try:
             await site.open()
-            return await played(plan, site, system)
+            return await probes_of_plan(plan, site, system)
         finally:
             site.close()
 
