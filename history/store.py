@@ -61,10 +61,13 @@ def name_complaint(name: str) -> str | None:
     return None if _NAME.fullmatch(name) else f"{name!r}: use letters, digits, '.', '_' and '-' only, 128 at most"
 
 
-def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file atomically. Makes its folder."""
-    with _aside(path) as aside:
-        aside.write_bytes(data.encode() if isinstance(data, str) else data)
+def write_file(path: Path, data: bytes | str, *, flush: bool = False) -> None:
+    """Write a file atomically. Makes its folder. `flush`: its bytes are on the disk before it has its name."""
+    with _aside(path) as aside, aside.open("wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        if flush:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:

@@ -4,13 +4,14 @@
     DATASET/parts/<part>.json     the part's manifest, written last: what has none was never committed
 
 The key of a row is its campaign and its run. A run that the dataset has is not taken in again. A part is named by its campaign,
-its protocol and its runs, so whoever does the same work again writes the same files. One process writes at a time; it begins by
-deleting what a killed one has left. A part that `compact` has put into another one is named by the other's manifest, and does not
-count from then on. Names are relative to the dataset's root.
+its protocol and its runs, so whoever does the same work again writes the same files. One process writes at a time
+(`pipeline.owner`); it begins by deleting what a killed one has left. A part that `compact` has put into another one is named by
+the other's manifest, and does not count from then on. Names are relative to the dataset's root.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b, sha256
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from msgspec import Struct
 from history import parquet
 from history.history import History
 from pipeline.errors import PipelineError
+from pipeline.owner import owned
 from pipeline.record import Record
 from pipeline.storage import Storage
 from pipeline.tables import DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, arrow_schema
@@ -30,6 +32,7 @@ from pipeline.tables import DATASET_VERSION, HIVE, OF_A_RECORD, TABLES, Table, a
 RUNS_OF_A_PART = 50
 BYTES_MAX = 256 << 20  # of records in memory; the largest part is written when they are more
 _MANIFESTS = "parts/"
+_READERS = 4  # threads that compare files with their manifests
 # Readers take a folder's value for a number or a date if it looks like one, so a name begins with a letter.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
 
@@ -51,11 +54,16 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs: tuple[str, ...]
     files: dict[Table, File]
     replaces: tuple[str, ...] = ()  # ids of the parts whose rows it has taken over
+    seal: str = ""  # checksum of all other fields
 
     def path(self, table: Table) -> str:
         """The name of the part's file of a table."""
         folders = "/".join(f"{column}={value}" for column, value in zip(HIVE, (self.campaign, self.protocol), strict=True))
         return f"{table}/{folders}/{self.id}.parquet"
+
+
+def _seal(part: Part) -> str:
+    return blake2b(msgspec.json.encode(msgspec.structs.replace(part, seal="")), digest_size=8).hexdigest()
 
 
 class Entry(NamedTuple):
@@ -89,6 +97,11 @@ def ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingeste
     Raises PipelineError for a name that cannot be a folder's, and what `load` raises; parts that were written until then stay.
     """
     _check_name("campaign", campaign)
+    with owned(storage):
+        return _ingest(storage, campaign, entries)
+
+
+def _ingest(storage: Storage, campaign: str, entries: Iterable[Entry]) -> Ingested:
     parts = parts_of(storage)
     sweep(storage, parts)
     ingested_runs = {run for part in parts if part.campaign == campaign for run in part.runs}
@@ -169,12 +182,16 @@ def _manifest(storage: Storage, name: str) -> Part:
     where = storage.path(name)
     try:
         part = msgspec.json.decode(storage.read(name), type=Part)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PipelineError(f"{where}: not the manifest of a part: {error}") from error
     if part.version != DATASET_VERSION:
         raise PipelineError(f"{where}: dataset version {part.version}, this program reads {DATASET_VERSION}")
     if name != f"{_MANIFESTS}{part.id}.json":
         raise PipelineError(f"{where}: the manifest of another part, {part.id}")
+    if not part.seal:
+        raise PipelineError(f"{where}: a manifest without checksum, of an earlier version: ingest its runs into a new dataset")
+    if part.seal != _seal(part):
+        raise PipelineError(f"{where}: changed after it was written: its checksum is another")
     return part
 
 
@@ -206,6 +223,7 @@ def _write(
     data = {table: parquet.encode(rows) for table, rows in tables.items()}
     files = {table: File(rows=tables[table].num_rows, sha256=sha256(data[table]).hexdigest()) for table in data}
     part = Part(id=name, campaign=campaign, protocol=protocol, runs=runs, files=files, replaces=tuple(replaces))
+    part = msgspec.structs.replace(part, seal=_seal(part))
     for table, content in data.items():
         storage.write(part.path(table), content)
     storage.write(f"{_MANIFESTS}{name}.json", msgspec.json.format(msgspec.json.encode(part), indent=1))
@@ -236,6 +254,11 @@ def compact(storage: Storage) -> tuple[int, int]:
 
     Returns the numbers of parts before and after. Raises PipelineError where a part is damaged.
     """
+    with owned(storage):
+        return _compact(storage)
+
+
+def _compact(storage: Storage) -> tuple[int, int]:
     parts = parts_of(storage)
     sweep(storage, parts)
     for together in _packed(parts):
@@ -269,6 +292,42 @@ def _joined(storage: Storage, parts: Sequence[Part], table: Table) -> pa.Table:
             raise PipelineError(f"{storage.path(part.path(table))}: not the file that its manifest names (SHA-256)")
         rows.append(pq.read_table(pa.BufferReader(data), use_threads=False))
     return pa.concat_tables(rows)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------------
+
+
+def whole_parts(storage: Storage, tables: Sequence[Table] = TABLES, campaigns: Sequence[str] = ()) -> list[Part]:
+    """The parts of these campaigns (all if none is named), after a look at their files of these tables, as `verify` looks.
+
+    Raises PipelineError with the first damage: what is not as it was written must not be counted.
+    """
+    parts = _chosen(storage, campaigns)
+    while (damage := _first_damage(storage, parts, tables)) is not None:
+        before, parts = parts, _chosen(storage, campaigns)
+        if parts == before:  # else a compaction has put the files into others meanwhile
+            more = "`highwater store verify` lists all damage"
+            raise PipelineError(f"{storage.path(damage.name)}: {damage.words}; nothing is read from a damaged dataset ({more})")
+    return parts
+
+
+def _chosen(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
+    return [part for part in parts_of(storage) if not campaigns or part.campaign in campaigns]
+
+
+def _first_damage(storage: Storage, parts: Sequence[Part], tables: Sequence[Table]) -> Damage | None:
+    twice = next(_twice(parts), None)
+    if twice is not None:
+        return twice
+
+    def look(at: tuple[Part, Table]) -> Damage | None:
+        part, table = at
+        if table not in part.files:
+            return Damage(f"{_MANIFESTS}{part.id}.json", f"names no file of {table}") if table in OF_A_RECORD else None
+        return next((Damage(part.path(table), words) for words in _complaints(storage, part, table)), None)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return next(filter(None, pool.map(look, ((part, table) for part in parts for table in tables))), None)
 
 
 # --- verification ---------------------------------------------------------------------------------------------------------------

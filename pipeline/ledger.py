@@ -5,29 +5,35 @@
 
 A worker writes the row of an item last. What has no row is done again, and a key has one row however often it was done. So the
 rows on disk, and not what a worker reports, are the result of the work: a killed worker, executor or driver loses nothing.
+
+Each row is sealed with a checksum. A row that is empty, cut or edited does not count: `mend` deletes it, and it is done again.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pipeline.errors import PipelineError
+from pipeline.stamp import present_stamp
 from pipeline.storage import Storage
 
 _ROW = ".json"
 _MARK = ".last"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
-State = Literal["done", "failed", "late"]
+State = Literal["done", "failed", "late", "lost"]
 
 
 class Row(Struct, frozen=True, kw_only=True):
     """A finished item. `result` is what the function returned, as JSON; null unless the item is done.
 
-    `failed`: the function raised, or its worker died each time; `late`: it met its deadline. `words` says so in one line.
+    `failed`: the function raised; `late`: it met its deadline; `lost`: the environment failed (a disk, an object store, a worker
+    that died each time), which says nothing of the item, so that resumed work does it again. `words` says so in one line.
     """
 
     key: str
@@ -36,6 +42,18 @@ class Row(Struct, frozen=True, kw_only=True):
     seconds: float  # by the clock, of the last attempt
     words: str = ""
     result: msgspec.Raw = msgspec.Raw(b"null")
+    code: str = ""  # of the worker (`pipeline.stamp`)
+    seal: str = ""  # of all other fields
+
+
+def sealed(row: Row) -> Row:
+    """The row with the code of this process and its seal."""
+    row = replace(row, code=present_stamp().code)
+    return replace(row, seal=_seal(row))
+
+
+def _seal(row: Row) -> str:
+    return blake2b(msgspec.json.encode(replace(row, seal="")), digest_size=8).hexdigest()
 
 
 class Ledger:
@@ -57,10 +75,12 @@ class Ledger:
         """Whether the item is finished."""
         return self._storage.exists(key + _ROW)
 
-    def commit(self, row: Row) -> None:
-        """Write the row of a finished item; the item's own files must be written before."""
+    def commit(self, row: Row) -> Row:
+        """Write the row of a finished item and return it with its seal; the item's own files must be written before."""
         assert _KEY.fullmatch(row.key), row.key
+        row = sealed(row)
         self._storage.write(row.key + _ROW, msgspec.json.encode(row))
+        return row
 
     def read(self, key: str) -> Row:
         """The row of a finished item. Raises PipelineError where the file is damaged or missing."""
@@ -75,12 +95,29 @@ class Ledger:
         texts = self._storage.read_each(key + _ROW for key in sorted_keys)
         for key in sorted_keys:
             try:
-                row = msgspec.json.decode(next(texts), type=Row)
-            except (OSError, msgspec.DecodeError) as error:
-                raise PipelineError(f"{self._storage.path(key + _ROW)}: not a row of a ledger: {error}") from error
-            if row.key != key:
-                raise PipelineError(f"{self._storage.path(key + _ROW)}: the row of another item, {row.key}")
-            yield row
+                yield row_of(key, next(texts))
+            except (OSError, ValueError) as error:
+                raise PipelineError(f"{self._storage.path(key + _ROW)}: {error}") from error
+
+    def mend(self, code: str | None = None) -> list[str]:
+        """Delete the rows that do not count, so that their items are done again; return a sentence for each.
+
+        These are damaged rows, rows of lost items and, if `code` is given, rows that other code has written. Call it before the
+        work begins, while nobody else writes.
+        """
+        wanted, bad = sorted(self.keys()), {}
+        for key, text in zip(wanted, self._storage.read_each(key + _ROW for key in wanted), strict=True):
+            try:
+                row = row_of(key, text)
+            except ValueError as error:
+                bad[key] = str(error)
+                continue
+            if row.state == "lost":
+                bad[key] = f"the environment failed: {row.words}"
+            elif code not in (None, row.code):
+                bad[key] = f"written by other code, {row.code}"
+        self.forget(set(bad))
+        return [f"{self._storage.path(key + _ROW)}: {words}; done again" for key, words in bad.items()]
 
     def forget(self, keys: set[str]) -> None:
         """Delete the rows of these items, so that they are done again."""
@@ -98,3 +135,20 @@ class Ledger:
     def clear_marks(self, *keys: str) -> None:
         """Delete the marks of these items."""
         self._storage.delete(key + _MARK for key in keys)
+
+
+def row_of(key: str, text: bytes) -> Row:
+    """The row of an item as its file has it. Raises ValueError where it is damaged."""
+    if not text.strip():
+        raise ValueError("an empty row of a ledger")
+    try:
+        row = msgspec.json.decode(text, type=Row)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not a row of a ledger: {error}") from error
+    if row.key != key:
+        raise ValueError(f"the row of another item, {row.key}")
+    if row.seal != _seal(row):
+        raise ValueError(
+            "a row that was changed after it was written: its checksum is another" if row.seal else "a row without checksum"
+        )
+    return row

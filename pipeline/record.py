@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from history.history import History
 from history.manifest import Outcome
 from history.op import OpType
 from pipeline.errors import PipelineError
-from pipeline.tables import DATASET_VERSION, OF_A_RECORD, Table, arrow_schema
+from pipeline.tables import COLUMNS, DATASET_VERSION, OF_A_RECORD, Column, Table, arrow_schema
 
 _VERSION_KEY = b"highwater.dataset_version"
 _PROTOCOL_KEY = b"highwater.protocol"
@@ -313,9 +314,49 @@ def decode(data: bytes, *, name: str = "record") -> Record:
         if metadata.get(_VERSION_KEY) != str(DATASET_VERSION).encode() or whole.num_rows != 1:
             raise PipelineError(f"{name}: not the record of a run of dataset version {DATASET_VERSION}")
         tables = {table: _rows_of(whole.column(table), table) for table in OF_A_RECORD}
-    except (OSError, KeyError, pa.ArrowException) as error:
+        record = Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise PipelineError(f"{name}: not a complete record: {' '.join(str(error).split())}") from error
-    return Record(protocol=metadata.get(_PROTOCOL_KEY, b"").decode(), tables=tables)
+    wrong = complaint(record)
+    if wrong is not None:
+        raise PipelineError(f"{name}: {wrong}")
+    return record
+
+
+def complaint(record: Record) -> str | None:
+    """What is wrong with the rows of a record: nulls, words and numbers that a column does not have, rows of other runs."""
+    for table in OF_A_RECORD:
+        rows = record.tables[table]
+        for column in COLUMNS[table]:
+            wrong = _complaint(rows[column.name], column)
+            if wrong is not None:
+                return f"{table}.{column.name} {wrong}"
+    for table in ("runs", "verdicts"):
+        if record.tables[table].num_rows != 1:
+            return f"{record.tables[table].num_rows} rows of {table}, not 1"
+    others = {run for table in OF_A_RECORD for run in record.tables[table]["run"].to_pylist()} - {record.run}
+    if others:
+        return f"rows of another run, {min(others)}"
+    for name in ("verdict", "live"):
+        one, two = (record.tables[table][name][0].as_py() for table in ("runs", "verdicts"))
+        if one != two:
+            return f"runs.{name} is {one}, verdicts.{name} is {two}"
+    return None
+
+
+def _complaint(values: pa.ChunkedArray, column: Column) -> str | None:
+    if column.required and values.null_count:
+        return "is null"
+    held = values.drop_null()
+    if column.among:
+        strange = sorted(set(held.unique().to_pylist()) - set(column.among))
+        return f"is {strange[0]!r}, none of {', '.join(column.among)}" if strange else None
+    if not len(held) or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return None
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(held)).as_py():
+        return "is no finite number"
+    least = pc.min(held).as_py()
+    return f"is {least}, less than 0" if column.counts and least < 0 else None
 
 
 def run_of(data: bytes, *, name: str = "record") -> str:

@@ -71,6 +71,11 @@ SETTINGS = (
         "false",
         "adaptive plans merge partitions of few bytes: ten small runs would become one task",
     ),
+    Setting(
+        "spark.sql.sources.parallelPartitionDiscovery.threshold",
+        "1000000",
+        "files of a dataset are listed by the driver: a Spark job for it takes twenty times as long",
+    ),
     Setting("spark.ui.enabled", "false", "no web page of Spark"),
     Setting("spark.ui.showConsoleProgress", "false", "no progress bar of Spark"),
     Setting(

@@ -75,9 +75,9 @@ class Storage:
                 yield from pool.map(self.read, chunk)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, whole or not at all; replace an earlier one."""
+        """Write a file, whole or not at all; replace an earlier one. It outlives a power loss from the moment it is there."""
         if self.folder is not None:
-            write_file(self.folder / name, data)
+            write_file(self.folder / name, data, flush=True)
             return
         # An object appears when its upload completes; a killed process leaves none.
         with self._asking(), self.filesystem.open_output_stream(self.path(name)) as stream:

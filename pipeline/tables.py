@@ -31,16 +31,25 @@ _TEXTS = pa.list_(pa.string())
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column of a table; `words` is its meaning. `required`: never null."""
+    """One column of a table; `words` is its meaning. `required`: never null. `among`: its only values; () if any.
+
+    A number that `counts` is not negative.
+    """
 
     name: str
     type: pa.DataType
     words: str
     required: bool = True
+    among: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether it holds counts or lengths, and not moments of a run's clock or names."""
+        return not self.name.endswith(("_ns", "seed", "process", "partition"))
 
 
-def _of(name: str, type: pa.DataType, words: str) -> Column:
-    return Column(name=name, type=type, words=words)
+def _of(name: str, type: pa.DataType, words: str, *, among: tuple[str, ...] = ()) -> Column:
+    return Column(name=name, type=type, words=words, among=among)
 
 
 def _maybe(name: str, type: pa.DataType, words: str) -> Column:
@@ -49,6 +58,9 @@ def _maybe(name: str, type: pa.DataType, words: str) -> Column:
 
 _RUN = _of("run", pa.string(), "the run: plan name, a slash, run id; unique within a campaign")
 _INT, _TEXT, _FLOAT, _FLAG = pa.int64(), pa.string(), pa.float64(), pa.bool_()
+
+_VERDICTS = ("VALID", "UNKNOWN", "INVALID")
+_OUTCOMES = ("completed", "interrupted", "incomplete", "harness-fault")
 
 COLUMNS: dict[Table, tuple[Column, ...]] = {
     "runs": (
@@ -61,12 +73,12 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
             _TEXT,
             "the fault kinds or mixes that were asked for, joined by commas; empty for the default kinds or if not known",
         ),
-        _of("profile", _TEXT, "the profile of the promise: `within` or `beyond`"),
+        _of("profile", _TEXT, "the profile of the promise: `within` or `beyond`", among=("within", "beyond")),
         _of("workload", _TEXT, "the workload that was asked for; empty where it is not known"),
         _of("backend", _TEXT, "`sim`, `process`, `docker` or another system"),
         _of("commit", _TEXT, "commit of the build that performed the run"),
-        _of("outcome", _TEXT, "`completed`, `interrupted`, `incomplete` or `harness-fault`"),
-        _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`"),
+        _of("outcome", _TEXT, "`completed`, `interrupted`, `incomplete` or `harness-fault`", among=_OUTCOMES),
+        _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`", among=_VERDICTS),
         _maybe("live", _FLAG, "whether the cluster was live after healing; null where it was not judged"),
         _of("exit", _INT, "exit code of the run alone"),
         _of("digest", _TEXT, "digest of the history's rows"),
@@ -93,7 +105,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
     "verdicts": (
         _RUN,
         _of("checkers", _TEXT, "digest of the checkers that judged; empty where it is not known"),
-        _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`"),
+        _of("verdict", _TEXT, "`VALID`, `UNKNOWN` or `INVALID`", among=_VERDICTS),
         _maybe("live", _FLAG, "whether the cluster was live after healing; null where it was not judged"),
         _of("unchecked", _TEXTS, "what could not be judged, and why"),
         _of("not_live", _TEXTS, "why the cluster was not live"),
@@ -142,7 +154,7 @@ COLUMNS: dict[Table, tuple[Column, ...]] = {
         _of("f", _TEXT, "operation: produce, poll, latest, ..."),
         _maybe("topic", _TEXT, "name of the topic"),
         _maybe("partition", _INT, "partition of the topic"),
-        _of("type", _TEXT, "`ok`, `fail` or `info`; a call without an answer is `info`"),
+        _of("type", _TEXT, "`ok`, `fail` or `info`; a call without an answer is `info`", among=("ok", "fail", "info")),
         _of("invoked_ns", _INT, "time of the invocation"),
         _maybe("latency_ns", _INT, "from invocation to completion; null without an answer"),
         _of("records", _INT, "records that it carried or returned"),

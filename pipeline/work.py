@@ -116,9 +116,8 @@ def _died(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
 
 
 def _give_up(ledger: Ledger, key: str, attempts: int, how: str = "") -> Row:
-    row = Row(key=key, state="failed", attempt=attempts, seconds=0.0, words=f"its worker process died {attempts} times{how}")
-    ledger.commit(row)
-    return row
+    row = Row(key=key, state="lost", attempt=attempts, seconds=0.0, words=f"its worker process died {attempts} times{how}")
+    return ledger.commit(row)
 
 
 class _LateError(BaseException):
@@ -144,11 +143,11 @@ def perform_item(job: Job, ledger: Ledger, item: Item, *, attempt: int, end_hung
     except _LateError:
         row = ended("late", late)
     except Exception as error:  # noqa: BLE001 - the ledger records it; other items must go on
-        row = ended("failed", " ".join(f"{type(error).__name__}: {error}".split()))
+        environment = isinstance(error, OSError | MemoryError | PipelineError)
+        row = ended("lost" if environment else "failed", " ".join(f"{type(error).__name__}: {error}".split()))
     finally:
         deadline.stop()  # again, because the alarm may have interrupted the first
-    ledger.commit(row)
-    return row
+    return ledger.commit(row)
 
 
 class _Deadline:
@@ -158,7 +157,7 @@ class _Deadline:
     `on_hang` is called before the process is ended; None: it is not ended.
     """
 
-    def __init__(self, job: Job, *, on_hang: Callable[[], None] | None) -> None:
+    def __init__(self, job: Job, *, on_hang: Callable[[], object] | None) -> None:
         self._seconds = job.deadline_s
         self._grace_s = job.grace_s
         self._on_hang = on_hang

@@ -72,7 +72,7 @@ def entries_of(text: bytes, source: str) -> Reassignments:
     """Parse the JSON file with the reassignments. UsageError with the first mistake."""
     try:
         rows = msgspec.json.decode(text, type=_File).partitions
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{source}: {error}") from None
     entries: Reassignments = {}
     for row in rows:

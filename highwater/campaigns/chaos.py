@@ -416,6 +416,6 @@ def _digest_elsewhere(seed: int, hash_seed: str) -> str:
     done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=False)
     try:
         return msgspec.json.decode(done.stdout, type=Summary).digest
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         stderr = done.stderr.decode(errors="replace").strip()
         raise HarnessError(f"{' '.join(command)} printed no summary: {stderr or done.returncode}") from None

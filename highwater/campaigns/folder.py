@@ -75,6 +75,7 @@ class CampaignFolder:
         self.storage = storage
         self.asked = ordered
         self.under = f"campaigns/{ordered.order.name}"
+        self.place = storage_at(below(storage.location, self.under))
         self.ledger = Ledger(storage_at(below(storage.location, f"{self.under}/{LEDGER}")))
 
     def begin(self) -> None:
@@ -96,6 +97,10 @@ class CampaignFolder:
             place = self.storage.path(f"{self.under}/{REQUEST}")
             raise UsageError(f"{place}: cannot resume: {difference}; without --resume the campaign begins anew")
         return True
+
+    def mend(self) -> list[str]:
+        """Forget the rows that do not count, so that their runs are done again (`Ledger.mend`); a sentence for each."""
+        return self.ledger.mend(self.asked.code)
 
     def perform(
         self,

@@ -16,7 +16,8 @@ from highwater.campaigns.folder import LEDGER, REQUEST, order_in
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.runs.summary import Summary
-from pipeline.ledger import Ledger
+from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger, Row
 from pipeline.storage import Storage, below, storage_at
 
 FAILURES_SHOWN = 5
@@ -65,11 +66,17 @@ class CampaignProgress:
         self._failures: list[Failure] = []
 
     def status(self, now: datetime | None = None) -> Status:
-        """Read the rows that are new and say how far the campaign is. Raises PipelineError where a row is damaged."""
+        """Read the rows that are new and say how far the campaign is. A damaged row is a failure, and its run not finished."""
         now = now or datetime.now(UTC)
+        damaged: list[Failure] = []
         for key, at in sorted(self._new(), key=lambda entry: (entry[1], entry[0])):
+            try:
+                row = self._ledger.read(key)
+            except PipelineError as error:
+                damaged.append(Failure(key=key, words=f"{error}; --resume does it again"))
+                continue
             self._seen[key] = at
-            self._count(key)
+            self._count(row)
         times = sorted(self._seen.values())
         per_second = _rate(times[-_RATED:])
         runs_left = max(self._wanted - len(times), 0)
@@ -82,7 +89,7 @@ class CampaignProgress:
             runs_per_minute=None if per_second is None else round(60 * per_second, 1),
             eta_s=None if per_second is None else round(runs_left / per_second, 1),
             idle_s=round((now - times[-1]).total_seconds(), 1) if times else None,
-            failures=tuple(reversed(self._failures[-FAILURES_SHOWN:])),
+            failures=(*damaged, *reversed(self._failures[-FAILURES_SHOWN:]))[:FAILURES_SHOWN],
         )
 
     def _new(self) -> list[tuple[str, datetime]]:
@@ -90,9 +97,9 @@ class CampaignProgress:
         rows = [(file.base_name.removesuffix(".json"), file.mtime) for file in files if file.base_name.endswith(".json")]
         return [(key, at) for key, at in rows if not key.startswith(".") and key not in self._seen]
 
-    def _count(self, key: str) -> None:
+    def _count(self, row: Row) -> None:
         """Take in a row of the ledger."""
-        row = self._ledger.read(key)
+        key = row.key
         if row.state != "done":
             self._lost += 1
             self._failures.append(Failure(key=key, words=f"{row.state}: {row.words}"))

@@ -2,6 +2,8 @@
 
 from functools import cached_property
 
+import msgspec
+
 from highwater.campaigns.campaign import summary_of
 from highwater.campaigns.folder import LEDGER, PLANS, RECORDS, REQUEST, CampaignOrder, order_in
 from highwater.campaigns.order import Trial
@@ -9,10 +11,13 @@ from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from highwater.plans.text import plan_from_yaml
 from highwater.runs.records import performed_record
+from highwater.runs.summary import Summary
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Row
 from pipeline.record import Record, decode, run_of
 from pipeline.storage import Storage, below, storage_at
+
+_TOLD = ["seed", "plan", "plan_digest", "verdict", "live", "digest", "acked"]  # by the record and by the row of a run
 
 
 class CampaignRecords:
@@ -29,9 +34,23 @@ class CampaignRecords:
         return self._failed(key).run if data is None else run_of(data, name=self._name(key))
 
     def record(self, key: str) -> Record:
-        """A record. Raises PipelineError where it is damaged, or missing though the run has a result."""
+        """A record. Raises PipelineError where it is damaged, missing though there is a result, or contradicts that result."""
         data = self._written(key)
-        return self._failed(key) if data is None else decode(data, name=self._name(key))
+        if data is None:
+            return self._failed(key)
+        record = decode(data, name=self._name(key))
+        row = self._ledger.read(key)
+        if row.state != "done":
+            return self._record_of(row)  # a worker died between the record and the row
+        (told,) = record.tables["runs"].select(_TOLD).to_pylist()
+        try:
+            summary = msgspec.json.decode(row.result, type=Summary)
+        except msgspec.DecodeError as error:
+            raise PipelineError(f"{self._name(key)}: the row of its run holds no summary: {error}") from error
+        for column, value in told.items():
+            if value != getattr(summary, column):
+                raise PipelineError(f"{self._name(key)}: {column} is {value}, the row of its run says {getattr(summary, column)}")
+        return record
 
     def _name(self, key: str) -> str:
         return self._folder.path(f"{RECORDS}/{key}.parquet")

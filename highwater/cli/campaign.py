@@ -24,13 +24,14 @@ from highwater.campaigns.pages import BRANCHES, INDEX, JUNIT, known_causes, writ
 from highwater.campaigns.smaller import Smaller, shrink_failures
 from highwater.cli import options
 from highwater.cli.declaration import takes
-from highwater.cli.output import Ticker, progress, say, say_json
+from highwater.cli.output import Ticker, complain, first_of, progress, say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode
 from highwater.runs.run import REPEATABLE, BackendName
 from highwater.runs.summary import Summary
 from history.seed import format_seed
 from pipeline.local import cores
+from pipeline.owner import owned
 from pipeline.session import session_if_asked
 from pipeline.storage import Storage, storage_at
 from pipeline.work import perform
@@ -125,9 +126,15 @@ def campaign(given: Options) -> int:
     order.check()  # refuse bad input before writing anything
     must = chosen(given.goals, profile=order.profile, by_default=_is_wide(order), with_branches=order.counts_branches)
     place = None if given.junit is None else options.file_of(given.junit)
+    folder = CampaignFolder(_storage_of(given.store, order, given.on.spark), present_asked(order))
+    with owned(folder.place):
+        return _campaign_in(folder, given, must, place)
+
+
+def _campaign_in(folder: CampaignFolder, given: Options, must: tuple[str, ...], place: Path | None) -> int:
+    order = folder.asked.order
     spark, store, jobs, json = given.on.spark, given.store, given.jobs or cores(), given.json
     session = session_if_asked(spark, given.on.settings)
-    folder = CampaignFolder(_storage_of(store, order, spark), present_asked(order))
     say(_headline(order)) if not json else None
     with progress(order.runs, quiet=json) as ticker, session as started, cleaned_up(order.backend):
         causes_before = _causes_before(folder, resume=given.resume)
@@ -182,7 +189,10 @@ def _causes_before(folder: CampaignFolder, *, resume: bool) -> Set[str] | None:
     """Empty the folder unless its campaign goes on; returns the signatures that the store knew before (`known_causes`)."""
     resumed = resume and folder.is_resumable()
     known = known_causes(folder.storage, folder.under, resumed=resumed)
-    if not resumed:
+    if resumed:
+        for words in first_of(folder.mend()):
+            complain(words)
+    else:
         folder.begin()
     return known
 

@@ -21,6 +21,7 @@ from highwater.runs.judging import Case
 from highwater.runs.summary import in_full, in_short
 from pipeline.ledger import Ledger
 from pipeline.local import cores
+from pipeline.owner import owned
 from pipeline.session import session_if_asked
 from pipeline.storage import storage_at
 from pipeline.work import Item, Job, perform
@@ -99,7 +100,8 @@ def judge(given: Options) -> int:
                 workers = given.jobs or min(cores(), -(-len(items) // _ITEMS_OF_A_WORKER))
                 perform(items, job, spark=session, jobs=workers, on_row=lambda row: ticker.tick(row.state))
 
-    cases = judging.judge_all(sources, asked, book, again=given.again, perform=do)
+    with owned(storage_at(book.location)):
+        cases = judging.judge_all(sources, asked, book, again=given.again, perform=do)
     unwritten = [case for case in cases if not judging.keep_verdict(case)]
     code = worst(case.exit_code for case in cases)
     if json:

@@ -93,7 +93,7 @@ def stopped(folder: Path) -> tuple[Question, Checkpoint]:
     checkpoint = read_checkpoint(folder)
     try:
         question = msgspec.json.decode(checkpoint.searched, type=Question)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{folder} holds a search that this command does not know: {error}") from None
     commit = present_build().commit
     if question.commit != commit:

@@ -58,7 +58,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         return msgspec.json.decode((folder / _CHECKPOINT).read_bytes(), type=Checkpoint)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{folder} holds no stopped search") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{folder / _CHECKPOINT} is no checkpoint of a search: {error}") from None
 
 

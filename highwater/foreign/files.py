@@ -31,7 +31,7 @@ from history import store
 from history.errors import HistoryError, unknown
 from history.foreign import edn, export, ours, recorded
 from history.foreign.pairing import Paired, pair
-from history.foreign.read import IN_EDN, Form, begins_a_history, calls, form_of, history_in, steps
+from history.foreign.read import IN_EDN, Form, begins_a_history, calls, form_of, history_in, is_on_one_line, steps
 from history.foreign.step import Pairs, Step, as_json, text_of
 from history.history import History
 
@@ -42,6 +42,7 @@ _LINEARIZABLE = ("strict-serializable", "linearizable")
 CONSISTENCY = _LINEARIZABLE[0]
 SUFFIXES = (".edn", ".json", ".jsonl", ".log", ".gz")  # of files that may be histories
 LEDGER = "judged"  # the folder of the verdicts of `highwater judge`, beside the histories
+_ONE_LINE = "the steps of the file stand on one line: line N is the step N"
 _NOTHING = "no step of a client in the file: no operation was judged"
 
 
@@ -138,6 +139,7 @@ def _judgement(file: Path, form: Form, choice: ModelChoice) -> Judgement:
         *judgement.notes,
         *history.notes,
         *(() if history.steps else (_NOTHING,)),
+        *((_ONE_LINE,) if is_on_one_line(file) else ()),
         *((ours.LEFT_OUT,) if mine is not None else ()),
     )
     return replace(judgement, notes=notes)

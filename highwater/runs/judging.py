@@ -426,7 +426,8 @@ def _case(source: Source, row: Row | None, *, new: bool) -> Case:
     if row is None:
         return Case(source=source, outcome="failed", words="the ledger has no row for it: its worker died")
     if row.state != "done":
-        return Case(source=source, outcome=row.state, words=row.words, new=new)
+        outcome: Outcome = "failed" if row.state == "lost" else row.state
+        return Case(source=source, outcome=outcome, words=row.words, new=new)
     ruling = _ruling_of(row)
     judged = ruling.verdict or ruling.judgement
     if judged is None:

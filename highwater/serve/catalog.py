@@ -29,7 +29,7 @@ from highwater.runs.run import SUMMARY
 from highwater.runs.summary import VALIDITY_NAMES, Summary
 from history import store
 from history.manifest import FaultCount, RunManifest
-from pipeline.ledger import Row as LedgerRow
+from pipeline.ledger import row_of
 
 _BESIDE = re.compile(r"beside-[A-Za-z0-9._-]{1,128}\.html")  # pages of a run beside another one
 _DEEP = 3  # folders between the store and a run's plan
@@ -371,7 +371,7 @@ def _rows_of(ledger: Path) -> list[os.DirEntry[str]]:
 
 def _of_ledger(path: Path, folder: str, campaign: str) -> Iterator[Run]:
     """The run of a row; a row without a result has none."""
-    row = msgspec.json.decode(path.read_bytes(), type=LedgerRow)
+    row = row_of(path.stem, path.read_bytes())
     if row.state == "done":
         summary = msgspec.json.decode(row.result, type=Summary)
         changed = path.stat().st_mtime_ns

@@ -28,6 +28,7 @@ from highwater.shrink.search import Budget, Judges, Smallest, SpentError, shrink
 from highwater.shrink.trial import NOTHING_TO_COMPARE, Goal, RunFacts
 from history.store import PLAN, write_file
 from pipeline.ledger import Ledger
+from pipeline.owner import owned
 from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
 
@@ -104,7 +105,7 @@ def shrink_in(
     build, is_new = present_build(), not folder.exists()
     ledger = folder / LEDGER
     judges = Judges(str(ledger), build, budget=budget, workers=workers, backend=order.backend)
-    with closing(judges):
+    with owned(storage_at(str(folder))), closing(judges):
         write_file(folder / BEFORE, plan_to_yaml(order.plan))
         _forget_other_code(folder)
         facts = judges.look(order.plan)
@@ -146,7 +147,7 @@ def _forget_other_code(folder: Path) -> None:
     try:
         identity = msgspec.json.decode((folder / REQUEST).read_bytes(), type=_Identity)
         same = identity.code == present_stamp().code
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         same = False
     if not same:
         _forget(folder)
@@ -164,6 +165,7 @@ def _keep_ledger(folder: Path, plan: Plan, goal: Goal) -> None:
     text = msgspec.json.format(msgspec.json.encode(identity), indent=2) + b"\n"
     if path.exists() and path.read_bytes() != text:
         _forget(folder)
+    Ledger(storage_at(str(folder / LEDGER))).mend()
     write_file(path, text)
 
 

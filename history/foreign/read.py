@@ -7,11 +7,14 @@ the file and the line.
 import re
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from io import BytesIO
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
+
+from msgspec.structs import replace
 
 from history.errors import HistoryError
 from history.foreign import edn, etcd_log, history_txt, jepsen, jsonlines, recorded
@@ -79,16 +82,32 @@ def begins_a_history(path: Path) -> bool:
 
 
 def steps(path: Path | str) -> Iterator[Step]:
-    """Yield the steps of a history file that another tool recorded."""
+    """Yield the steps of a history file that another tool recorded. Where they stand on one line, `line` counts steps."""
     path = Path(path)
     form = form_of(path)
     try:
         with opened(path) as file:
-            yield from _steps(form, file)
+            found = _steps(form, file)
+            first = list(islice(found, 2))
+            found = chain(first, found)
+            yield from (replace(step, line=at) for at, step in enumerate(found, 1)) if _share_a_line(first) else found
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
+
+
+def is_on_one_line(path: Path) -> bool:
+    """Whether the steps of a history file stand on one line, as a vector of EDN that a program printed does."""
+    form = form_of(path)
+    if form in (Form.OURS, Form.RECORDED):
+        return False
+    with opened(path) as file:
+        return _share_a_line(list(islice(_steps(form, file), 2)))
+
+
+def _share_a_line(first: Sequence[Step]) -> bool:
+    return len(first) > 1 and first[0].line == first[1].line
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:

@@ -3,21 +3,26 @@
 PySpark is imported inside the functions, so that a machine without PySpark or Java gets one sentence and no traceback.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pipeline.dataset import Part, parts_of, whole_parts
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
 from pipeline.questions.question import Column, Question
 from pipeline.session import cause, session
+from pipeline.storage import Storage, storage_at
+from pipeline.tables import OF_A_RECORD, TABLES, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Asked = TypeVar("Asked")
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -38,34 +43,74 @@ class Source(Struct, frozen=True, kw_only=True):
 
 def ask(source: Source, questions: Sequence[Question]) -> list[Answer]:
     """Answer these questions, in this order. Raises PipelineError where Spark or the dataset cannot be used."""
-    with _views(source) as spark:
+
+    def answers(spark: "SparkSession") -> list[Answer]:
         return [Answer(question=question, table=_table(spark, question.sql)) for question in questions]
+
+    return _asked(source, tables_in(*(question.sql for question in questions)), answers)
 
 
 def ask_sql(source: Source, sql: str) -> Answer:
     """Run one statement over the views. Raises PipelineError where Spark refuses it."""
-    with _views(source) as spark:
-        table = _table(spark, sql)
+    table = _asked(source, tables_in(sql), lambda spark: _table(spark, sql))
     own = tuple(Column(name=name, words="") for name in table.column_names)
     return Answer(question=Question(name="sql", title="SQL", words=sql, columns=own, sql=sql), table=table)
 
 
 def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
     """Compare two campaigns; see `pipeline.questions.diff`."""
-    with _views(replace(source, campaigns=(before, after))) as spark:
+
+    def findings(spark: "SparkSession") -> list[Finding]:
         from pipeline.questions.diff import compare
 
         return compare(spark, before, after)
 
+    return _asked(replace(source, campaigns=(before, after)), OF_A_RECORD, findings)
 
-@contextmanager
-def _views(source: Source) -> "Iterator[SparkSession]":
-    """A Spark session that has the dataset's views."""
+
+def tables_in(*statements: str) -> tuple[Table, ...]:
+    """The tables that these SQL statements name, or more: every word counts."""
+    words = {word.lower() for sql in statements for word in re.findall(r"\w+", sql)}
+    return tuple(table for table in TABLES if table in words)
+
+
+def _asked(source: Source, tables: Sequence[Table], answer: "Callable[[SparkSession], Asked]") -> Asked:
+    """What the views answer. Files are compared with their manifests first, before Spark starts.
+
+    A compaction may take files away under a question: then it is asked again, of the parts that are there now.
+    """
+    storage, parts = opened(source.dataset, source.campaigns, tables)
     with session(source.master, source.conf) as spark:
+        from pyspark.errors import PySparkException
+
         from pipeline.questions.views import make_views
 
-        make_views(spark, source.dataset, campaigns=source.campaigns)
-        yield spark
+        while True:
+            make_views(spark, storage, parts)
+            try:
+                return answer(spark)
+            except (PipelineError, PySparkException):
+                before = {part.id for part in parts}
+                parts = opened(source.dataset, source.campaigns, tables)[1]
+                if {part.id for part in parts} == before:
+                    raise
+
+
+def opened(dataset: str, campaigns: Sequence[str] = (), tables: Sequence[Table] = TABLES) -> tuple[Storage, list[Part]]:
+    """The parts of a dataset, of these campaigns if any are given; their files of these tables are whole.
+
+    Raises PipelineError where there is no dataset, a campaign is not in it, or a file is not as it was written.
+    """
+    storage = storage_at(dataset)
+    if storage.folder is None:
+        raise PipelineError(f"{dataset}: Spark asks a dataset in a folder; copy this one")
+    known = sorted({part.campaign for part in parts_of(storage)})
+    if not known:
+        raise PipelineError(f"{dataset}: no dataset is stored here (highwater store ingest)")
+    for campaign in campaigns:
+        if campaign not in known:
+            raise PipelineError(f"{dataset} has no campaign {campaign!r}; known: {', '.join(known)}")
+    return storage, whole_parts(storage, tables, campaigns)
 
 
 def _table(spark: "SparkSession", sql: str) -> pa.Table:

@@ -22,6 +22,7 @@ from highwater.runs.run import Judged, backend_named
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline import dataset
+from pipeline.stamp import present_stamp
 from pipeline.storage import storage_at
 from pipeline.work import perform
 from reference.config import VARIANTS
@@ -32,7 +33,7 @@ NO_LIMITS = Limits()
 
 
 def _folder(store: Path, order: Order = ORDER, build: Build = HERE) -> CampaignFolder:
-    return CampaignFolder(storage_at(store), CampaignOrder(order=order, build=build))
+    return CampaignFolder(storage_at(store), CampaignOrder(order=order, build=build, code=present_stamp().code))
 
 
 def _perform(folder: CampaignFolder, *, limits: Limits = NO_LIMITS, deadline_s: float | None = None) -> Campaign:
@@ -86,6 +87,22 @@ def test_resumed_campaign_does_only_the_missing_runs(commands_performed: list[st
     assert (stopped.stopped, len(stopped.summaries)) == ("stopped after 1 INVALID run", first)
     assert len(commands_performed) == len(set(commands_performed)) == 16
     assert [summary.repeat for summary in campaign.summaries] == commands_performed
+
+
+def test_resumed_campaign_does_damaged_rows_again(commands_performed: list[str], tmp_path: Path) -> None:
+    """A row that was edited by hand, and one that a full disk left empty."""
+    folder = _folder(tmp_path)
+    folder.begin()
+    _perform(folder)
+    edited, empty, *_ = sorted((tmp_path / folder.under / "ledger").iterdir())
+    edited.write_bytes(edited.read_bytes().replace(b"INVALID", b"VALID").replace(b'"acked":', b'"acked":9'))
+    empty.write_bytes(b"")
+
+    said = folder.mend()
+    again = _perform(folder)
+
+    assert ["its checksum is another" in said[0], "an empty row" in said[1], len(said)] == [True, True, 2]
+    assert (len(commands_performed), len(again.summaries)) == (18, 16)
 
 
 def test_resumed_campaign_counts_earlier_runs_for_its_limit(commands_performed: list[str], tmp_path: Path) -> None:

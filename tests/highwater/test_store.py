@@ -14,9 +14,10 @@ from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
 from highwater.runs.provenance import Build
 from highwater.runs.records import stored_record
+from highwater.runs.summary import Summary
 from history import store
 from pipeline.ledger import Ledger, Row
-from pipeline.record import encode
+from pipeline.record import Record, encode
 from pipeline.storage import storage_at
 from tests.pipeline.records import HISTORY, record, verdict
 from tests.strategies import MANIFEST
@@ -47,8 +48,18 @@ def _campaign(folder: Path, seeds: tuple[int, ...]) -> Path:
     for seed in seeds:
         key = f"v3.default.{seed}"
         store.write_file(folder / RECORDS / f"{key}.parquet", encode(record(seed)))
-        _ledger(folder).commit(Row(key=key, state="done", attempt=1, seconds=1.0))
+        result = msgspec.Raw(msgspec.json.encode(_summary(record(seed))))
+        _ledger(folder).commit(Row(key=key, state="done", attempt=1, seconds=1.0, result=result))
     return folder
+
+
+def _summary(of: Record) -> Summary:
+    """What the row of a run says, as its record has it."""
+    (row,) = of.tables["runs"].to_pylist()
+    told = {
+        name: row[name] for name in ("seed", "plan", "plan_digest", "verdict", "live", "digest", "acked", "backend", "outcome")
+    }
+    return Summary(protocol=of.protocol, repeat=row["repeat"], **told)
 
 
 def _ledger(folder: Path) -> Ledger:
@@ -93,15 +104,17 @@ def test_run_that_met_its_deadline_is_a_row(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_damaged_record_is_refused_and_the_others_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = _campaign(tmp_path / "campaign", (1, 2, 3))
+    source = _campaign(tmp_path / "campaign", (1, 2, 3, 4))
     store.write_file(source / RECORDS / "v3.default.2.parquet", b"PAR1")
     (source / RECORDS / "v3.default.3.parquet").unlink()
+    store.write_file(source / RECORDS / "v3.default.4.parquet", encode(record(8)))
     code, out, err = _run(capsys, "ingest", source, "--dataset", tmp_path / "dataset")
 
-    assert (code, out) == (ExitCode.USAGE, "1 runs taken in, 1 parts written; 0 runs were there already, 2 refused\n")
+    assert (code, out) == (ExitCode.USAGE, "1 runs taken in, 1 parts written; 0 runs were there already, 3 refused\n")
     assert [line.partition(".parquet: ")[2].partition(":")[0] for line in err.splitlines()] == [
         "not a complete record",
         "missing, though the ledger has the run's result",
+        "seed is 8, the row of its run says 4",
     ]
 
 

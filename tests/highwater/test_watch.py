@@ -68,6 +68,17 @@ def test_status_counts_finished_runs_and_verdicts(campaign: Path) -> None:
     )
 
 
+def test_damaged_row_is_no_finished_run(campaign: Path) -> None:
+    finish(campaign, "safe.default.1", VALID, at=0)
+    finish(campaign, "safe.default.2", VALID, at=1)
+    (campaign / "ledger" / "safe.default.2.json").write_bytes(b"")
+
+    status = CampaignProgress(str(campaign)).status()
+
+    assert (status.finished, status.verdicts) == (1, {"VALID": 1})
+    assert "an empty row of a ledger; --resume does it again" in status.failures[0].words
+
+
 def test_second_look_adds_only_new_rows(campaign: Path) -> None:
     progress = CampaignProgress(str(campaign))
     finish(campaign, "a", VALID, at=0)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from scipy import stats
 
+from pipeline.questions.ask import opened
 from pipeline.questions.diff import compare
 from pipeline.questions.findings import Finding, What
 from pipeline.questions.views import make_views
@@ -65,7 +66,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def findings(spark: SparkSession, dataset: Path) -> list[Finding]:
-    make_views(spark, str(dataset))
+    make_views(spark, *opened(str(dataset)))
     return compare(spark, "before", "after")
 
 
@@ -76,7 +77,7 @@ def test_only_what_was_planted_is_worse(protocol: str, findings: list[Finding]) 
 
 
 def test_campaign_that_gets_better_shows_nothing_worse(spark: SparkSession, dataset: Path, findings: list[Finding]) -> None:
-    make_views(spark, str(dataset))
+    make_views(spark, *opened(str(dataset)))
 
     swapped = compare(spark, "after", "before")
 
@@ -85,7 +86,7 @@ def test_campaign_that_gets_better_shows_nothing_worse(spark: SparkSession, data
 
 
 def test_campaign_compared_with_itself_shows_nothing_worse(spark: SparkSession, dataset: Path) -> None:
-    make_views(spark, str(dataset))
+    make_views(spark, *opened(str(dataset)))
 
     assert [f for f in compare(spark, "before", "before") if f.worse] == []
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -50,6 +51,24 @@ def test_bad_query_is_refused_before_spark_starts(
 
     assert run_command_line(arguments) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["query", "detection"], ["query", "--sql", "select * from runs"], ["diff", "one", "two"], ["triage"]]
+)
+def test_damaged_dataset_is_refused_before_spark_starts(
+    command: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdicts were rewritten, INVALID to VALID: the comparison would say that nothing is worse."""
+    copied = tmp_path / "dataset"
+    shutil.copytree(dataset, copied)
+    for file in (copied / "runs").rglob("*.parquet"):
+        rows = pl.read_parquet(file, hive_partitioning=False)
+        rows.with_columns(verdict=pl.lit("VALID")).write_parquet(file)
+
+    assert run_command_line([*command, "--dataset", str(copied)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "not the file that its manifest names (SHA-256); nothing is read from a damaged dataset" in said
 
 
 @pytest.mark.spark

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from pipeline.questions.ask import opened
 from pipeline.questions.catalogue import QUESTIONS, question_named
 from pipeline.questions.views import make_views
 from tests.pipeline.datasets import Made, write_dataset
@@ -40,7 +41,7 @@ def test_every_question_has_a_second_computation() -> None:
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answer_of_spark_equals_that_of_polars(name: str, spark: SparkSession, dataset: Path) -> None:
-    make_views(spark, str(dataset))
+    make_views(spark, *opened(str(dataset)))
     question = question_named(name)
 
     answer = spark.sql(question.sql)

@@ -1,5 +1,6 @@
 """The record of a run: its tables fit the schema, calls and windows are counted as defined, and one file holds all."""
 
+import re
 from typing import NamedTuple
 
 import polars as pl
@@ -193,3 +194,31 @@ def test_file_of_another_kind_is_refused() -> None:
         decode(data)
     with pytest.raises(PipelineError, match="not a complete record"):
         run_of(data)
+
+
+def _changed(table: Table, column: str, value: object) -> bytes:
+    """An encoded record with another value in one cell; its Parquet is whole."""
+    one = record(1)
+    rows = one.tables[table]
+    at, type_ = rows.column_names.index(column), rows.schema.field(column).type
+    values = pa.array([value, *rows[column].to_pylist()[1:]], type_)
+    changed = rows.set_column(at, pa.field(column, type_, nullable=True), values)
+    return encode(Record(protocol=one.protocol, tables=one.tables | {table: changed}))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "words"),
+    [
+        ("runs", "verdict", "MARTIAN", "runs.verdict is 'MARTIAN', none of VALID, UNKNOWN, INVALID"),
+        ("runs", "verdict", "VALID", "runs.verdict is VALID, verdicts.verdict is INVALID"),
+        ("runs", "acked", -1, "runs.acked is -1, less than 0"),
+        ("runs", "sim_seconds", float("nan"), "runs.sim_seconds is no finite number"),
+        ("runs", "outcome", "", "runs.outcome is '', none of completed"),
+        ("runs", "digest", None, "not a complete record"),
+        ("calls", "type", "maybe", "calls.type is 'maybe', none of ok, fail, info"),
+        ("anomalies", "run", "seed-2/sim-v3-0", "rows of another run, seed-2/sim-v3-0"),
+    ],
+)
+def test_record_of_impossible_rows_is_refused(table: Table, column: str, value: object, words: str) -> None:
+    with pytest.raises(PipelineError, match=f"^r.parquet: {re.escape(words)}"):
+        decode(_changed(table, column, value), name="r.parquet")

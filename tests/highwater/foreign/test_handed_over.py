@@ -124,6 +124,18 @@ def test_transactions_without_invocations_are_judged(text: str, level: str, code
     assert run_command_line(["check", str(tmp_path / "h.edn"), "--consistency", level]) == code
 
 
+def test_steps_on_one_line_are_told_apart(tmp_path: Path, capsys: Printed) -> None:
+    """`line 1 before line 1` says nothing."""
+    path = tmp_path / "printed.edn"
+    path.write_text("[{:type :ok, :value [[:append :m 1] [:r :n [1]]]} {:type :ok, :value [[:append :n 1] [:r :m [1]]]}]")
+
+    assert run_command_line(["check", str(path), "--consistency", "serializable"]) == ExitCode.INVALID
+    told = capsys.readouterr().out
+    assert "line 1 before line 2" in told
+    assert "line 2: process nil, ok: append n 1, r m -> [1]" in told
+    assert "the steps of the file stand on one line: line N is the step N" in told
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

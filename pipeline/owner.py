@@ -1,0 +1,47 @@
+"""One writer at a time: the owner of a folder of work (a campaign, a ledger, a dataset).
+
+The owner holds a lock of the kernel on a hidden file of the folder, so it loses the folder only by its end: a killed process, and
+a machine that goes down, leave nothing to clear away. The file says in words who holds it. In an object store, and in a shared
+folder whose server has no locks, nothing keeps two writers apart (docs/gaps.md).
+"""
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from pipeline.errors import PipelineError
+from pipeline.storage import Storage
+
+_FILE = ".owner"
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
+
+
+@contextmanager
+def owned(storage: Storage) -> Iterator[None]:
+    """Own the folder of a storage within the context. Raises PipelineError if another process does, and says which."""
+    if storage.folder is None:
+        yield
+        return
+    storage.folder.mkdir(parents=True, exist_ok=True)
+    path = storage.folder / _FILE
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            who = file.read().strip() or "another process"
+            raise PipelineError(f"{storage.folder}: {who} writes here; wait for its end") from None
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                raise
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC,")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
