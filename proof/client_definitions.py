@@ -97,7 +97,7 @@ def monotonic_hw(operations: Operations, events: Events) -> set[str]:
 
 
 def _hints(operations: Operations) -> Iterator[str]:
-    # The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale.
+    """The high watermark field within one epoch and process. Answers of an older epoch than one already seen are stale."""
     for process in {row.process for row in operations}:
         said = [call.answer[0] for call in calls(operations, "poll") if call.ok and call.asked[0].process == process]
         told = [row for row in said if row.hw is not None and row.leader_epoch is not None]

@@ -75,7 +75,7 @@ def _is_sound(history: Paired) -> bool:
 
 
 def _is_in_turns(history: Paired) -> bool:
-    # Whether no transaction appended to a key between two appends of another: then each has one place in the order.
+    """Whether no transaction appended to a key between two appends of another: then each has one place in the order."""
     keys = {m[1] for call in history.calls for m in micros(call)}
     orders = [[call.index for call in _order(history.calls, key)] for key in keys]
     return all(len(set(order)) == len(order) for order in orders)

@@ -97,7 +97,7 @@ def _missing(case: Case) -> Iterator[Missing]:
 
 
 def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> bool:
-    # Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log.
+    """Whether the last leader's log lacked the record, judged before the harness destroyed a part of that log."""
     ends = [row.index - 1 for row in events if row.node == leader.node and row.index > leader.index and row.kind is K.WOUND]
     last = min(ends, default=events[-1].index)
     held = log_at(events, str(leader.node), last).get(record.offset) == record.value
@@ -105,7 +105,7 @@ def _ends_without(events: Events, record: Promised, leader: ClusterEvent) -> boo
 
 
 def _account(case: Case, one: Missing) -> int | None:
-    # The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election.
+    """The row that excuses the loss: the wound that took the last counted-on copy, or the order for this leader's election."""
     found: list[tuple[int, int]] = []  # (row at which it was noticed, row of the wound)
     for wound in wounds(case):
         when = noticed(case.events, wound)
@@ -167,7 +167,7 @@ def _destroys(events: Events, wound: ClusterEvent, record: Promised) -> bool:
 
 
 def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
-    # Whether the node holds the record. A destroyed copy counts as held until its wound is noticed.
+    """Whether the node holds the record. A destroyed copy counts as held until its wound is noticed."""
     if log_at(case.events, node, index).get(record.offset) == record.value:
         return True
     mine = [row for row in wounds(case) if row.node == node and row.index <= index and _destroys(case.events, row, record)]
@@ -175,7 +175,7 @@ def _holds(case: Case, node: str, record: Promised, index: int) -> bool:
 
 
 def _wounded(case: Case, index: int) -> set[str | None]:
-    # The wounded nodes: from the wound until the replica is in the ISR again under another registration.
+    """The wounded nodes: from the wound until the replica is in the ISR again under another registration."""
     return {
         wound.node
         for wound in wounds(case)
@@ -197,7 +197,7 @@ def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
 
 
 def _came_back(events: Events, one: Missing, when: int) -> bool:
-    # Whether a leader between the notice and the loss still had the record.
+    """Whether a leader between the notice and the loss still had the record."""
     return any(
         log_at(events, str(row.node), row.index).get(one.record.offset) == one.record.value
         for row in events
@@ -254,7 +254,7 @@ def _is_ordered(events: Events, state: ClusterEvent) -> bool:
 
 
 def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
-    # The last swap of the node's directory, unless the node was in the ISR again since.
+    """The last swap of the node's directory, unless the node was in the ISR again since."""
     swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
     if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):
         return None

@@ -90,7 +90,7 @@ def drawn_cluster(rng: Rng) -> Case:
 
 
 def _happens(rng: Rng, node: str, session: dict[str, int | None], step: int) -> tuple[K | None, dict[str, object]]:
-    # One event: first registrations, an election and a state; then sessions end and begin, and others are elected.
+    """One event: first registrations, an election and a state; then sessions end and begin, and others are elected."""
     what = step if step < 5 else 5 + rng.below(14)
     if what < 3 or (not 8 <= what <= 12 and session[node] is None):
         session[node] = 10 + step

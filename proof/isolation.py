@@ -117,7 +117,7 @@ def is_explained(history: Paired, level: str, time: str, of: Objects) -> bool:
 
 
 def _goes_on(order: tuple[Call, ...], seen: tuple[frozenset[int], ...], level: str, time: str, of: Objects) -> bool:
-    # Whether the order can be completed; `seen`: the places that each of the first transactions sees.
+    """Whether the order can be completed; `seen`: the places that each of the first transactions sees."""
     at = len(seen)
     if at == len(order):
         return True
@@ -201,8 +201,9 @@ def is_ordered(history: Paired, level: str, time: str, of: Objects) -> bool:
 
 
 def _begins_right(history: Paired, of: Objects) -> bool:
-    # Whether each read of a list begins with the first list of its key, and each read of a register shows its first value, or
-    # one that some transaction wrote, whatever became of it.
+    """Whether each read of a list begins with the first list of its key, and each read of a register shows its first value, or
+    one that some transaction wrote, whatever became of it.
+    """
     strange = phantoms(history, of)
     for call in history.calls:
         for f, key, value in micros(call):
@@ -235,7 +236,7 @@ def _version_orders(
 
 
 def _mixed(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
-    # The lists that the writers may have left, with each writer's values in any order.
+    """The lists that the writers may have left, with each writer's values in any order."""
     for parts in product(*(permutations(written(call, key, of)) for call in order)):
         yield (*_values(of.initial.get(key), of), *(value for part in parts for value in part))
 
@@ -245,9 +246,10 @@ def _reads(call: Call, key: Hashable, of: Objects) -> list[Any]:
 
 
 def _read_versions(call: Call, order: tuple[Call, ...], key: Hashable, of: Objects) -> list[int] | None:
-    # For each read of another's version: how many writers of the order come before. None if a read fits no version.
-    #
-    # After its own writes a transaction may see any stage of these.
+    """For each read of another's version: how many writers of the order come before. None if a read fits no version.
+
+    After its own writes a transaction may see any stage of these.
+    """
     states = [_version(order[:count], key, of) for count in range(len(order) + 1)]
     mine = order.index(call) if call in order else -1
     found: list[int] = []

@@ -110,7 +110,7 @@ Columns = list[dict[str, object]]
 
 
 def _last(events: list[ClusterEvent]) -> tuple[str, int, int]:
-    # The leader in ZooKeeper, its epoch, and the highest HW that it noted.
+    """The leader in ZooKeeper, its epoch, and the highest HW that it noted."""
     state = [row for row in events if row.kind is K.STATE_WRITTEN][-1]
     leader = state.leader or "b1"
     told = [row.hw or 0 for row in events if row.kind in (K.HW, K.BECAME_LEADER) and row.node == leader]

@@ -65,7 +65,7 @@ def every(subject: Subject, size: int) -> Iterator[tuple[Call, ...]]:
 
 
 def _fits(filled: tuple[Letter, ...], spans: Spans) -> bool:
-    # Whether calls that never returned come before no other call.
+    """Whether calls that never returned come before no other call."""
     last = max(start for start, _ in spans)
     return all(end > last for (_, _, answer), (_, end) in zip(filled, spans, strict=True) if answer is UNKNOWN)
 
@@ -172,7 +172,7 @@ def _may_be_wrong(call: Call) -> bool:
 
 
 def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tally: Tally) -> str:
-    # The disagreement about the witness: the prefix must have the given order, and the next longer one must have none.
+    """The disagreement about the witness: the prefix must have the given order, and the next longer one must have none."""
     end = longest_prefix(subject.object, subject.first, calls)
     by_index = {call.index: call for call in calls}
     said = by_index[stuck.call].end

@@ -125,7 +125,7 @@ def _could_lead(past: Events, node: str, stamp: int, begun: ClusterEvent) -> boo
 
 
 def _ended(past: Events, node: str | None, since: int) -> bool:
-    # Whether the session under which the node was registered last has ended after this row.
+    """Whether the session under which the node was registered last has ended after this row."""
     registered = [row for row in past if row.kind is K.REGISTERED and row.node == node]
     return any(
         row.kind is K.SESSION_ENDED
@@ -187,8 +187,9 @@ def _unserved(case: Case, deadline: int) -> set[str]:
 
 
 def _knows_the_leader(case: Case, late: list[Call], call: Call) -> bool:
-    # Its process's last produce under acks=all succeeded, and no state was written from a request timeout before it until the
-    # request has timed out.
+    """Its process's last produce under acks=all succeeded, and no state was written from a request timeout before it until the
+    request has timed out.
+    """
     asked = call.asked[0]
     earlier = [one.asked[0] for one in late if one.asked[0].process == asked.process and one.asked[0].index < asked.index]
     last = max((row.index for row in earlier if row.f == "produce" and row.acks == -1), default=None)
@@ -242,7 +243,7 @@ def _logs(rows: Events) -> Iterator[str]:
 
 
 def _is_emptied(case: Case, rows: Events) -> bool:
-    # Whether the partition is offline and every counted-on replica was emptied and has not rejoined.
+    """Whether the partition is offline and every counted-on replica was emptied and has not rejoined."""
     counted = counted_on(rows, rows[-1].index, case.m)
     swapped = [row for row in rows if row.kind is K.WOUND and row.detail == "swapped"]
     emptied = {one.node for one in swapped if not any(is_whole(rows, one, row) for row in rows)}

@@ -125,24 +125,24 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
 
 
 def _of_process(ops: Ops, op: Op) -> list[Op]:
-    # The earlier operations of the process, in order.
+    """The earlier operations of the process, in order."""
     return sorted((one for one in ops if one.process == op.process and one.at < op.at), key=lambda one: one.at)
 
 
 def _last_read(ops: Ops, op: Op, key: int) -> Polled | None:
-    # The last record that the process certainly read before, unless its position was reset since.
+    """The last record that the process certainly read before, unless its position was reset since."""
     certain = [one for one in _since_it_was_moved(ops, op, key) if one.type is OpType.OK and read(one, key)]
     return read(certain[-1], key)[-1] if certain else None
 
 
 def _last_sent(ops: Ops, op: Op, key: int) -> Polled | None:
-    # The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code.
+    """The last record that the process sent before without certain failure; a reset ends this, too, as in Jepsen's code."""
     perhaps = [one for one in _since_it_was_moved(ops, op, key) if one.type is not OpType.FAIL and sent(one, key)]
     return sent(perhaps[-1], key)[-1] if perhaps else None
 
 
 def _since_it_was_moved(ops: Ops, op: Op, key: int) -> list[Op]:
-    # The operations of the process since its position in this key was last reset (by a move, or a crash).
+    """The operations of the process since its position in this key was last reset (by a move, or a crash)."""
     before = _of_process(ops, op)
     moves = [
         at
@@ -158,9 +158,10 @@ def _subscribed(ops: Ops, op: Op) -> bool:
 
 
 def _cycles(ops: Ops) -> Iterator[str]:
-    # Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
-    #
-    # A kind is reported for an edge that is on no stronger cycle.
+    """Cycles of wr edges, alone or with real time. Cycles with ww edges are allowed and not compared.
+
+    A kind is reported for an edge that is on no stronger cycle.
+    """
     nodes = [op for op in ops if must_have_happened(ops, op)]
     wr = {(one, two) for one, two in permutations(nodes, 2) if _sent_what_was_read(one, two)}
     time = {(one, two) for one, two in permutations(nodes, 2) if one.type is OpType.OK and (one.ended or 0) < two.at}

@@ -45,7 +45,7 @@ def incarnations(operations: Operations, events: Events) -> set[str]:
 
 
 def _is_in_order(before: Events, state: ClusterEvent, place: int) -> bool:
-    # Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp.
+    """Whether the stamp is a registration of this member, not below its earlier stamps. -1: no stamp."""
     node, stamp = (state.isr or ())[place], (state.stamps or ())[place]
     if stamp == -1:
         return True
@@ -78,9 +78,10 @@ def deletion(operations: Operations, events: Events) -> set[str]:
 
 
 def _asked_to_go(before: Events) -> list[ClusterEvent]:
-    # Return the requests to delete the topic since it was last created.
-    #
-    # A creation is a first state (zk_version 0) after an earlier state.
+    """Return the requests to delete the topic since it was last created.
+
+    A creation is a first state (zk_version 0) after an earlier state.
+    """
     asked: list[ClusterEvent] = []
     written = False
     for row in before:
@@ -140,7 +141,7 @@ def flushes(case: Case) -> set[str]:
 
 
 def _counted_on(case: Case, writes: Events) -> set[str]:
-    # The ISR; a short one together with the last that had m members.
+    """The ISR; a short one together with the last that had m members."""
     isr = set(writes[-1].isr or ()) if writes else set()
     full = [set(row.isr or ()) for row in writes if len(row.isr or ()) >= case.m]
     return isr if len(isr) >= case.m or not full else isr | full[-1]

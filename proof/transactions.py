@@ -86,7 +86,7 @@ def unread(rng: Rng, writes: str) -> Paired:
 
 
 def _haunted(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:
-    # One time in three with phantoms: before the first value of a key in (nearly) all reads of it, or in one read at any place.
+    """One time in three with phantoms: before the first value of a key in (nearly) all reads of it, or in one read at any place."""
     if rng.below(3):
         return values
     key, ghosts = rng.below(_KEYS), tuple(range(_GHOST, _GHOST + 1 + rng.below(2)))
@@ -113,7 +113,7 @@ def _at_once(values: Sequence[Transaction]) -> Paired:
 
 
 def _scheduled(rng: Rng, values: Sequence[Transaction]) -> Paired:
-    # The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process.
+    """The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process."""
     spans = []
     clock = 0
     for value in values:

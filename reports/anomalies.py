@@ -118,7 +118,7 @@ def views_of(
 
 
 def _view(history: History, anomaly: Anomaly, tracks: Sequence[PartitionTrack], number: int, cause: Cause | None) -> AnomalyView:
-    # The view without its story and its scale.
+    """The view without its story and its scale."""
     track = next((track for track in tracks if track.key == anomaly.key), None)
     place = _place(history, anomaly, track)
     if track is None and place is not None:
@@ -191,7 +191,7 @@ def _lines(history: History, index: int, offset: int | None, step: int | None) -
 
 
 def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> Place | None:
-    # The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses.
+    """The offset of an anomaly: the first one in its words, else the offset of the first record among its witnesses."""
     named = _OFFSET.search(anomaly.words)
     if named is not None and track is not None:
         return Place(topic=track.topic, partition=track.partition, offset=int(named[1]))
@@ -203,7 +203,7 @@ def _place(history: History, anomaly: Anomaly, track: PartitionTrack | None) -> 
 
 
 def _around(history: History, view: AnomalyView) -> tuple[Line, ...]:
-    # The story of an anomaly without an offset: its witnesses and the control events shortly before and between them.
+    """The story of an anomaly without an offset: its witnesses and the control events shortly before and between them."""
     times = [line.time_ns for line in view.witnesses]
     first, last = min(times) - _ZOOM_MARGIN_NS, max(times)
     pointed = frozenset(view.anomaly.witness)

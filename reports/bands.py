@@ -59,7 +59,7 @@ def _label(window: FaultWindow) -> str:
 
 
 def _extent(window: FaultWindow, scale: TimeScale) -> tuple[int, int]:
-    # The columns of the bar with its label: inside of the bar, else behind it, else before it where the figure ends.
+    """The columns of the bar with its label: inside of the bar, else behind it, else before it where the figure ends."""
     start, end = scale.x(window.start_ns), max(scale.x(window.end_ns), scale.x(window.start_ns) + 1)
     if _is_before(window, scale):
         return start - _width(window), end

@@ -123,8 +123,9 @@ def _same_partition(row: Operation | ClusterEvent, place: Place) -> bool:
 
 
 def _context(place: Place, events: Sequence[ClusterEvent], *, first: int, last: int) -> list[ClusterEvent]:
-    # The state before the first line, then every election of the partition, and every start and stop of its replicas.
-    # The writer of a partition's state need not hold a replica: the controller writes it too.
+    """The state before the first line, then every election of the partition, and every start and stop of its replicas.
+    The writer of a partition's state need not hold a replica: the controller writes it too.
+    """
     replicas = {e.node for e in events if e.node is not None and _same_partition(e, place) and e.kind not in _CONTEXT_OF_OTHERS}
     found: list[ClusterEvent] = []
     led: ClusterEvent | None = None

@@ -238,7 +238,7 @@ def static_text(name: str) -> str:
 
 
 def _trouble(key: str, anomalous: Set[str], excused: Set[str]) -> str:
-    # Which part of the page says more about a partition; "" for one without anomalies and excused losses.
+    """Which part of the page says more about a partition; "" for one without anomalies and excused losses."""
     if key in anomalous:
         return "see anomalies"
     return "see excused losses" if key in excused else ""
@@ -282,7 +282,7 @@ def _environment() -> Environment:
 
 
 def _visible(value: object) -> object:
-    # What a template places: text from outside with its control characters as symbols; markup of ours as it is.
+    """What a template places: text from outside with its control characters as symbols; markup of ours as it is."""
     return visible_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -305,7 +305,7 @@ def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
 
 
 def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
-    # The counts of the manifest, and of the events where the manifest has none.
+    """The counts of the manifest, and of the events where the manifest has none."""
     counts = {count.kind: (count.begun, count.acted) for count in manifest.faults}
     for kind in sorted({window.kind for window in windows} - counts.keys()):
         own = [window for window in windows if window.kind == kind]
@@ -320,7 +320,7 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
 
 
 def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
-    # Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive.
+    """Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive."""
     stretches: list[list[ExcusedLoss]] = []
     for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
         last = stretches[-1][-1] if stretches else None

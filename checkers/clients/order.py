@@ -23,9 +23,10 @@ NAME = "order"
 
 
 def _highest_by_generation(highest: list[int], generation: int, cuts: tuple[Cut, ...]) -> int:
-    # Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
-    #
-    # Of generations before an excused loss, only offsets up to that loss's cut count.
+    """Return the highest offset acknowledged so far, which a new acknowledgement must exceed.
+
+    Of generations before an excused loss, only offsets up to that loss's cut count.
+    """
     floor = highest[generation]
     bound: int | None = None
     for earlier in range(generation - 1, -1, -1):

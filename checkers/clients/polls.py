@@ -29,7 +29,7 @@ _Known = dict[tuple[int, int], int]  # (offset, generation) -> the first row tha
 
 
 def _generation(cuts: tuple[Cut, ...], offset: int, epoch: int | None) -> int | None:
-    # The number of excused losses that affect this offset up to this epoch; None if that is unknown.
+    """The number of excused losses that affect this offset up to this epoch; None if that is unknown."""
     above = [cut for cut in cuts if offset >= cut.offset]
     if above and epoch is None:
         return None

@@ -91,7 +91,7 @@ class _Elections:
             self.ordered = None
 
     def _cannot_lead(self, row: EventRow, leader: str, swap: EventRow) -> bool:
-        # True if the controller could not know of the swap, or named a registration that has already ended.
+        """True if the controller could not know of the swap, or named a registration that has already ended."""
         if self.sessions.hides(swap):
             return True
         stamp = row.stamps[row.isr.index(leader)] if row.stamps and leader in row.isr else UNSTAMPED

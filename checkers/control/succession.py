@@ -99,14 +99,14 @@ class _Known:
         return state == "active" and since > self.ended.get((node, stamp), since)
 
     def _read(self, writer: str, member: _Member) -> int | None:
-        # The row in which a registration ended, if that alone can be why its broker was left out.
+        """The row in which a registration ended, if that alone can be why its broker was left out."""
         node, stamp = member
         if stamp is None or node in self.broken or self.latest.get(node) != stamp:
             return None
         return None if self.noted.get((writer, node, stamp), ("", -1))[0] in _OUT else self.ended.get((node, stamp))
 
     def _silent(self, writer: str, member: _Member) -> int | None:
-        # The row since which this controller holds a broker for inactive.
+        """The row since which this controller holds a broker for inactive."""
         state, since = self.noted.get((writer, member[0], member[1] or -1), ("", -1))
         return since if state == "inactive" else None
 
@@ -176,8 +176,9 @@ class _States:
         return []
 
     def _may_be_given_up(self, row: ClusterRow) -> bool:
-        # Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit that
-        # ended before them gives none: after it a move can do no more than lead from its target and end.
+        """Whether the last of the epochs counted may be the one in which a move ends whose entry an operator removed. An edit
+        that ended before them gives none: after it a move can do no more than lead from its target and end.
+        """
         return any(invoked < row.at and ended > self._since for invoked, ended in self._given_up)
 
     def _isr(self, row: ClusterRow, before: ClusterRow) -> list[tuple[str, str]]:

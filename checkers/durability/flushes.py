@@ -71,7 +71,7 @@ class _Disks:
         self._look(at)
 
     def _cut(self, epoch: int) -> None:
-        # From this epoch on, what an excused loss took is promised no more.
+        """From this epoch on, what an excused loss took is promised no more."""
         for cut in self._cuts:
             if cut.leader_epoch == epoch:
                 self._promised = min(self._promised, cut.offset)

@@ -96,11 +96,11 @@ class _Logs:
         self.compared[row.node] = max(self.compared.get(row.node, 0), min(limit, len(log.values)))
 
     def _limit(self, epoch: int) -> int:
-        # The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1).
+        """The offset from which on HWs of this epoch are ignored: a later generation began there with a cut (CUT-1)."""
         return min((cut.offset for cut in self.cuts if epoch < cut.leader_epoch <= self.newest), default=_NEVER)
 
     def _begin(self, epoch: int) -> None:
-        # If the epoch is the first after a cut, forget the committed records from the cut's offset on.
+        """If the epoch is the first after a cut, forget the committed records from the cut's offset on."""
         for cut in self.cuts:
             if self.newest < cut.leader_epoch <= epoch:
                 del self.committed[cut.offset :]

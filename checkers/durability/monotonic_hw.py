@@ -89,7 +89,7 @@ class _Consumer:
             self._refused(call)
 
     def _floor(self, epoch: int | None) -> int:
-        # The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between.
+        """The lowest end offset that an answer of this epoch may give: the known end, or a lower cut in between."""
         if self.end is None:
             return 0
         known = self.end.epoch

@@ -108,8 +108,9 @@ class _Graph:
 
 
 def _proven(graph: _Graph) -> Iterator[tuple[str, Flags]]:
-    # For each kind of cycle, return the edges that prove this kind and no stronger one.
-    # Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
+    """For each kind of cycle, return the edges that prove this kind and no stronger one.
+    Leave out edges that prove the same or a stronger kind with fewer time edges, or a stronger kind with the same time edges.
+    """
     before: dict[str, Flags] = {kind: np.zeros(len(graph.kind), np.bool_) for kind in KINDS}
     last = JOIN
     for suffix, extra in _SCOPES:
@@ -142,7 +143,7 @@ def _edges_of(graph: _Graph, kind: str, extra: int) -> Flags:
 
 
 def _closed_apart(graph: _Graph, extra: int) -> Flags:
-    # The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent.
+    """The rw edges on a cycle without two adjacent rw edges (it may pass a node twice): G-nonadjacent."""
     size = len(graph.nodes)
     may = (graph.kind & (WW | WR | extra)) != 0
     join, other, rw = may & (graph.kind == JOIN), may & (graph.kind != JOIN), graph.kind == RW
@@ -155,7 +156,7 @@ def _closed_apart(graph: _Graph, extra: int) -> Flags:
 
 
 def _closed_without_rw(graph: _Graph, extra: int) -> Flags:
-    # The rw edges whose source is reachable from their target without another rw edge: G-single.
+    """The rw edges whose source is reachable from their target without another rw edge: G-single."""
     inside = graph.within(WW | WR | RW | extra)
     rw = np.flatnonzero(inside & (graph.kind == RW))
     proven = np.zeros(len(graph.kind), np.bool_)
@@ -208,10 +209,12 @@ _State = tuple[int, int]  # a node, and the kind of step that led to it
 
 
 def _back(graph: _Graph, edge: int, name: str, *, longest: int) -> tuple[list[int], int, int]:
-    # The shortest path that makes a cycle of this kind with an edge, its number of dependencies, and the number of edges visited.
-    #
-    # For G-nonadjacent the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive
-    # steps of one process count as one dependency.
+    """The shortest path that makes a cycle of this kind with an edge, its number of dependencies, and the number of edges
+    visited.
+
+    For G-nonadjacent the edge is an rw: the path begins and ends with another kind and has no two rw in a row. Consecutive
+    steps of one process count as one dependency.
+    """
     base, _, time = name.rpartition("-") if name.endswith(("-process", "-realtime")) else (name, "", "")
     extra = dict(_SCOPES)[f"-{time}" if time else ""]
     may = {"G0": WW, "G1c": WW | WR, "G-single": WW | WR}.get(base, WW | WR | RW) | extra
@@ -267,8 +270,9 @@ def _walked(came: dict[_State, tuple[_State, int]], begin: _State, state: _State
 
 
 def _steps(graph: _Graph, way: list[int]) -> list[Step]:
-    # Turn a path into dependencies between transactions: an edge that leaves a junction belongs to the edge that led into it.
-    # Begin the cycle at an edge that leaves a transaction, so that no dependency is cut in two.
+    """Turn a path into dependencies between transactions: an edge that leaves a junction belongs to the edge that led into it.
+    Begin the cycle at an edge that leaves a transaction, so that no dependency is cut in two.
+    """
     leading = next(i for i, n in enumerate(way) if graph.kinds[n] != JOIN)
     way = way[leading:] + way[:leading]
     heads = [n for n in way if graph.kinds[n] != JOIN]

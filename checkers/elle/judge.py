@@ -142,7 +142,7 @@ def _case(table: Table, case: Case) -> Cycle:
 
 
 def _without_order(cases: Sequence[Cycle]) -> Anomaly:
-    # The cycles prove together that no order of the writes is possible: each order has one of them.
+    """The cycles prove together that no order of the writes is possible: each order has one of them."""
     words = [f"if {' and '.join(link.reason for link in case.assumed)}, then {_contradiction(case)}" for case in cases]
     more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
     return Anomaly(

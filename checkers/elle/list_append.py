@@ -49,7 +49,7 @@ class ListAppend:
         return f"key {key}: {value} is appended twice, so its versions cannot be told apart"
 
     def _choose_longest(self) -> None:
-        # Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values.
+        """Set the version order of each key to its longest read (`_from`, `_size`), and find the writer of each of its values."""
         table, reads = self._table, self._reads
         order = np.lexsort((-reads, table.length[reads], table.key[reads]))
         by_key = reads[order]
@@ -72,7 +72,7 @@ class ListAppend:
         self._order_writer = np.where(at == _NOBODY, _NOBODY, table.transaction[at] if len(table.transaction) else _NOBODY)
 
     def _appended(self, key: Ints, value: Ints) -> Ints:
-        # The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did.
+        """The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did."""
         names = packed(key, value)
         if not len(self._names):
             return np.full(len(names), _NOBODY, np.int64)
@@ -100,7 +100,7 @@ class ListAppend:
             low = high
 
     def _group(self) -> None:
-        # Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each.
+        """Group micro-operations by transaction and key, in order (`_order`), with the number of appends before each."""
         table = self._table
         name = table.transaction * (len(table.keys) + 1) + table.key
         self._order = np.argsort(name, kind="stable")
@@ -201,14 +201,14 @@ class ListAppend:
             self._bad_keys[key] = True
 
     def _seats(self) -> Ints:
-        # The place of each append in the version order of its key; -1 for other micro-operations.
+        """The place of each append in the version order of its key; -1 for other micro-operations."""
         seat = np.full(len(self._table.transaction), -1, np.int64)
         known = self._order_append != _NOBODY
         seat[self._order_append[known]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[known]
         return seat
 
     def _torn(self) -> Iterator[Found]:
-        # Find appends that were read without an earlier append of the same transaction to the same key.
+        """Find appends that were read without an earlier append of the same transaction to the same key."""
         table, seat = self._table, self._seats()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
         one, two = appends[:-1], appends[1:]
@@ -243,9 +243,10 @@ class ListAppend:
             yield from sees_itself(self._table, group.tolist(), self._bad_name)
 
     def _suspects(self) -> list[int]:
-        # Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
-        #
-        # Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
+        """Fast pre-check of `_internal`: return the first place of each group of micro-operations that may show an anomaly.
+
+        Suspect are a length or an own element that does not fit, and a read that is not a prefix of the longest.
+        """
         table, order = self._table, self._order
         read = ~table.write[order]
         size = len(order)
@@ -343,7 +344,7 @@ class ListAppend:
         return zip(self._table.transaction[appends].tolist(), self._table.key[appends].tolist(), strict=True)
 
     def _of_others(self) -> Ints:
-        # The reads whose last value another transaction appended.
+        """The reads whose last value another transaction appended."""
         table = self._table
         reads = self._reads[~self._odd[self._reads] & ~self._bad_keys[table.key[self._reads]]]
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
@@ -354,7 +355,7 @@ class ListAppend:
         return reads[~own]
 
     def _committed(self) -> Flags:
-        # Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a).
+        """Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a)."""
         committed = self._table.ok
         if "G1a" in self._forbidden:
             committed = committed.copy()
@@ -367,7 +368,7 @@ class ListAppend:
         return np.flatnonzero(self._table.write & (self._table.transaction < self._table.count) & ~read)
 
     def _surely_unread(self) -> Ints:
-        # The appends that were never read, of committed transactions, to keys that have an order.
+        """The appends that were never read, of committed transactions, to keys that have an order."""
         table, appends = self._table, self._unread()
         return appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
 
@@ -387,7 +388,7 @@ class ListAppend:
         )
 
     def _to_unread(self, reader: Ints, key: Ints, known: Ints) -> Iterator[Edges]:
-        # Edges (ww, rw) to committed appends that were never read: these come after every version that was read.
+        """Edges (ww, rw) to committed appends that were never read: these come after every version that was read."""
         table, appends = self._table, self._surely_unread()
         group = fan(table.key[appends], table.transaction[appends], table.count)
         yield group.inside()

@@ -75,7 +75,7 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
 
 
 def _first_state(lists: Sequence[Values], strange: set[int]) -> Values | None:
-    # The list with which every read begins: all phantoms and nothing else, each once. None if there is none.
+    """The list with which every read begins: all phantoms and nothing else, each once. None if there is none."""
     size = len(strange)
     state = lists[0][:size]
     return state if set(state) == strange and all(shown[:size] == state for shown in lists) else None

@@ -166,9 +166,10 @@ class RwRegister:
             yield from self._in_time(one_process=True)
 
     def _in_time(self, *, one_process: bool) -> Iterator[tuple[_Version, _Version]]:
-        # Pairs of a version left by a transaction and a version found by one invoked after it returned.
-        #
-        # Pairs that follow from others by transitivity are left out.
+        """Pairs of a version left by a transaction and a version found by one invoked after it returned.
+
+        Pairs that follow from others by transitivity are left out.
+        """
         table = self._table
         start, end, process = table.start.tolist(), table.end.tolist(), table.process.tolist()
         points: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -195,7 +196,7 @@ class RwRegister:
                     frontier[transaction] = left
 
     def _found(self, transaction: int, key: int) -> _Version | None:
-        # The version that the transaction found; if that is not known, the version that it left.
+        """The version that the transaction found; if that is not known, the version that it left."""
         for value in (self._outer.get((transaction, key)), self._last.get((transaction, key))):
             if value is not None and (key, value) in self._left:
                 return key, value
@@ -269,7 +270,7 @@ class RwRegister:
 
 
 def _is_chain(later: dict[_Version, list[_Version]]) -> bool:
-    # Whether the versions have only one order.
+    """Whether the versions have only one order."""
     sorter = TopologicalSorter(later)
     sorter.prepare()
     while ready := sorter.get_ready():

@@ -210,7 +210,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
 
 
 def _heads(operations: pa.Table) -> Ints | None:
-    # The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process.
+    """The first row of each invocation or completion; None if rows are out of order or its rows differ in type, f or process."""
     index, slot = _numbers(operations["index"]), _numbers(operations["slot"])
     new = np.ones(len(index), np.bool_)
     new[1:] = index[1:] != index[:-1]
@@ -231,7 +231,7 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
 
 
 def _unpaired(turns: Turns) -> Codes:
-    # Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row.
+    """Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row."""
     sizes = np.diff(turns.first)
     # An answer with more records than were sent: the walk decides which belong together.
     longer = turns.ok & turns.produce & (sizes > sizes[turns.other])
@@ -285,7 +285,7 @@ def _named(operations: pa.Table) -> frozenset[PartitionKey]:
 
 
 def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], ...]]:
-    # The part of each row, and the partition of each part; None for the parts if a row has none or there are too many.
+    """The part of each row, and the partition of each part; None for the parts if a row has none or there are too many."""
     topic = _codes(operations["topic"])
     codes, topics, number = _numbers_of(topic), topic.dictionary.to_pylist(), _numbers(operations["partition"])
     if not len(codes):
@@ -304,7 +304,7 @@ def _parts(operations: pa.Table) -> tuple[Codes | None, tuple[tuple[str, int], .
 
 
 def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[str | None, ...], Flags]:
-    # The topic id of each part (None if its rows name none), and a flag for parts with several.
+    """The topic id of each part (None if its rows name none), and a flag for parts with several."""
     codes = _codes(column)
     code, names = _numbers_of(codes), codes.dictionary.to_pylist()
     named = np.flatnonzero(code >= 0)
@@ -329,7 +329,7 @@ def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _numbers_of(codes: pa.DictionaryArray) -> Codes:
-    # The code of each text, `NONE` for null; a new array that the caller may change.
+    """The code of each text, `NONE` for null; a new array that the caller may change."""
     found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
     return found
 

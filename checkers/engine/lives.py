@@ -47,7 +47,7 @@ def lives(operations: pl.DataFrame, events: pl.DataFrame) -> list[Life]:
 
 
 def _age(topic_id: str) -> tuple[int, str]:
-    # Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first.
+    """Sort key: numeric ids by number (newer topics have greater ids), other ids alphabetically and first."""
     return (int(topic_id), "") if topic_id.isdecimal() else (0, topic_id)
 
 

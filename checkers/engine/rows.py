@@ -100,7 +100,7 @@ _IS_WOUND = pl.col("kind") == str(K.WOUND)
 
 
 def _lacking() -> pl.Expr:
-    # Flag the rows that lack a required column. Built column by column, which is faster on small frames.
+    """Flag the rows that lack a required column. Built column by column, which is faster on small frames."""
     columns = sorted({column for _, columns in FILLED for column in columns})
     needing = {column: [str(kind) for kind, filled in FILLED if column in filled] for column in columns}
     bad = [pl.col(column).is_null() & pl.col("kind").is_in(kinds) for column, kinds in needing.items()]

@@ -42,7 +42,7 @@ def polls(columns: Columns, shared: pl.DataFrame, facts: Facts) -> Screened:
 
 
 def _passes_over(columns: Columns) -> Flags:
-    # Find partitions with a poll that does not return exactly the known offsets from its position to its last record.
+    """Find partitions with a poll that does not return exactly the known offsets from its position to its last record."""
     turns, firsts, promised = columns.turns, columns.turns.first[:-1], columns.promised
     polls = np.flatnonzero(turns.ok & turns.poll)
     got = (columns.value >= 0) & (columns.offset >= 0)
@@ -62,7 +62,7 @@ def _passes_over(columns: Columns) -> Flags:
 
 
 def _rises(columns: Columns) -> Flags:
-    # For each invocation or completion, whether its offsets rise from row to row.
+    """For each invocation or completion, whether its offsets rise from row to row."""
     rises = np.ones(len(columns.turns.index), np.bool_)
     rows = np.flatnonzero((columns.value >= 0) & (columns.offset >= 0))
     turn, offset = columns.turn[rows], columns.offset[rows]

@@ -72,7 +72,7 @@ def judge(name: str, history: Paired, *, initial: Hashable = None, strict: bool 
 
 
 def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]:
-    # The calls on each object, with keys and values separated where the history has independent keys.
+    """The calls on each object, with keys and values separated where the history has independent keys."""
     calls = [*history.calls, *(replace(call, index=-1) for call in history.failed)]
     for call in calls:
         if call.f not in model.functions:
@@ -86,7 +86,7 @@ def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]
 
 
 def _anomalies(name: str, key: Hashable, found: list[Found]) -> Iterator[Anomaly]:
-    # The first anomalies of each kind.
+    """The first anomalies of each kind."""
     taken: dict[str, int] = {}
     for one in found:
         taken[one.kind] = taken.get(one.kind, 0) + 1

@@ -78,7 +78,7 @@ def _sights(told: list[_Read], elements: set[Hashable]) -> dict[Hashable, _Sight
 
 
 def _of_element(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
-    # Whether the element is lost or stale; None if it is neither.
+    """Whether the element is lost or stale; None if it is neither."""
     line, absent = adds[0].line, sight.absent
     known = min((end for end in (sight.first, *(call.end for call in adds)) if end is not None), default=None)
     if known is None or absent is None or absent.start < known:

@@ -71,9 +71,10 @@ def _read(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
 
 
 def _followed(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
-    # Pairs of operations that wrote neighbouring values of a log.
-    #
-    # Values at several offsets, and offsets with several values, give no order.
+    """Pairs of operations that wrote neighbouring values of a log.
+
+    Values at several offsets, and offsets with several values, give no order.
+    """
     for log in logs.keys.values():
         before: Op | None = None
         for offset in log.order:

@@ -63,7 +63,7 @@ def judge_operations(ops: list[Op]) -> Judgement:
 
 
 def _anomalies(found: list[Found]) -> Iterator[Anomaly]:
-    # Return the first `_OF_A_KIND_MAX` anomalies of each kind.
+    """Return the first `_OF_A_KIND_MAX` anomalies of each kind."""
     taken: dict[str, int] = {}
     for one in sorted(found, key=lambda one: (one.kind, one.lines)):
         taken[one.kind] = taken.get(one.kind, 0) + 1

@@ -57,7 +57,7 @@ def _by_key(records: Sequence[Record]) -> _ByKey:
 
 
 def _own(op: Op) -> Iterator[Found]:
-    # Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each.
+    """Find operations that polled a record they sent themselves, which cannot be committed yet; one anomaly for each."""
     if not op.sends or not op.polls:
         return
     own = {(key, value) for key, _, value in op.sends}

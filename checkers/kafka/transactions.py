@@ -129,7 +129,7 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
 
 
 def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
-    # Yield the records of a poll: those of a map of keys, which may be written as a list of pairs.
+    """Yield the records of a poll: those of a map of keys, which may be written as a list of pairs."""
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None
     for pair_ in pairs if pairs is not None else (None,):

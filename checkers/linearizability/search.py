@@ -127,7 +127,7 @@ class Search:
             self._stack.append(frame)
 
     def _arrive(self, frame: _Frame) -> bool:
-        # Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed.
+        """Place the legal observing calls, record the progress and list the moves. False if the configuration cannot succeed."""
         self._steps += 1
         table, starts, ends, kinds = self._table, self._starts, self._ends, self._kinds
         base, mask = frame.base, frame.mask
@@ -222,7 +222,7 @@ class _Hope:
 
 
 def _with(base: int, mask: int, call: int) -> tuple[int, int]:
-    # Return the base and the mask of placed calls after placing one more call.
+    """Return the base and the mask of placed calls after placing one more call."""
     mask |= 1 << (call - base)
     if mask & 1:
         ones = (~mask & (mask + 1)).bit_length() - 1

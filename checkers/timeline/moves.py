@@ -344,10 +344,11 @@ def _wanted(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dict
 
 
 def _waits(extra: Call, replicas: tuple[str, ...], later: Call, settled: list[tuple[int, str]]) -> bool:
-    # True if the controller had not taken up the request in the extra znode when the later one was written.
-    #
-    # An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
-    # done.
+    """True if the controller had not taken up the request in the extra znode when the later one was written.
+
+    An extra request that is taken up is in the znode that the later one creates (R-242), which is free again only when it is
+    done.
+    """
     return not any(
         extra.invoked < at < later.ended and (how == _REFUSED or way_and_target(how) == ("forward", replicas))
         for at, how in settled
