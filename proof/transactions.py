@@ -86,7 +86,7 @@ def unread(rng: Rng, writes: str) -> Paired:
 
 
 def _haunted(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:
-    """One time in three with phantoms: before the first value of a key in (nearly) all reads of it, or in one read at any place."""
+    """One time in three with phantoms: at the start of (nearly) all reads of a key, or anywhere in one read."""
     if rng.below(3):
         return values
     key, ghosts = rng.below(_KEYS), tuple(range(_GHOST, _GHOST + 1 + rng.below(2)))

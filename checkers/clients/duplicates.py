@@ -26,7 +26,8 @@ ONCE = "once"
 _Places = dict[tuple[str, int], dict[int, int]]  # (value, generation) -> offset -> the first row that read it there
 
 
-def _read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
+def _places_read(done: list[Call], cuts: tuple[Cut, ...]) -> _Places:
+    """Where each value was read, by generation of the log: offset and row."""
     places: _Places = {}
     for call in done:
         if call.f != "poll" or call.type != "ok":
@@ -80,7 +81,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     topic, partition = partition_of(operations, events)
     key = f"{topic}-{partition}"
     done = calls(operation_rows(operations))
-    places, allowed = _read(done, cuts_of(cuts, topic, partition)), _allowed(done)
+    places, allowed = _places_read(done, cuts_of(cuts, topic, partition)), _allowed(done)
     anomalies = _reordered(done, places, key)
     doubled: set[str] = set()
     for (value, _), rows in places.items():

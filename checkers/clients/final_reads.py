@@ -70,8 +70,8 @@ def unread(
         return [], Unread()
     losses = _shown(missing, final)
     lost = {loss.record for loss in losses}
-    rest = tuple(record for record in missing if record not in lost)
-    return losses, Unread(rest, _why(final, facts)) if rest else Unread()
+    undecided = tuple(record for record in missing if record not in lost)
+    return losses, Unread(undecided, _why(final, facts)) if undecided else Unread()
 
 
 def _needs_a_final_read(record: PromisedRecord, facts: Facts, began: int | None) -> bool:
@@ -106,6 +106,7 @@ def _empty(answered: Sequence[Call]) -> Call | None:
 
 
 def _why(final: Sequence[Call], facts: Facts) -> str:
+    """Why nobody knows whether the records are there."""
     if not facts.makes_final_reads:
         return "nobody read them"
     if facts.final_reads_at_ns is None:

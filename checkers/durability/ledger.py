@@ -119,6 +119,7 @@ class Ledger:
             self.wounded.see(row)
 
     def _commit(self, node: str, hw: int, epoch: int, index: int) -> None:
+        """The leader's HW rises: what lies below it is promised."""
         if hw <= self.committed:
             return
         values = self.replicas.log(node).values
@@ -153,6 +154,7 @@ class Ledger:
             self.ordered = None
 
     def _wound(self, row: EventRow) -> None:
+        """A fault destroys bytes: what the replica held becomes a ghost, which counts until the wound is noticed."""
         if row.node == self.top_node and self.in_office is None:
             self.in_office = list(self.replicas.log(row.node).values)
         entries = self.replicas.replay(row)
@@ -193,6 +195,7 @@ class Ledger:
         return True
 
     def _lead(self, row: EventRow) -> None:
+        """A replica leads: what it lacks of the promised records is lost or excused."""
         epoch = row.leader_epoch
         log = self.replicas.log(row.node)
         self.following.pop(row.node, None)
@@ -240,25 +243,27 @@ class Ledger:
 
         It is lost at once if the last leader holds the first value, otherwise when a later leader lacks it.
         """
-        known = self.promised[offset]
-        if other.value == known.value:
+        first_promised = self.promised[offset]
+        if other.value == first_promised.value:
             return
         self.contested.append((offset, other))
-        if self.replicas.log(self.top_node).holds(offset, known.value):
-            self._judge_contested(self.top_epoch, known.index, f"{self.top_node} leads epoch {self.top_epoch} without")
+        if self.replicas.log(self.top_node).holds(offset, first_promised.value):
+            self._judge_contested(self.top_epoch, first_promised.index, f"{self.top_node} leads epoch {self.top_epoch} without")
 
     def _judge_contested(self, epoch: int, witness: int, how: str) -> None:
         """Judge the contested values that the last leader lacks."""
         log = self.replicas.log(self.top_node)
-        missing = [one for one in self.contested if one[1].epoch <= epoch and not log.may_hold(one[0], one[1].value)]
+        missing = [
+            contest for contest in self.contested if contest[1].epoch <= epoch and not log.may_hold(contest[0], contest[1].value)
+        ]
         for offset, other in sorted(missing, key=itemgetter(0)):
             self.contested.remove((offset, other))
             self.count_promised += 1
-            known, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
+            promised_there, first, committed = self.promised.get(offset), self.promised_values[offset], self.committed
             self.promised[offset] = other
             self._judge([offset], epoch=epoch, witness=witness, how=how)
-            if known is not None:
-                self.promised[offset], self.promised_values[offset], self.committed = known, first, committed
+            if promised_there is not None:
+                self.promised[offset], self.promised_values[offset], self.committed = promised_there, first, committed
 
     def _of_the_past(self, offset: int, epoch: int) -> bool:
         """True if an excused loss removed this offset and the epoch is older than that loss (CUT-1)."""
@@ -320,9 +325,10 @@ class Ledger:
         return order if record.epoch < epoch and (offset >= len(had) or had[offset] != record.value) else None
 
     def _accuse(self, lost: list[int], witness: int, how: str) -> None:
+        """Accuse the loss of these offsets."""
         first = self.promised[lost[0]]
-        more = f" and {len(lost) - 1} more up to offset {lost[-1]}" if len(lost) > 1 else ""
-        words = f"{how} the promised record {first.value} at offset {lost[0]}{more}; no wound excuses it"
+        and_more = f" and {len(lost) - 1} more up to offset {lost[-1]}" if len(lost) > 1 else ""
+        words = f"{how} the promised record {first.value} at offset {lost[0]}{and_more}; no wound excuses it"
         key = f"{self.topic}-{self.partition}"
         rows = tuple(sorted({first.index, witness}))
         self.anomalies.append(Anomaly(kind="lost-write", checker=NAME, key=key, witness=rows, words=words))

@@ -60,18 +60,21 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             records.setdefault(row.node, {})[row.offset] = row
     end = _end(rows)
     wounded = {row.node for row in rows if row.kind == K.WOUND} - set(end.isr)
-    found = [
+    findings_found = [
         *_mismatches({node: held for node, held in records.items() if node not in wounded}),
         *_uncommitted(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
     ]
     key = f"{topic}-{partition}"
-    accused = (Anomaly(kind=one.kind, checker=NAME, key=key, witness=one.witness, words=one.words) for one in found)
+    accused = (
+        Anomaly(kind=finding.kind, checker=NAME, key=key, witness=finding.witness, words=finding.words)
+        for finding in findings_found
+    )
     return Findings(anomalies=tuple(accused), counts={"stored": sum(map(len, records.values()))})
 
 
 def _end(rows: list[EventRow]) -> _End:
-    told = {_End(row.leader, tuple(sorted(row.isr or ()))) for row in rows if row.kind == K.METADATA_VIEW}
-    return told.pop() if len(told) == 1 else _End(None, ())
+    ends_told = {_End(row.leader, tuple(sorted(row.isr or ()))) for row in rows if row.kind == K.METADATA_VIEW}
+    return ends_told.pop() if len(ends_told) == 1 else _End(None, ())
 
 
 def _mismatches(records: _Records) -> Iterator[_Found]:

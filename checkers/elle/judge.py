@@ -109,17 +109,21 @@ def _nothing_read(table: Table) -> Iterator[str]:
 
 
 def _first_of_each_kind(table: Table, found: list[Found]) -> list[Anomaly]:
-    taken: dict[str, int] = {}
-    kept = []
+    """The first anomalies of each kind, with lines of the history as witnesses."""
+    counted: dict[str, int] = {}
+    anomalies = []
     for one in found:
-        taken[one.kind] = taken.get(one.kind, 0) + 1
-        if taken[one.kind] <= _OF_A_KIND_MAX:
+        counted[one.kind] = counted.get(one.kind, 0) + 1
+        if counted[one.kind] <= _OF_A_KIND_MAX:
             witness = tuple(table.line(t) for t in one.transactions)
-            kept.append(Anomaly(kind=one.kind, checker=CHECKER, key=table.key_name(one.key), witness=witness, words=one.words))
-    return kept
+            anomalies.append(
+                Anomaly(kind=one.kind, checker=CHECKER, key=table.key_name(one.key), witness=witness, words=one.words)
+            )
+    return anomalies
 
 
 def _cycle(table: Table, name: str, cycle: tuple[Step, ...]) -> Cycle:
+    """The cycle as it is reported."""
     links = [
         Link(source=table.line(s.source), target=table.line(s.target), kind=NAMES[s.kind], reason=_reason(table, s))
         for s in cycle
@@ -144,23 +148,31 @@ def _case(table: Table, case: Case) -> Cycle:
 def _without_order(cases: Sequence[Cycle]) -> Anomaly:
     """The cycles prove together that no order of the writes is possible: each order has one of them."""
     words = [f"if {' and '.join(link.reason for link in case.assumed)}, then {_contradiction(case)}" for case in cases]
-    more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
+    and_more = f"; and {len(cases) - _CASES_MAX} more cases" if len(cases) > _CASES_MAX else ""
     return Anomaly(
         kind=NO_ORDER,
         checker=CHECKER,
         key="",
         witness=tuple(dict.fromkeys(link.source for case in cases for link in case.links)),
-        words=f"no order of the writes explains the reads: {'; '.join(words[:_CASES_MAX])}{more}",
+        words=f"no order of the writes explains the reads: {'; '.join(words[:_CASES_MAX])}{and_more}",
     )
 
 
 def _assumption(table: Table, first: Write, then: Write) -> Link:
     lines = [table.line(write.writer) for write in (first, then)]
-    one, two = (f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True))
-    return Link(source=lines[0], target=lines[1], kind=NAMES[WW], reason=f"{one} of key {table.keys[first.key]} before {two}")
+    first_write, second_write = (
+        f"line {line} wrote {table.values.name(w.value)}" for line, w in zip(lines, (first, then), strict=True)
+    )
+    return Link(
+        source=lines[0],
+        target=lines[1],
+        kind=NAMES[WW],
+        reason=f"{first_write} of key {table.keys[first.key]} before {second_write}",
+    )
 
 
 def _reason(table: Table, step: Step) -> str:
+    """Why one transaction must come before the other."""
     first, then = f"line {table.line(step.source)}", f"line {table.line(step.target)}"
     if step.kind == PROCESS:
         return f"process {table.calls[step.source].process} did it earlier"

@@ -39,15 +39,15 @@ def of_registers(table: Table, readers: dict[tuple[int, int], list[int]], phanto
         values.setdefault(key, []).append(value)
     found: list[Found] = []
     first: dict[int, Values] = {}
-    for key, some in sorted(values.items()):
-        others = [*sorted(some), *([NIL] if (key, NIL) in readers else [])]
+    for key, values_of_key in sorted(values.items()):
+        others = [*sorted(values_of_key), *([NIL] if (key, NIL) in readers else [])]
         if len(others) == 1:
             first[key] = (others[0],)
             continue
-        for value in sorted(some):
-            other = next(one for one in reversed(others) if one != value)
+        for value in sorted(values_of_key):
+            other = next(value_before for value_before in reversed(others) if value_before != value)
             reader, witness = readers[key, value][0], readers[key, other][0]
-            words = f"{_said(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
+            words = f"{_read_in_words(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
             found.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
     return Phantoms(found=tuple(found), first=first, unchecked=_unchecked(table, first))
 
@@ -70,7 +70,7 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
             first[key] = state
             continue
         for value in sorted(strange):
-            found.append(_of_list(table, key, value, lists))
+            found.append(_phantom_in_list(table, key, value, lists))
     return Phantoms(found=tuple(found), first=first, unchecked=_unchecked(table, first))
 
 
@@ -81,9 +81,10 @@ def _first_state(lists: Sequence[Values], strange: set[int]) -> Values | None:
     return state if set(state) == strange and all(shown[:size] == state for shown in lists) else None
 
 
-def _of_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Values]]) -> Found:
+def _phantom_in_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Values]]) -> Found:
+    """The phantom of a list: who read it, and who read the list without it before."""
     reader = next(int(table.transaction[micro]) for micro, shown in lists if value in shown)
-    words = _said(table, reader, value)
+    words = _read_in_words(table, reader, value)
     without = next(((int(table.transaction[micro]), shown) for micro, shown in lists if value not in shown), None)
     if without is None:
         return Found("phantom-read", key, f"{words}; the reads do not all begin with the same such values", (reader,))
@@ -92,7 +93,7 @@ def _of_list(table: Table, key: int, value: int, lists: Sequence[tuple[int, Valu
     return Found("phantom-read", key, words, (reader, other))
 
 
-def _said(table: Table, reader: int, value: int) -> str:
+def _read_in_words(table: Table, reader: int, value: int) -> str:
     return f"line {table.line(reader)} reads {table.values.name(value)}, which no transaction wrote"
 
 

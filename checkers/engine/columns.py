@@ -102,22 +102,22 @@ class Columns:
     def told(self) -> Ints:
         """Indices of the rows that gave a client a value and its offset: answered polls, acknowledgements under acks=all."""
         good = self.turns.ok & (self.turns.poll | self.turns.acks_all)
-        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
-        return found
+        rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0) & (self.offset >= 0))
+        return rows
 
     @cached_property
     def read(self) -> Ints:
         """Indices of the rows of answered polls that hold a value."""
         good = self.turns.ok & self.turns.poll
-        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
-        return found
+        rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
+        return rows
 
     @cached_property
     def sent(self) -> Ints:
         """Indices of the rows of produce invocations that hold a value."""
         good = self.turns.asks & self.turns.produce
-        found: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
-        return found
+        rows: Ints = np.flatnonzero(good[self.turn] & (self.value >= 0))
+        return rows
 
     @cached_property
     def by_offset(self) -> tuple[Ints, Codes]:
@@ -240,22 +240,29 @@ def _unpaired(turns: Turns) -> Codes:
     last_of_process = np.ones(len(order), np.bool_)
     last_of_process[order[:-1]] = turns.process[order[1:]] != turns.process[order[:-1]]
     asks_again = turns.asks & (turns.other == NONE) & ~last_of_process
-    found: Codes = turns.part[longer | answers_nothing | asks_again]
-    return found
+    parts: Codes = turns.part[longer | answers_nothing | asks_again]
+    return parts
 
 
 def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
+    """The invocations and completions as arrays, each with the number of its partner."""
     index, process, acks = _numbers(heads["index"]), _numbers(heads["process"]), _numbers(heads["acks"], none=NONE)
     asks, f = _is(heads["type"], "invoke"), _numbers_of(_codes(heads["f"]))
     produce = _is(heads["f"], "produce")
     order = np.argsort(process, kind="stable")
-    one, two = order[:-1], order[1:]
-    fits = asks[one] & ~asks[two] & (process[one] == process[two]) & (f[one] == f[two]) & (part[one] == part[two])
+    earlier, later = order[:-1], order[1:]
+    fits = (
+        asks[earlier]
+        & ~asks[later]
+        & (process[earlier] == process[later])
+        & (f[earlier] == f[later])
+        & (part[earlier] == part[later])
+    )
     other = np.full(len(index), NONE, np.int64)
-    other[one[fits]] = two[fits]
-    other[two[fits]] = one[fits]
+    other[earlier[fits]] = later[fits]
+    other[later[fits]] = earlier[fits]
     # Both turns take acks and delivery from the invocation; an unpaired turn uses its own.
-    asked = np.where(asks | (other == NONE), np.arange(len(index)), other)
+    invocation = np.where(asks | (other == NONE), np.arange(len(index)), other)
     answered = ~asks & (other != NONE)
     return Turns(
         index=index,
@@ -269,10 +276,10 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
         ok=answered & _is(heads["type"], "ok"),
         failed=answered & _is(heads["type"], "fail"),
         other=other,
-        acks_all=produce & (acks == -1)[asked],
-        acks_one=produce & (acks == 1)[asked],
-        acks_none=produce & (acks == 0)[asked],
-        once=produce & _is(heads["delivery"], "once")[asked],
+        acks_all=produce & (acks == -1)[invocation],
+        acks_one=produce & (acks == 1)[invocation],
+        acks_none=produce & (acks == 0)[invocation],
+        once=produce & _is(heads["delivery"], "once")[invocation],
         out_of_range=answered & _is(heads["type"], "fail") & _is(heads["error"], "OFFSET_OUT_OF_RANGE"),
         faulted=np.where(asks, *_among(heads["error"], REASONS)),
     )
@@ -317,8 +324,8 @@ def _topic_ids(column: pa.ChunkedArray, part: Codes, parts: int) -> tuple[tuple[
 
 def _numbers(column: pa.ChunkedArray, *, none: int = NONE) -> Ints:
     filled = pc.fill_null(column, none) if column.null_count else column
-    found: Ints = filled.to_numpy()
-    return found
+    numbers: Ints = filled.to_numpy()
+    return numbers
 
 
 def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -330,20 +337,20 @@ def _codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def _numbers_of(codes: pa.DictionaryArray) -> Codes:
     """The code of each text, `NONE` for null; a new array that the caller may change."""
-    found: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
-    return found
+    codes_there: Codes = np.array(pc.fill_null(codes.indices, NONE), np.int32)
+    return codes_there
 
 
-def _among(column: pa.ChunkedArray, wanted: Sequence[str]) -> tuple[Flags, Flags]:
+def _among(column: pa.ChunkedArray, words: Sequence[str]) -> tuple[Flags, Flags]:
     """Where a column has a text, and where it has one of these."""
     codes = _codes(column)
     numbers = _numbers_of(codes)
-    places = [place for place, text in enumerate(codes.dictionary.to_pylist()) if text in wanted]
+    places = [place for place, text in enumerate(codes.dictionary.to_pylist()) if text in words]
     return numbers != NONE, np.isin(numbers, places)
 
 
-def _is(column: pa.ChunkedArray, wanted: str) -> Flags:
+def _is(column: pa.ChunkedArray, word: str) -> Flags:
     codes = _codes(column)
     texts = codes.dictionary.to_pylist()
-    flags: Flags = _numbers_of(codes) == (texts.index(wanted) if wanted in texts else NONE - 1)
+    flags: Flags = _numbers_of(codes) == (texts.index(word) if word in texts else NONE - 1)
     return flags

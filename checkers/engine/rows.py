@@ -212,6 +212,7 @@ def calls(rows: list[OperationRow]) -> list[Call]:
 
 
 def _call(asked: list[OperationRow], answered: list[OperationRow]) -> Call:
+    """The call of an invocation and its completion; without one it has no type and never ends."""
     first = asked[0]
     if first.f == "produce":
         # The invocation holds the values that were sent; a completion need not repeat them.

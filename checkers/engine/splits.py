@@ -50,8 +50,8 @@ def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda
 
     def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
         rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
-        operations = pl.concat([pl.read_ipc_stream(one.operations) for one in rows])
-        return check(operations, pl.concat([pl.read_ipc_stream(one.events) for one in rows]), facts, cuts)
+        operations = pl.concat([pl.read_ipc_stream(part.operations) for part in rows])
+        return check(operations, pl.concat([pl.read_ipc_stream(part.events) for part in rows]), facts, cuts)
 
     return Split(columns=(), partial=partial, merge=merge)
 

@@ -76,8 +76,8 @@ class Debts:
 
     def settle(self, step: str | None = None, broker: str | None = None, partition: Partition | None = None) -> None:
         """Expect these steps no longer; None stands for any."""
-        wanted = (step, broker, partition)
-        for key in [k for k in self.open if all(w is None or w == part for w, part in zip(wanted, k, strict=True))]:
+        pattern = (step, broker, partition)
+        for key in [k for k in self.open if all(w is None or w == part for w, part in zip(pattern, k, strict=True))]:
             del self.open[key]
 
     def resigned(self, node: str) -> None:

@@ -66,6 +66,7 @@ class _Faults:
         self._failing: dict[tuple[str, int | None], bool] = {}  # (node, dir of the replica) -> reported as failed
 
     def see(self, kind: str, fault: str, node: str, detail: str, dir_: int | None, *, named: bool) -> None:
+        """A fault begins or ends, or a directory fails as a fault intended."""
         if kind == K.FAULT_BEGUN:
             self.in_force[fault, node] = detail
             if named and detail in DIRECTORIES:
@@ -75,7 +76,7 @@ class _Faults:
         elif kind == K.DIR_FAILED and (node, dir_) in self._failing:
             self._failing[node, dir_] = True
         elif kind == K.REGISTERED:
-            self._failing = {place: told for place, told in self._failing.items() if place[0] != node}
+            self._failing = {place: is_reported for place, is_reported in self._failing.items() if place[0] != node}
 
     def alone(self) -> tuple[str, bool] | None:
         """The only broker that cannot serve the partition now, and whether it is cut off; None if there is no such broker."""
@@ -99,7 +100,7 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
     since: tuple[tuple[str, bool], int, int] | None = None
     elections: list[int] = []  # since then; the promised time covers the first of them
     controller: str | None = None
-    found = []
+    periods = []
     names = ("index", "time_ns", "kind", "fault", "node", "detail", "dir", "partition")
     for at, time_ns, kind, fault, node, detail, dir_, partition in zip(*(rows[n].to_list() for n in names), strict=True):
         if node in facts.client_places:
@@ -107,9 +108,9 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         faults.see(kind, fault, node, detail, dir_, named=partition is not None)
         alone = faults.alone()
         if since is not None and (alone is None or alone != since[0]):
-            (who, cut_off), begun, since_ns = since
+            (broker, cut_off), begun, since_ns = since
             due_ns = _due_ns(since_ns, patience_ms[cut_off] * MS, elections)
-            found.append(_Period(who, begun, since_ns, due_ns, at, time_ns, cut_off))
+            periods.append(_Period(broker, begun, since_ns, due_ns, at, time_ns, cut_off))
         if alone is None:
             since = None
         elif since is None or alone != since[0]:
@@ -117,7 +118,7 @@ def _periods(events: pl.DataFrame, facts: Facts) -> list[_Period]:
         if kind == K.CONTROLLER_ELECTED:
             controller = node
             elections.append(time_ns)
-    return [period for period in found if period.due_ns < period.until_ns]
+    return [period for period in periods if period.due_ns < period.until_ns]
 
 
 def _due_ns(since_ns: int, patience_ns: int, elections: list[int]) -> int:
@@ -137,6 +138,7 @@ class _Cluster:
         self.controller: str | None = None
 
     def see(self, row: EventRow) -> None:
+        """Take in who is registered, who is controller, and the partition's state."""
         if row.kind == K.STATE_WRITTEN:
             self.state = row
         elif row.kind == K.REGISTERED:
@@ -224,6 +226,7 @@ def _is_excused(call: Call, times: Times) -> bool:
 
 
 def _cluster_at(rows: list[EventRow], time_ns: int) -> _Cluster:
+    """The cluster as the rows before this time show it."""
     cluster = _Cluster()
     for row in rows:
         if row.time_ns >= time_ns:
