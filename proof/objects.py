@@ -66,11 +66,11 @@ def fifo_queue(state: Any, f: str, argument: Any) -> Answers:
 
 def unordered_queue(state: Any, f: str, argument: Any) -> Answers:
     """The queue without an order, a multiset of values, as a function from state and call to all possible answers."""
-    held = dict(state)
+    counts = dict(state)
     if f == "enqueue":
-        return [(None, tuple(sorted({**held, argument: held.get(argument, 0) + 1}.items())))]
-    rest = [(value, tuple((v, n - (v == value)) for v, n in state if n > (v == value))) for value in held]
-    return rest or [(None, ())]
+        return [(None, tuple(sorted({**counts, argument: counts.get(argument, 0) + 1}.items())))]
+    takes = [(value, tuple((v, n - (v == value)) for v, n in state if n > (v == value))) for value in counts]
+    return takes or [(None, ())]
 
 
 NAMED_MAX = 3  # no history names a higher offset
@@ -101,8 +101,8 @@ def versioned_node(state: Any, f: str, argument: Any) -> Answers:
         return [((value, version), state)]
     if f == "delete":
         return [("ok", None)] if argument in (version, -1) else [("bad-version", state)]
-    new, wanted = argument
-    return [(version + 1, (new, version + 1))] if wanted in (version, -1) else [("bad-version", state)]
+    new, version_wanted = argument
+    return [(version + 1, (new, version + 1))] if version_wanted in (version, -1) else [("bad-version", state)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,12 @@ def before(spans: Spans) -> Before:
 @cache
 def shapes(size: int) -> tuple[Spans, ...]:
     """Yield one example of each way in which a few calls can overlap in time, in order of invocation."""
-    found: dict[Before, Spans] = {}
+    shapes_by_order: dict[Before, Spans] = {}
     for spans in _arrangements(size):
         relation = before(spans)
-        if not any(_renamed(relation, names) in found for names in permutations(range(size))):
-            found[relation] = spans
-    return tuple(found.values())
+        if not any(_renamed(relation, names) in shapes_by_order for names in permutations(range(size))):
+            shapes_by_order[relation] = spans
+    return tuple(shapes_by_order.values())
 
 
 @cache
@@ -46,6 +46,8 @@ def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
 
 
 def _arrangements(size: int) -> Iterator[Spans]:
+    """All ways in which this many calls can begin and end, one event after another."""
+
     def grow(position: int, spans: tuple[tuple[int, int], ...], running: tuple[int, ...]) -> Iterator[Spans]:
         if position == 2 * size:
             yield spans
@@ -54,6 +56,6 @@ def _arrangements(size: int) -> Iterator[Spans]:
             yield from grow(position + 1, (*spans, (position, -1)), (*running, len(spans)))
         for call in running:
             ended = (*spans[:call], (spans[call][0], position), *spans[call + 1 :])
-            yield from grow(position + 1, ended, tuple(one for one in running if one != call))
+            yield from grow(position + 1, ended, tuple(open_call for open_call in running if open_call != call))
 
     yield from grow(0, (), ())

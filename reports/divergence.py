@@ -71,9 +71,9 @@ class Comparer:
 
     def rows(self, history: History) -> list[Row]:
         """The rows that are compared, in the order of recording."""
-        found: list[Row] = [event for event in history.events if event.kind not in self._kinds]
-        found += history.operations
-        return sorted(found, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
+        rows_compared: list[Row] = [event for event in history.events if event.kind not in self._kinds]
+        rows_compared += history.operations
+        return sorted(rows_compared, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
 
     def says(self, row: Row) -> Key:
         """What a row says, without its time and its names of things. Equal for rows that correspond to each other."""
@@ -150,9 +150,9 @@ def actor(row: Row) -> str:
 def _parting(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
     """The earliest row at which one process, on one partition, says something else in the two runs."""
     ours, theirs = _lanes(left), _lanes(right)
-    found = [mark for lane in {**ours, **theirs} if (mark := _first(what, ours[lane], theirs[lane], key)) is not None]
+    marks = [mark for lane in {**ours, **theirs} if (mark := _first_difference(what, ours[lane], theirs[lane], key)) is not None]
     return min(
-        found, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
+        marks, key=lambda mark: min((row.time_ns, row.index) for row in (mark.left, mark.right) if row is not None), default=None
     )
 
 
@@ -163,7 +163,8 @@ def _lanes(rows: Iterable[Row]) -> defaultdict[tuple[str, str], list[Row]]:
     return lanes
 
 
-def _first(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+def _first_difference(what: What, left: Sequence[Row], right: Sequence[Row], key: Callable[[Row], Key]) -> Mark | None:
+    """The first pair of rows that differ, or the end of the shorter list; None if there is no difference."""
     for x, y in zip(left, right, strict=False):
         if key(x) != key(y):
             return Mark(what=what, left=x, right=y)
@@ -178,9 +179,9 @@ def partners(compare: Comparer, left: Iterable[Row], right: Iterable[Row]) -> It
     waiting: defaultdict[Key, list[Row]] = defaultdict(list)
     for row in right:
         waiting[compare.says(row)].append(row)
-    taken: defaultdict[Key, int] = defaultdict(int)
+    counts: defaultdict[Key, int] = defaultdict(int)
     for row in left:
         key = compare.says(row)
-        if taken[key] < len(waiting[key]):
-            yield row, waiting[key][taken[key]]
-            taken[key] += 1
+        if counts[key] < len(waiting[key]):
+            yield row, waiting[key][counts[key]]
+            counts[key] += 1

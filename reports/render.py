@@ -172,7 +172,7 @@ def render_beside(page: BesidePage) -> str:
     names = ("this run", "beside it")
     brokers = tuple(dict.fromkeys((*page.left.manifest.brokers, *page.right.manifest.brokers)))
     tracks = [(name, side, track) for name, side in zip(names, sides, strict=True) for track in side.partitions]
-    tracks.sort(key=lambda one: one[2].key)
+    tracks.sort(key=lambda track_entry: track_entry[2].key)
     diagram = paired_figure((page.left.diagram, page.right.diagram), _paired(page), names) if page.lines else ""
     return (
         _environment()
@@ -254,6 +254,7 @@ def _flags(page: RunPage) -> list[Pointer]:
 
 
 def _zoom(view: AnomalyView, page: RunPage) -> Markup:
+    """The figure of an anomaly's time, of its partition or of the brokers."""
     if view.scale is None:
         return Markup("")
     pointers = [Pointer(time_ns=line.time_ns, words=f"{line.who} {line.words}") for line in view.witnesses]
@@ -264,6 +265,7 @@ def _zoom(view: AnomalyView, page: RunPage) -> Markup:
 
 @cache
 def _environment() -> Environment:
+    """Jinja with the filters of the templates."""
     environment = Environment(
         loader=PackageLoader("reports"),
         autoescape=True,

@@ -187,7 +187,7 @@ def page_of(
         diagram=diagram_of(history, cause),
         anomalies_found=counts(verdict.anomalies).total(),
         hazard=hazard,
-        facts=_facts(history, calls, tracks, verdict.counts.get("transactions", 0)),
+        facts=_facts_of_run(history, calls, tracks, verdict.counts.get("transactions", 0)),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
         anomalies=views_of(history, shown, tracks, end_ns, cause),
@@ -256,7 +256,10 @@ def milestones_of(manifest: RunManifest) -> tuple[tuple[int, str], ...]:
     return tuple((time_ns, words) for time_ns, words in found if time_ns is not None)
 
 
-def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack], transactions: int) -> tuple[Fact, ...]:
+def _facts_of_run(
+    history: History, calls: Sequence[Call], tracks: Sequence[PartitionTrack], transactions: int
+) -> tuple[Fact, ...]:
+    """The numbers at the top of the page."""
     outcomes = Counter(call.type for call in calls)
     acked = sum(call.records for call in calls if call.f == "produce" and call.type is OpType.OK)
     read = sum(call.records for call in calls if call.f == "poll" and call.type is OpType.OK)
@@ -280,14 +283,15 @@ def _facts(history: History, calls: Sequence[Call], tracks: Sequence[PartitionTr
 
 
 def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
-    found = []
+    """Counts, latencies and errors by kind of call."""
+    statistics = []
     for f in sorted({call.f for call in calls}, key=lambda f: ({"produce": 0, "poll": 1}.get(f, 2), f)):
         own = [call for call in calls if call.f == f]
         outcomes = Counter(call.type for call in own)
         latencies = sorted(c.latency_ns for c in own if c.type is OpType.OK and c.latency_ns is not None)
         errors = Counter(call.error for call in own if call.error is not None)
         p50, p95, p99, most = (quantile(latencies, q) if latencies else None for q in (500, 950, 990, 1000))
-        found.append(
+        statistics.append(
             CallStatistics(
                 f=f,
                 calls=len(own),
@@ -301,7 +305,7 @@ def _statistics(calls: Sequence[Call]) -> tuple[CallStatistics, ...]:
                 errors=tuple(sorted(errors.items(), key=lambda item: (-item[1], item[0]))),
             )
         )
-    return tuple(found)
+    return tuple(statistics)
 
 
 def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[FaultRow, ...]:
@@ -313,9 +317,9 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
     rows = []
     for kind, (begun, acted) in sorted(counts.items()):
         own = [window for window in windows if window.kind == kind]
-        held = sum(window.end_ns - window.start_ns for window in own)
+        held_ns = sum(window.end_ns - window.start_ns for window in own)
         category = own[0].category if own else "other"
-        rows.append(FaultRow(kind=kind, category=category, begun=begun, acted=acted, held_ns=held))
+        rows.append(FaultRow(kind=kind, category=category, begun=begun, acted=acted, held_ns=held_ns))
     return tuple(rows)
 
 
@@ -336,6 +340,7 @@ def _place_of(loss: ExcusedLoss) -> tuple[str, int, int]:
 
 
 def _stretch(history: History, losses: Sequence[ExcusedLoss]) -> ExcusedView:
+    """A range of excused losses with the wound that excuses it."""
     first = losses[0]
     row = history.row(first.wound)
     return ExcusedView(
