@@ -144,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=Path, required=True, metavar="FILE")
-    given = parser.parse_args(arguments)
-    requests = load_requests(given.requests)
+    options_given = parser.parse_args(arguments)
+    requests = load_requests(options_given.requests)
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalZooKeeper() as zookeeper,
         LocalCluster(Path(folder), zookeeper.address) as cluster,
     ):
-        return _fire(cluster, requests, given.seconds, given.seed)
+        return _fire(cluster, requests, options_given.seconds, options_given.seed)
 
 
 def _fire(cluster: LocalCluster, requests: Sequence[bytes], seconds: int, seed: int) -> int:

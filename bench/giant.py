@@ -207,11 +207,11 @@ def _sites(frame: pl.DataFrame, draws: np.random.Generator, count: int) -> list[
     late = read.filter(pl.col("process") == frame["process"].max()).drop("process").rename({"index": "late"})
     beside = read.filter(pl.col("process") < frame["process"].max()).select("offset", beside="index")
     told = frame.filter((pl.col("f") == "produce") & (pl.col("type") == "ok")).select("offset", told="index")
-    known = late.join(beside, on="offset").join(told, on="offset").sort("offset")
+    known_frame = late.join(beside, on="offset").join(told, on="offset").sort("offset")
     # A poll must return only what was acknowledged before it began, which holds for the first half of its records.
-    middle = known.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL // 2))
+    middle = known_frame.filter((pl.col("offset") % _POLL > 0) & (pl.col("offset") % _POLL < _POLL // 2))
     # Records of different polls, so that no error hides another.
-    polls = draws.choice(int(known["offset"].to_numpy()[-1]) // _POLL, count, replace=False)
+    polls = draws.choice(int(known_frame["offset"].to_numpy()[-1]) // _POLL, count, replace=False)
     chosen = [middle.filter(pl.col("offset") // _POLL == poll) for poll in polls.tolist()]
     return [_Site(**rows.row(int(draws.integers(rows.height)), named=True)) for rows in chosen]
 
@@ -336,9 +336,9 @@ def _on_spark(folder: Path, master: str, ledger: Path) -> Verdict:
 def unexpected(verdict: Verdict, errors: Sequence[Planted]) -> list[str]:
     """Compare the anomalies with the planted errors: what is missing, and what no error explains."""
     wanted = {(error.key, kind): error.index for error in errors for kind in error.kinds}
-    found = {(anomaly.key, anomaly.kind): anomaly for anomaly in verdict.anomalies}
-    why = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - found.keys())]
-    why += [f"not planted: {found[key].words}" for key in sorted(found.keys() - wanted.keys())]
+    anomalies = {(anomaly.key, anomaly.kind): anomaly for anomaly in verdict.anomalies}
+    why = [f"missing: {kind} in {key}" for key, kind in sorted(wanted.keys() - anomalies.keys())]
+    why += [f"not planted: {anomalies[key].words}" for key in sorted(anomalies.keys() - wanted.keys())]
     why += [
         f"other row: {anomaly.words}"
         for anomaly in verdict.anomalies

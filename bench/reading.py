@@ -71,11 +71,11 @@ def sends_and_polls(lines: int, *, seed: int = 1) -> list[Step]:
     draws = np.random.default_rng(seed)
     logs: list[list[int]] = [[] for _ in range(_KEYS)]
     position = [[0] * _KEYS for _ in range(_PROCESSES)]
-    told: list[Step] = []
+    steps_told: list[Step] = []
     keys = tuple(range(_KEYS))
     for process in range(_PROCESSES):
-        _tell(told, process, "assign", keys, keys)
-    while len(told) < lines:
+        _tell(steps_told, process, "assign", keys, keys)
+    while len(steps_told) < lines:
         process = int(draws.integers(_PROCESSES))
         asked: list[tuple[object, ...]] = []
         answer: list[tuple[object, ...]] = []
@@ -94,11 +94,11 @@ def sends_and_polls(lines: int, *, seed: int = 1) -> list[Step]:
                 answer.append(("poll", _polled(logs, position[process], draws.permutation(_KEYS)[:_POLLED_KEYS].tolist(), _POLL)))
         for key, value in sent:  # a transaction does not see its own records
             logs[key].append(value)
-        _tell(told, process, f, tuple(asked), tuple(answer))
+        _tell(steps_told, process, f, tuple(asked), tuple(answer))
     for process in range(_PROCESSES):
-        rest = _polled(logs, position[process], list(keys), max(map(len, logs)))
-        _tell(told, process, "poll", (("poll",),), (("poll", rest),))
-    return told
+        other_pairs = _polled(logs, position[process], list(keys), max(map(len, logs)))
+        _tell(steps_told, process, "poll", (("poll",),), (("poll", other_pairs),))
+    return steps_told
 
 
 def _polled(logs: list[list[int]], position: list[int], keys: list[int], most: int) -> Pairs:
@@ -111,9 +111,9 @@ def _polled(logs: list[list[int]], position: list[int], keys: list[int], most: i
     return Pairs(found)
 
 
-def _tell(told: list[Step], process: int, f: str, asked: tuple[object, ...], answer: tuple[object, ...]) -> None:
+def _tell(steps_told: list[Step], process: int, f: str, asked: tuple[object, ...], answer: tuple[object, ...]) -> None:
     for kind, value in ((OpType.INVOKE, asked), (OpType.OK, answer)):
-        told.append(Step(0, process, kind, f, value, None, 100_000 * len(told)))
+        steps_told.append(Step(0, process, kind, f, value, None, 100_000 * len(steps_told)))
 
 
 SUBJECTS = (

@@ -87,17 +87,20 @@ def main() -> None:
     arguments = parser.parse_args()
     protocol, _, seed = (arguments.only or "").partition(":")
     cases = CASES if arguments.only is None else ((protocol, int(seed)),)
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     with TemporaryDirectory(prefix="highwater-bench-") as aside:
         for protocol, seed in cases:
             measured, _ = measure(protocol, seed, arguments.store or Path(aside))
-            found.append(measured)
+            measurements.append(measured)
             say(measured.line)
-    seconds = [one.cpu_seconds for one in found]
+    seconds = [measurement.cpu_seconds for measurement in measurements]
     say(f"median {statistics.median(seconds):.0f} s of CPU, worst {max(seconds):.0f} s")
-    say(f"at most {max(one.after.windows for one in found)} windows, {max(one.after.operations for one in found)} operations")
+    say(
+        f"at most {max(measurement.after.windows for measurement in measurements)} windows, "
+        f"{max(measurement.after.operations for measurement in measurements)} operations"
+    )
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=2) + b"\n")
 
 
 if __name__ == "__main__":

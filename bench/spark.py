@@ -206,7 +206,7 @@ def main() -> None:
     chosen = arguments.benchmarks or list(BENCHMARKS)
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         parser.error(f"unknown benchmark {unknown[0]!r}; the benchmarks are {', '.join(BENCHMARKS)}")
-    said = machine()
+    message = machine()
     with tempfile.TemporaryDirectory() as aside:
         sizes = Sizes(
             seeds=arguments.seeds,
@@ -221,7 +221,7 @@ def main() -> None:
             for row in BENCHMARKS[name](sizes):
                 say(f"{row.name}: {_words(row.here)} without Spark, {_words(row.spark)} on Spark; {row.ask}: {row.met}")
                 rows.append(row)
-    text = f"`python -m bench.spark {' '.join(sys.argv[1:])}`: {said}.\n\n{table(rows)}\n"
+    text = f"`python -m bench.spark {' '.join(sys.argv[1:])}`: {message}.\n\n{table(rows)}\n"
     say(f"\n{text}")
     if arguments.write is not None:
         write_file(arguments.write, text.encode())

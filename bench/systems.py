@@ -288,14 +288,14 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=STORE)
     parser.add_argument("--read", type=Path, action="append", default=[])
     parser.add_argument("--page", action="store_true")
-    asked = parser.parse_args()
-    if asked.page:
+    options = parser.parse_args()
+    if options.page:
         sys.stdout.write(page(counted(recorded())))
         return
-    for folder in asked.read:
+    for folder in options.read:
         record(stored(folder, {one.run for one in recorded()}))
-    for system in () if asked.read else asked.systems:
-        record(performed(on_system(plan_named(asked.plan), parsed_system(system)), asked.runs, asked.store))
+    for system in () if options.read else options.systems:
+        record(performed(on_system(plan_named(options.plan), parsed_system(system)), options.runs, options.store))
 
 
 if __name__ == "__main__":

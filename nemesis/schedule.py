@@ -75,10 +75,10 @@ def broker_ids(shape: Shape) -> tuple[int, ...]:
 
 def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
     """All reasons why a fault schedule cannot be performed, in the order of its windows; none if it can."""
-    found: list[Complaint] = []
+    complaints_found: list[Complaint] = []
     if len(windows) > MAX_WINDOWS:
         sentence = f"a schedule has at most {MAX_WINDOWS} windows, this has {len(windows)}"
-        found.append(Complaint(index=MAX_WINDOWS, sentence=sentence))
+        complaints_found.append(Complaint(index=MAX_WINDOWS, sentence=sentence))
     ids: set[str] = set()
     for index, window in enumerate(windows[:MAX_WINDOWS]):
         sentences = [
@@ -98,8 +98,8 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
         slowest = _slowest_ppm([*windows[:index], window], window.at_ms)
         if slowest < -DRIFT_PPM_MAX:
             sentences.append(f"the drifts at {window.at_ms} ms may add up to {slowest} ppm; the least is -{DRIFT_PPM_MAX} ppm")
-        found += [Complaint(index=index, sentence=f"window {window.id} ({window.kind}): {said}") for said in sentences]
-    return tuple(found)
+        complaints_found += [Complaint(index=index, sentence=f"window {window.id} ({window.kind}): {said}") for said in sentences]
+    return tuple(complaints_found)
 
 
 def clash(first: Window, second: Window) -> bool:

@@ -228,9 +228,9 @@ def elections(case: Case) -> set[str]:
         if row.leader is None or row.leader_epoch == before.leader_epoch:
             continue
         # KIP-966: the ELR holds all members of the ISR since it last had m members (or ever, if it never had).
-        earlier = [one for one in states if one.index < row.index]
-        full = max((at for at, one in enumerate(earlier) if len(one.isr or ()) >= case.m), default=0)
-        eligible = {node for one in earlier[full:] for node in one.isr or ()}
+        earlier = [event for event in states if event.index < row.index]
+        full = max((at for at, event in enumerate(earlier) if len(event.isr or ()) >= case.m), default=0)
+        eligible = {node for event in earlier[full:] for node in event.isr or ()}
         if row.leader not in eligible and not (case.by_operator and _is_ordered(case.events, row)):
             kinds.add("unclean-election")
         swap = _swapped(case.events, row.leader, row.index)

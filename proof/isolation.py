@@ -44,8 +44,8 @@ def choices(history: Paired) -> Iterator[tuple[Call, ...]]:
     sure = tuple(call for call in history.calls if not call.crashed)
     perhaps = [call for call in history.calls if call.crashed]
     for count in range(len(perhaps) + 1):
-        for some in combinations(perhaps, count):
-            yield (*sure, *some)
+        for some_calls in combinations(perhaps, count):
+            yield (*sure, *some_calls)
 
 
 def must_precede(first: Call, second: Call, time: str) -> bool:
@@ -119,7 +119,9 @@ def is_explained(history: Paired, level: str, time: str, of: Objects) -> bool:
     for chosen in choices(history):
         for order in permutations(chosen):
             places = list(combinations(order, 2))
-            if not any(must_precede(two, one, time) for one, two in places) and _can_be_completed(order, (), level, time, of):
+            if not any(must_precede(second_call, first_call, time) for first_call, second_call in places) and _can_be_completed(
+                order, (), level, time, of
+            ):
                 return True
     return False
 

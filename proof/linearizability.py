@@ -190,7 +190,11 @@ def _wrong_witness(subject: Subject, calls: tuple[Call, ...], stuck: Stuck, tall
     if not must <= set(stuck.order) or any(call.start > end for call in placed):
         return "the calls of the prefix"
     calls_before = [call if call.end is not None and call.end < end else still_open(call) for call in placed]
-    if any(two.end is not None and two.end < one.start for at, one in enumerate(calls_before) for two in calls_before[at + 1 :]):
+    if any(
+        second_call.end is not None and second_call.end < one.start
+        for at, one in enumerate(calls_before)
+        for second_call in calls_before[at + 1 :]
+    ):
         return "the order of the prefix, for time"
     states = {subject.first}
     for call in calls_before:

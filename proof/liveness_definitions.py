@@ -24,16 +24,16 @@ def progress(case: Case) -> set[str]:
     starts = [row for row in case.events if row.kind is K.FAULT_BEGUN]
     for ended in (row for row in case.events if row.kind is K.FAULT_ENDED):
         in_force = {
-            one.fault
-            for one in starts
-            if one.index < ended.index
+            event.fault
+            for event in starts
+            if event.index < ended.index
             and not any(
-                row.kind is K.FAULT_ENDED and row.fault == one.fault and one.index < row.index <= ended.index
+                row.kind is K.FAULT_ENDED and row.fault == event.fault and event.index < row.index <= ended.index
                 for row in case.events
             )
         }
         # The window that ended had begun, and was the last one in force.
-        began = [one.index for one in starts if one.fault == ended.fault and one.index < ended.index]
+        began = [event.index for event in starts if event.fault == ended.fault and event.index < ended.index]
         over = [r.index for r in case.events if r.kind is K.FAULT_ENDED and r.fault == ended.fault and r.index < ended.index]
         following = [row.time_ns for row in starts if row.index > ended.index]
         if in_force or max(began, default=-1) <= max(over, default=-1) or not following:
@@ -111,8 +111,8 @@ def _in_force(events: Events, last: ClusterEvent) -> list[ClusterEvent]:
         for row in rows_before
         if row.kind is K.FAULT_BEGUN
         and not any(
-            one.kind is K.FAULT_ENDED and (one.fault, one.node) == (row.fault, row.node) and one.index > row.index
-            for one in rows_before
+            event.kind is K.FAULT_ENDED and (event.fault, event.node) == (row.fault, row.node) and event.index > row.index
+            for event in rows_before
         )
     ]
 
@@ -169,20 +169,22 @@ def availability(case: Case) -> set[str]:
 def _unserved(case: Case, deadline: int) -> set[str]:
     """LIVE-2 and LIVE-5: the kinds of requests that were sent after the deadline, and of which none was carried out."""
     complaints = set()
-    late = [one for f in ("produce", "poll", "latest") for one in calls(case.operations, f) if one.asked[0].time_ns >= deadline]
-    for kind in ("produce -1", "produce 1", "poll None", "latest None"):
-        mine = [one for one in late if f"{one.asked[0].f} {one.asked[0].acks}" == kind]
-        mine = [one for one in mine if kind != "produce 1" or _knows_the_leader(case, late, one)]
-        complaints |= {f"no-answer {kind}"} if mine and not any(one.ok for one in mine) else set()
-    for one in late:
-        asked = one.asked[0]
-        refused = bool(one.answer) and not one.ok and one.answer[0].error not in (None, "REQUEST_TIMED_OUT")
-        if asked.f == "produce" and asked.acks in (-1, 1) and refused and _knows_the_leader(case, late, one):
-            complaints.add(f"refused {asked.index}")
-    silent = [
-        one for one in late if one.asked[0].f == "produce" and one.asked[0].acks == 0 and _knows_the_leader(case, late, one)
+    late = [
+        call for f in ("produce", "poll", "latest") for call in calls(case.operations, f) if call.asked[0].time_ns >= deadline
     ]
-    unanswered = {row.value for one in silent for row in one.asked}
+    for kind in ("produce -1", "produce 1", "poll None", "latest None"):
+        mine = [call for call in late if f"{call.asked[0].f} {call.asked[0].acks}" == kind]
+        mine = [call for call in mine if kind != "produce 1" or _knows_the_leader(case, late, call)]
+        complaints |= {f"no-answer {kind}"} if mine and not any(call.ok for call in mine) else set()
+    for call in late:
+        operation = call.asked[0]
+        refused = bool(call.answer) and not call.ok and call.answer[0].error not in (None, "REQUEST_TIMED_OUT")
+        if operation.f == "produce" and operation.acks in (-1, 1) and refused and _knows_the_leader(case, late, call):
+            complaints.add(f"refused {operation.index}")
+    silent = [
+        call for call in late if call.asked[0].f == "produce" and call.asked[0].acks == 0 and _knows_the_leader(case, late, call)
+    ]
+    unanswered = {row.value for call in silent for row in call.asked}
     leader = _states(case.events)[-1].leader
     log = {} if leader is None else log_at(case.events, leader, case.events[-1].index)
     return complaints | ({"not-in-log"} if unanswered and not unanswered & set(log.values()) else set())
@@ -253,7 +255,7 @@ def _is_emptied(case: Case, rows: Events) -> bool:
     """Whether the partition is offline and every counted-on replica was emptied and has not rejoined."""
     counted = counted_on(rows, rows[-1].index, case.m)
     swapped = [row for row in rows if row.kind is K.WOUND and row.detail == "swapped"]
-    emptied = {one.node for one in swapped if not any(is_whole(rows, one, row) for row in rows)}
+    emptied = {event.node for event in swapped if not any(is_whole(rows, event, row) for row in rows)}
     return _states(rows)[-1].leader is None and bool(counted) and counted <= emptied
 
 

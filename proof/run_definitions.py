@@ -103,9 +103,9 @@ def electorate(case: Case) -> set[str]:
     kinds = set()
     for before, row in pairwise(writes):
         needed = _needed(case, row)
-        orders = [one for one in case.events if one.kind is K.UNCLEAN_ELECTION_ORDERED and one.index < row.index]
+        orders = [event for event in case.events if event.kind is K.UNCLEAN_ELECTION_ORDERED and event.index < row.index]
         lasts = any(
-            not any(order.index < one.index <= row.index and len(one.isr or ()) >= _needed(case, one) for one in writes)
+            not any(order.index < event.index <= row.index and len(event.isr or ()) >= _needed(case, event) for event in writes)
             for order in orders
         )
         if len(_may_lead(before)) >= needed > len(_may_lead(row)) and not lasts:

@@ -171,8 +171,8 @@ def page_of(
     windows = windows_of(history.events_frame, end_ns)
     tracks = tracks_of(history.events, manifest.assignments, end_ns)
     cause = cause_of(history, verdict)
-    kinds, shown = kinds_of(verdict, None if cause is None else cause.anomaly)
-    scale = excerpt_of(history, cause, shown, end_ns, window)
+    kinds, shown_anomalies = kinds_of(verdict, None if cause is None else cause.anomaly)
+    scale = excerpt_of(history, cause, shown_anomalies, end_ns, window)
     control = [event for event in history.events if is_control(event) and scale.shows(event.time_ns, event.time_ns)]
     excused = _excused(history, verdict.excused)
     return RunPage(
@@ -190,7 +190,7 @@ def page_of(
         facts=_facts_of_run(history, calls, tracks, verdict.counts.get("transactions", 0)),
         statistics=_statistics(calls),
         faults=_faults(manifest, windows),
-        anomalies=views_of(history, shown, tracks, end_ns, cause),
+        anomalies=views_of(history, shown_anomalies, tracks, end_ns, cause),
         kinds=kinds,
         excused=excused[:EXCUSED_MAX],
         excused_left_out=max(len(excused) - EXCUSED_MAX, 0),

@@ -102,10 +102,12 @@ class Administrator:
         self._others = others
         self._deposes = deposes
         self._next_index = {topic.name: topic.partitions for topic in parameters.topics}
-        known = (*parameters.topics, *([] if parameters.scratch is None else [parameters.scratch]))
-        self._written_down = {PartitionName(topic.name, index): of for topic in known for index, of in enumerate(topic.replicas)}
+        known_topic_shapes = (*parameters.topics, *([] if parameters.scratch is None else [parameters.scratch]))
+        self._written_down = {
+            PartitionName(topic.name, index): of for topic in known_topic_shapes for index, of in enumerate(topic.replicas)
+        }
         self._moved: tuple[PartitionName, tuple[int, ...]] | None = None  # by the last request, with the replicas before it
-        self._copies = {topic.name: len(topic.replicas[0]) for topic in known}
+        self._copies = {topic.name: len(topic.replicas[0]) for topic in known_topic_shapes}
         self._removing: Invocation | None = None
         self._cancelled = False  # True also where the outcome is unknown
         self._rolls_back = draws.ratio("workload admin ends", 1, 2)

@@ -212,10 +212,10 @@ def _is_disturbed(
     """Whether between a time and a call a fault may have hit its client or a broker, or the partition's state changed."""
     ended_ns, place, bound_ns = call.rows[0].time_ns, place_of(facts, call.process), facts.promise.bound_ms * MS
     hit = any(
-        one.begun_ns <= ended_ns
-        and (one.ended_ns is None or since_ns <= one.ended_ns + bound_ns)
-        and (one.node == place or one.node not in facts.client_places)
-        for one in faults
+        fault_time.begun_ns <= ended_ns
+        and (fault_time.ended_ns is None or since_ns <= fault_time.ended_ns + bound_ns)
+        and (fault_time.node == place or fault_time.node not in facts.client_places)
+        for fault_time in faults
     )
     leader = _leader_at(written, ended_ns)
     return hit or leader is None or any(since_ns <= time_ns <= ended_ns for time_ns, _ in written)

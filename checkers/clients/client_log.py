@@ -65,7 +65,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
 
 def _promises(done: list[Call]) -> list[PromisedRecord]:
     """The records that were acknowledged under acks=all or read, each with the first row that promised it."""
-    found: dict[tuple[int, str], PromisedRecord] = {}
+    promised_records: dict[tuple[int, str], PromisedRecord] = {}
     for call in done:
         produced = call.f == "produce" and call.asked[0].acks == _ACKS_ALL
         if call.type == "ok" and (produced or call.f == "poll"):
@@ -73,8 +73,8 @@ def _promises(done: list[Call]) -> list[PromisedRecord]:
             for row in call.rows:
                 if row.offset is not None and row.value is not None:
                     record = PromisedRecord(row.offset, row.value, call.ended, row.time_ns, how)
-                    found.setdefault((row.offset, row.value), record)
-    return list(found.values())
+                    promised_records.setdefault((row.offset, row.value), record)
+    return list(promised_records.values())
 
 
 def _losses(promises: list[PromisedRecord], done: list[Call], ends: list[Call]) -> dict[int, Loss]:

@@ -61,7 +61,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     end = _end(rows)
     wounded = {row.node for row in rows if row.kind == K.WOUND} - set(end.isr)
     findings_found = [
-        *_mismatches({node: held for node, held in records.items() if node not in wounded}),
+        *_mismatches({node: held_rows for node, held_rows in records.items() if node not in wounded}),
         *_uncommitted(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
     ]
     key = f"{topic}-{partition}"
@@ -80,7 +80,7 @@ def _end(rows: list[EventRow]) -> _End:
 def _mismatches(records: _Records) -> Iterator[_Found]:
     """Offsets and record epochs with two values."""
     first: dict[tuple[int, int], EventRow] = {}
-    rows = (row for held in records.values() for row in held.values() if row.leader_epoch >= 0)
+    rows = (row for held_rows in records.values() for row in held_rows.values() if row.leader_epoch >= 0)
     for row in rows:
         other = first.setdefault((row.offset, row.leader_epoch), row)
         if other.value != row.value:

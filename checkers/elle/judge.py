@@ -61,29 +61,29 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     if strange.first:
         table = (without_lists if lists else without_registers)(table, strange.first)
         keys = ListAppend(table, forbidden) if lists else RwRegister(table, forbidden)
-    alone = [*strange.found, *(one for one in keys.anomalies() if one.kind in forbidden)]
+    alone = [*strange.found, *(finding for finding in keys.anomalies() if finding.kind in forbidden)]
     if is_asked_for(forbidden):
         alone.extend(fractured(table, *keys.shown()))
-    found = _first_of_each_kind(table, alone)
+    anomalies = _first_of_each_kind(table, alone)
     parts = [*keys.edges(), process_order(table)]
     in_time, count = real_time(table, table.count + keys.junctions)
     graph = joined([*parts, in_time])
     knots = tangled(graph, count, forbidden)
     proven = [_cycle(table, name, cycle) for name, cycle in cycles(knots, count, forbidden)]
-    found.extend(map(_anomaly, proven))
+    anomalies.extend(map(_anomaly, proven))
     unchecked = [*keys.unchecked, *strange.unchecked, *history.unsure, *_nothing_read(table)]
-    if not found and "G-single" in forbidden and (len(knots.source) or not lists):
+    if not anomalies and "G-single" in forbidden and (len(knots.source) or not lists):
         unordered = within_knots(keys.unordered(), knots, count) if lists else keys.unordered()
         decision = decide(unordered, knots if lists else graph, count, table, forbidden, work_max=work_max)
         if decision.cases:
             proven = [_case(table, case) for case in decision.cases]
-            found = [_without_order(proven)]
+            anomalies = [_without_order(proven)]
         if decision.undecided:
             pairs = f"{decision.undecided:,} pair{'s' if decision.undecided > 1 else ''} of writes"
             unchecked.append(f"the order of {pairs} matters and is undecided after {work_max:,} steps of search")
     return Judgement(
-        validity=Validity.INVALID if found else Validity.UNKNOWN if unchecked else Validity.VALID,
-        anomalies=tuple(found),
+        validity=Validity.INVALID if anomalies else Validity.UNKNOWN if unchecked else Validity.VALID,
+        anomalies=tuple(anomalies),
         unchecked=tuple(unchecked),
         operations=len(history.calls) + len(history.failed),
         cycles=tuple(proven),
@@ -108,16 +108,16 @@ def _nothing_read(table: Table) -> Iterator[str]:
         yield "no transaction that certainly committed has read anything"
 
 
-def _first_of_each_kind(table: Table, found: list[Found]) -> list[Anomaly]:
+def _first_of_each_kind(table: Table, findings: list[Found]) -> list[Anomaly]:
     """The first anomalies of each kind, with lines of the history as witnesses."""
     counted: dict[str, int] = {}
     anomalies = []
-    for one in found:
-        counted[one.kind] = counted.get(one.kind, 0) + 1
-        if counted[one.kind] <= _OF_A_KIND_MAX:
-            witness = tuple(table.line(t) for t in one.transactions)
+    for finding in findings:
+        counted[finding.kind] = counted.get(finding.kind, 0) + 1
+        if counted[finding.kind] <= _OF_A_KIND_MAX:
+            witness = tuple(table.line(t) for t in finding.transactions)
             anomalies.append(
-                Anomaly(kind=one.kind, checker=CHECKER, key=table.key_name(one.key), witness=witness, words=one.words)
+                Anomaly(kind=finding.kind, checker=CHECKER, key=table.key_name(finding.key), witness=witness, words=finding.words)
             )
     return anomalies
 

@@ -37,7 +37,7 @@ def of_registers(table: Table, readers: dict[tuple[int, int], list[int]], phanto
     values: dict[int, list[int]] = {}
     for key, value in phantoms:
         values.setdefault(key, []).append(value)
-    found: list[Found] = []
+    findings: list[Found] = []
     first: dict[int, Values] = {}
     for key, values_of_key in sorted(values.items()):
         others = [*sorted(values_of_key), *([NIL] if (key, NIL) in readers else [])]
@@ -48,8 +48,8 @@ def of_registers(table: Table, readers: dict[tuple[int, int], list[int]], phanto
             other = next(value_before for value_before in reversed(others) if value_before != value)
             reader, witness = readers[key, value][0], readers[key, other][0]
             words = f"{_read_in_words(table, reader, value)}; it was not there before, because line {table.line(witness)} reads "
-            found.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
-    return Phantoms(found=tuple(found), first=first, unchecked=_unchecked(table, first))
+            findings.append(Found("phantom-read", key, words + table.values.name(other), (reader, witness)))
+    return Phantoms(found=tuple(findings), first=first, unchecked=_unchecked(table, first))
 
 
 def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int, int]]) -> Phantoms:
@@ -61,7 +61,7 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
     for micro in reads if values else ():
         if int(table.key[micro]) in values:
             lists_of[int(table.key[micro])].append((micro, table.list_of(micro)))
-    found: list[Found] = []
+    findings: list[Found] = []
     first: dict[int, Values] = {}
     for key, strange in sorted(values.items()):
         lists = lists_of[key]
@@ -70,8 +70,8 @@ def of_lists(table: Table, reads: Sequence[int], phantoms: Collection[tuple[int,
             first[key] = state
             continue
         for value in sorted(strange):
-            found.append(_phantom_in_list(table, key, value, lists))
-    return Phantoms(found=tuple(found), first=first, unchecked=_unchecked(table, first))
+            findings.append(_phantom_in_list(table, key, value, lists))
+    return Phantoms(found=tuple(findings), first=first, unchecked=_unchecked(table, first))
 
 
 def _first_state(lists: Sequence[Values], strange: set[int]) -> Values | None:

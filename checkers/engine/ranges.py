@@ -35,18 +35,18 @@ def judge_range(history: History, first: int, last: int, facts: Facts, checkers:
     """Compute the states of the checkers of the run for the rows from index `first` to index `last`."""
     of_the_run = [(checker, checker.split) for checker in checkers if checker.split is not None]
     names = sorted({"index", "slot", "f"}.union(*(split.columns for _, split in of_the_run)))
-    some = _frame(history.between("operations", first, last, names), "operations", names).sort("index", "slot")
+    some_frame = _frame(history.between("operations", first, last, names), "operations", names).sort("index", "slot")
     events = _frame(history.between("events", first, last, _all("events")), "events", _all("events")).sort("index")
     complete_events = complete(events, facts)
     states = {}
     for checker, split in of_the_run:
-        operations = some if split.columns else _of_kind(history, first, last, checker, some)
+        operations = some_frame if split.columns else _of_kind(history, first, last, checker, some_frame)
         states[checker.name] = split.partial(*narrow(checker, operations, complete_events), facts)
     return JudgedRange(
         first=first,
         states=states,
         kinds=tuple(sorted(kinds_in(complete_events))),
-        operation_rows=some.height,
+        operation_rows=some_frame.height,
         event_rows=events.height,
     )
 

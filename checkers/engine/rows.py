@@ -211,20 +211,20 @@ def calls(rows: list[OperationRow]) -> list[Call]:
     return paired + [_call(asked, []) for asked in open_calls]
 
 
-def _call(asked: list[OperationRow], answered: list[OperationRow]) -> Call:
+def _call(rows: list[OperationRow], answered: list[OperationRow]) -> Call:
     """The call of an invocation and its completion; without one it has no type and never ends."""
-    first = asked[0]
+    first = rows[0]
     if first.f == "produce":
         # The invocation holds the values that were sent; a completion need not repeat them.
         answered = [
-            row if row.value is not None else row._replace(value=sent.value) for row, sent in zip(answered, asked, strict=False)
+            row if row.value is not None else row._replace(value=sent.value) for row, sent in zip(answered, rows, strict=False)
         ]
     return Call(
         process=first.process,
         f=first.f,
         invoked=first.at,
         invoked_ns=first.time_ns,
-        asked=tuple(asked),
+        asked=tuple(rows),
         type=answered[0].type if answered else "",
         ended=answered[0].at if answered else -1,
         rows=tuple(answered),

@@ -85,10 +85,10 @@ def _objects(model: Model, history: Paired) -> Iterator[tuple[Hashable, Object]]
         yield key, Object(calls_of_key, failed)
 
 
-def _anomalies(name: str, key: Hashable, found: list[Found]) -> Iterator[Anomaly]:
+def _anomalies(name: str, key: Hashable, findings: list[Found]) -> Iterator[Anomaly]:
     """The first anomalies of each kind."""
     counted: dict[str, int] = {}
-    for finding in found:
+    for finding in findings:
         counted[finding.kind] = counted.get(finding.kind, 0) + 1
         if counted[finding.kind] <= _OF_A_KIND_MAX:
             yield Anomaly(kind=finding.kind, checker=name, key=name_of_key(key), witness=finding.lines, words=finding.words)

@@ -218,59 +218,59 @@ class Standing:
             return None
         return self._wrong_cluster(now_ns, told) if told.detail == OF_CLUSTER else self._wrong_partition(now_ns, told)
 
-    def _wrong_cluster(self, now_ns: int, told: Row) -> str | None:
+    def _wrong_cluster(self, now_ns: int, row: Row) -> str | None:
         """What is wrong in an answer about the cluster: the controller, or a broker that serves or not."""
-        if told.leader != self._controller:
-            return f"{told.leader or 'no broker'} is controller at row {told.at}, though {self._controller} is"
-        listed = set(told.replicas or ())
+        if row.leader != self._controller:
+            return f"{row.leader or 'no broker'} is controller at row {row.at}, though {self._controller} is"
+        listed = set(row.replicas or ())
         for node in sorted({*self._changed, *listed}):
             serves = self._serves(now_ns, node)
             if serves is not None and serves is not (node in listed):
-                return f"{node} {'serves' if node in listed else 'does not serve'} at row {told.at}, which is wrong"
+                return f"{node} {'serves' if node in listed else 'does not serve'} at row {row.at}, which is wrong"
         return None
 
-    def _wrong_partition(self, now_ns: int, told: Row) -> str | None:
+    def _wrong_partition(self, now_ns: int, row: Row) -> str | None:
         """What is wrong in an answer about a partition; None if it is right or may not be known yet."""
-        name = f"{told.topic}-{told.partition}"
-        partition = self._partitions.get((told.topic, told.partition or 0))
-        if told.detail != ABSENT and self._is_gone(now_ns, told):
-            return f"{name} exists at row {told.at}, though its deletion was requested"
+        name = f"{row.topic}-{row.partition}"
+        partition = self._partitions.get((row.topic, row.partition or 0))
+        if row.detail != ABSENT and self._is_gone(now_ns, row):
+            return f"{name} exists at row {row.at}, though its deletion was requested"
         if partition is None or partition.state is None or not self._stands(now_ns, partition.since_ns):
             return None
-        state, where = partition.state, f"at row {told.at}"
-        if told.detail == ABSENT:
+        state, where = partition.state, f"at row {row.at}"
+        if row.detail == ABSENT:
             return f"{name} does not exist {where}, though {state.leader} leads it" if state.leader is not None else None
-        if (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+        if (row.leader, row.leader_epoch) != (state.leader, state.leader_epoch):
             is_ = f"{state.leader or 'no broker'} does in epoch {state.leader_epoch}"
-            return f"{told.leader or 'no broker'} leads {name} in epoch {told.leader_epoch} {where}, though {is_}"
-        if partition.assigned is not None and told.replicas != partition.assigned:
-            return f"{name} is on {_words(told.replicas)} {where}, though it is on {_words(partition.assigned)}"
-        if state.node != state.leader and set(told.isr or ()) != set(state.isr or ()):
-            return f"the ISR of {name} is {_words(told.isr)} {where}, though it is {_words(state.isr)}"
-        return self._wrong_offline(now_ns, told, partition, f"of {name} is offline {where}")
+            return f"{row.leader or 'no broker'} leads {name} in epoch {row.leader_epoch} {where}, though {is_}"
+        if partition.assigned is not None and row.replicas != partition.assigned:
+            return f"{name} is on {_words(row.replicas)} {where}, though it is on {_words(partition.assigned)}"
+        if state.node != state.leader and set(row.isr or ()) != set(state.isr or ()):
+            return f"the ISR of {name} is {_words(row.isr)} {where}, though it is {_words(state.isr)}"
+        return self._wrong_offline(now_ns, row, partition, f"of {name} is offline {where}")
 
-    def _is_gone(self, now_ns: int, told: Row) -> bool:
+    def _is_gone(self, now_ns: int, row: Row) -> bool:
         # A request waits until the one before it is done, and that one for brokers which a fault may stop.
-        since_ns = self._deleted.get((told.topic, told.partition or 0, told.topic_id))
+        since_ns = self._deleted.get((row.topic, row.partition or 0, row.topic_id))
         hit_ns = max(self._hit.values(), default=0)
         return since_ns is not None and not self._in_force and self._stands(now_ns, max(since_ns, hit_ns))
 
-    def _wrong_offline(self, now_ns: int, told: Row, known: _Partition, what: str) -> str | None:
+    def _wrong_offline(self, now_ns: int, row: Row, known_partition: _Partition, what: str) -> str | None:
         """What is wrong in the list of offline replicas."""
-        offline = () if told.detail in (None, NONE) else tuple(told.detail.split(","))
-        for node in told.replicas or ():
+        offline = () if row.detail in (None, NONE) else tuple(row.detail.split(","))
+        for node in row.replicas or ():
             serves = self._serves(now_ns, node)
-            out = None if serves is None else not serves or self._lacks_directory(node, known)
+            out = None if serves is None else not serves or self._lacks_directory(node, known_partition)
             if out and node not in offline:
                 return f"{_words(offline) if offline else 'no replica'} {what}, though {node} is"
             if out is False and node in offline:
                 return f"{node} {what}, though it serves"
         return None
 
-    def _lacks_directory(self, node: str, known: _Partition) -> bool | None:
+    def _lacks_directory(self, node: str, known_partition: _Partition) -> bool | None:
         if node not in self._dirs:
-            return None if node in known.withheld else False
-        return True if node in known.withheld else None
+            return None if node in known_partition.withheld else False
+        return True if node in known_partition.withheld else None
 
 
 def _words(nodes: tuple[str, ...] | None) -> str:

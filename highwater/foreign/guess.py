@@ -135,9 +135,9 @@ def judge_subject(file: Path, subject: Subject, choice: ModelChoice) -> Ruled:
     if guessed is None:
         return Ruled(asked=replace(choice, model=first), found=fit[first])
     guessed = replace(guessed, model=first, others=tuple(others))
-    validities = {found.validity for found in fit.values()}
+    validities = {judgement.validity for judgement in fit.values()}
     if Validity.INVALID in validities and len(validities) > 1:
-        verdicts = ", ".join(f"{model} says {found.validity.name}" for model, found in fit.items())
+        verdicts = ", ".join(f"{model} says {judgement.validity.name}" for model, judgement in fit.items())
         functions = ", ".join(guessed.functions)
         raise UsageError(
             f"{file}: several models have the functions {functions}, and they differ: {verdicts}; choose with --model"

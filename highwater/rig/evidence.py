@@ -166,7 +166,9 @@ class CommitRows:
     def _assign(self, topic: str, data: bytes) -> Iterator[Row]:
         """Rows for the partitions whose assigned replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
-        self._assigned = {tp: held for tp, held in self._assigned.items() if topic_of(tp) != topic or tp in listed}
+        self._assigned = {
+            tp: held_brokers for tp, held_brokers in self._assigned.items() if topic_of(tp) != topic or tp in listed
+        }
         for tp, replicas in listed.items():
             if self._assigned.get(tp) != replicas:
                 self._assigned[tp] = replicas

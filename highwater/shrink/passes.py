@@ -48,10 +48,10 @@ def proposals(reduction: Reduction, plan: Plan, facts: RunFacts) -> Iterator[Pla
 
 def mended(plan: Plan) -> Plan | None:
     """The plan without the windows and steps that its cluster or its length no longer allow; None if that does not mend it."""
-    while found := complaints(plan):
-        windows = {complaint.path[1] for complaint in found if complaint.path[0] == "schedule"}
-        steps = {complaint.path[1] for complaint in found if complaint.path[0] == "script"}
-        if any(complaint.path[0] not in ("schedule", "script") for complaint in found):
+    while complaints_found := complaints(plan):
+        windows = {complaint.path[1] for complaint in complaints_found if complaint.path[0] == "schedule"}
+        steps = {complaint.path[1] for complaint in complaints_found if complaint.path[0] == "script"}
+        if any(complaint.path[0] not in ("schedule", "script") for complaint in complaints_found):
             return None
         plan = replace(
             plan,

@@ -91,9 +91,9 @@ class Judges:
         row = self._row(item)
         if row.state != "done":
             raise HarnessError(f"{plan.name}: {row.words}")
-        seen = self._count(item.key, row).seen
-        assert seen is not None
-        return seen
+        facts = self._count(item.key, row).seen
+        assert facts is not None
+        return facts
 
     def first_fitting(self, plans: Iterator[Plan], goal: Goal, *, quick: bool) -> tuple[int, Plan, RunFacts | None] | None:
         """The first of these plans that fits, its number among them, and its whole run (None if `quick`). Raises SpentError."""
@@ -247,9 +247,9 @@ class _Search:
         for reduction in pass_.reductions(self._best.plan, self._best.seen):
             place = 0
             while (accepted_trial := self._first(reduction, self._best.plan, place, quick=False)) is not None:
-                place, plan, seen = accepted_trial
-                assert seen is not None
-                self._accepted_by(pass_.name, plan, seen)
+                place, plan, facts = accepted_trial
+                assert facts is not None
+                self._accepted_by(pass_.name, plan, facts)
 
     def _chained(self, pass_: Pass) -> Plan:
         """The plan after the proposals of a pass that the one checker lets through."""
@@ -282,7 +282,7 @@ class _Search:
         self._accepted_by(name, plan, fitting[2])
         return True
 
-    def _accepted_by(self, name: str, plan: Plan, seen: RunFacts) -> None:
-        self._best = Smallest(plan=plan, seen=seen)
+    def _accepted_by(self, name: str, plan: Plan, facts: RunFacts) -> None:
+        self._best = Smallest(plan=plan, seen=facts)
         self._counts[name] = self._counts.get(name, 0) + 1
         self._accepted(self.outcome())

@@ -93,7 +93,7 @@ class _Sent:
                 offsets.setdefault(row.topic_id, set()).add(row.offset)
         gone = (row.value for row in history.operations if row.f in _DELETIONS and row.type is OpType.INVOKE)
         self._gone = frozenset(gone)  # topics, and partitions of topics, that an administrator asked to delete
-        self._told = {one.invoke[0].index: one.completion for one in history.attempts}
+        self._told = {attempt.invoke[0].index: attempt.completion for attempt in history.attempts}
 
     def key(self, line: int, asked: Operation) -> str:
         """The log that the operation of this invocation used: topic, partition, and the how-manieth topic of that name it was."""

@@ -96,10 +96,10 @@ def quotes(steps: Iterable[Step]) -> Iterator[Quote]:
 def cited(steps: Iterable[Step], lines: Collection[int]) -> dict[int, Quote]:
     """The calls that have one of these lines, by that line."""
     cited_lines = frozenset(lines)
-    found: dict[int, Quote] = {}
+    quotes_found: dict[int, Quote] = {}
     for quote in quotes(steps):
-        found.update((line, quote) for line in (quote.line, quote.answer_line) if line in cited_lines and line is not None)
-    return found
+        quotes_found.update((line, quote) for line in (quote.line, quote.answer_line) if line in cited_lines and line is not None)
+    return quotes_found
 
 
 def _quote(start: int, invocation: Step, answer: Step | None, end: int | None) -> Quote:

@@ -39,7 +39,7 @@ def aimed(file: str, before: str, after: str) -> Aim:
     at, depth = _scope(file, path)
     scope, outer = scope_of(old, place(at)[1]), outer_of(old, place(at)[1])
     texts = {old: before, new: after}
-    pairs = {(_text(one, texts[old]), _text(other, texts[new])) for one, other in _fragments(path[depth:])}
+    pairs = {(_text(nodes, texts[old]), _text(other, texts[new])) for nodes, other in _fragments(path[depth:])}
     teller = _Teller(scope, outer)
     aims = [Aim(at, *pair, teller.where(*pair)) for pair in pairs if pair[0]]
     aims.sort(key=lambda aim: (_cost(aim), aim))

@@ -178,11 +178,11 @@ class Disk:
         """A function that fsyncs all writes to this log directory so far; call it once, on any thread."""
         with ExitStack() as descriptors:
             jobs = [self._logs[dir_, tp].sync_job(descriptors) for tp in self._dirty.pop(dir_, {})]
-            held = descriptors.pop_all()  # descriptors that the job closes, whether it succeeds or not
+            pending_close = descriptors.pop_all()  # descriptors that the job closes, whether it succeeds or not
         renames = self._renames.get(dir_, 0)
 
         def job() -> None:
-            with held:
+            with pending_close:
                 self._faults.wait(dir_)
                 self._faults.meet(dir_, needs_room=False)
                 for sync in jobs:
@@ -225,7 +225,7 @@ class Disk:
 
     def dir_of(self, tp: TopicPartition) -> int:
         """The directory with the log of this replica; the most recently added log if a failed directory holds another one."""
-        return next(dir_ for dir_, held in reversed(self._logs) if held == tp)
+        return next(dir_ for dir_, held_tp in reversed(self._logs) if held_tp == tp)
 
     def close(self) -> None:
         """Close all open log files of the broker."""

@@ -130,15 +130,15 @@ def _undo_rename(path: Path, rename: Renamed, chance: random.Random, *, lose_all
 
 
 def _cut_back(
-    path: Path, known: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, ends: Callable[[bytes], list[int]]
+    path: Path, known_file: _File, cut_bytes: Path, chance: random.Random, loss: Loss, *, ends: Callable[[bytes], list[int]]
 ) -> None:
     """Undo the last changes of a segment since its last fsync, as many as `chance` draws."""
-    survive = 0 if loss.lose_all else chance.randrange(len(known.cuts) + 1)
-    undone = known.cuts[survive:]
+    survive = 0 if loss.lose_all else chance.randrange(len(known_file.cuts) + 1)
+    undone = known_file.cuts[survive:]
     data = path.read_bytes()
     for cut in reversed(undone):
         data = data[: cut.length] + _bytes_at(cut_bytes, cut)
-    floor = min(known.cuts[survive - 1].length if survive else known.durable, len(data))
+    floor = min(known_file.cuts[survive - 1].length if survive else known_file.durable, len(data))
     if loss.lose_all:
         length = floor
     elif loss.torn and chance.randrange(2):

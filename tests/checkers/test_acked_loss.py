@@ -20,7 +20,7 @@ from tests.checkers.story import Story, begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return sorted({found.kind for found in verdict.anomalies})
+    return sorted({anomaly.kind for anomaly in verdict.anomalies})
 
 
 def lead_empty(story: Story, node: str = "b2", epoch: int = 2) -> Story:
@@ -268,9 +268,9 @@ def test_last_leader_must_hold_every_promised_record_at_end() -> None:
     at = commit_record(story)
     gone = story.truncate("b1", 0)
 
-    lost = [found for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+    lost = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
 
-    assert [found.witness for found in lost] == [(at, gone)]
+    assert [anomaly.witness for anomaly in lost] == [(at, gone)]
 
 
 def test_loss_before_the_next_election_is_not_judged() -> None:
@@ -326,7 +326,7 @@ def test_many_lost_records_are_one_anomaly() -> None:
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=10, isr="b2")
 
-    lost = [found for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+    lost = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
 
     assert len(lost) == 1
     assert "and 39 more up to offset 49" in lost[0].words
@@ -389,8 +389,8 @@ def test_planted_mistake_in_the_loss_checker_is_caught(
 
 
 def _story_is_judged_as_told(name: str) -> None:
-    found = judge(corpus.history(name)).anomalies
-    assert tuple((anomaly.kind, anomaly.witness) for anomaly in found) == corpus.RUNS[name].anomalies
+    anomalies = judge(corpus.history(name)).anomalies
+    assert tuple((anomaly.kind, anomaly.witness) for anomaly in anomalies) == corpus.RUNS[name].anomalies
 
 
 def test_loss_checker_that_ignores_the_elr_excuses_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,6 +522,6 @@ def test_second_value_promised_at_an_offset_is_judged_too() -> None:
     story.state("b2", 2, "b2")
     story.leads("b2", 2, leo=1, hw=1, isr="b2")
 
-    lost = [found.words for found in judge(story.history()).anomalies if found.kind == "lost-write"]
+    lost = [anomaly.words for anomaly in judge(story.history()).anomalies if anomaly.kind == "lost-write"]
 
     assert any("record y" in words for words in lost)

@@ -43,7 +43,7 @@ SHORT = "isr-change-sent node=b1 isr=b1"
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "is_reported"),
     [
         ((SHORT,), False),
         ((SHORT, "isr-change-ended node=b2 isr=b1,b2 detail=refused"), False),
@@ -56,11 +56,11 @@ SHORT = "isr-change-sent node=b1 isr=b1"
     ],
     ids=["open", "another's ended", "to more", "refused", "state written", "leads again", "a leader before", "a deposed leader"],
 )
-def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], told: bool) -> None:
+def test_open_change_to_a_short_isr_holds_the_hw_up(rows: tuple[str, ...], is_reported: bool) -> None:
     """Seeds 150326 and 150334 of `--faults all`: no controller was in office that could answer the leader."""
     history = (*BEGUN, *rows, *HELD, LATE)
 
-    assert (complaints(*history) != []) == told
+    assert (complaints(*history) != []) == is_reported
 
 
 def test_record_waits_for_no_fault_that_has_ended() -> None:

@@ -8,7 +8,7 @@ from tests.checkers.story import begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return [found.kind for found in verdict.anomalies]
+    return [anomaly.kind for anomaly in verdict.anomalies]
 
 
 def test_replica_may_be_elected_before_dir_swap_is_noticed() -> None:

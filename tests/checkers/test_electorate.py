@@ -23,7 +23,11 @@ def anomalies_after(
         story.event(
             EventKind.STATE_WRITTEN, leader="b1", leader_epoch=1, zk_version=1, node="b1", isr=about["isr"], elr=about["elr"]
         )
-    return [(one.kind, one.words) for one in judge(story.history(backend=backend)).anomalies if one.checker == "electorate"]
+    return [
+        (anomaly.kind, anomaly.words)
+        for anomaly in judge(story.history(backend=backend)).anomalies
+        if anomaly.checker == "electorate"
+    ]
 
 
 FORGOTTEN = (("b1 b2", ""), ("b1", "b2"), ("b1", ""))

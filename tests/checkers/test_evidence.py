@@ -62,10 +62,10 @@ def test_events_without_a_partition_reach_every_partition() -> None:
     story.session_ended("b3", 13)
     history = story.history()
 
-    found = groups(history.operations_frame, history.events_frame, PARTITION)
+    groups_found = groups(history.operations_frame, history.events_frame, PARTITION)
 
-    assert [group.events.filter(pl.col("kind") == "session-ended").height for group in found] == [1, 1]
-    assert [group.events["index"].is_sorted() for group in found] == [True, True]
+    assert [group.events.filter(pl.col("kind") == "session-ended").height for group in groups_found] == [1, 1]
+    assert [group.events["index"].is_sorted() for group in groups_found] == [True, True]
 
 
 def test_shuffled_history_rows_get_the_same_verdict() -> None:
@@ -104,10 +104,10 @@ def test_only_the_first_anomalies_of_a_kind_are_reported() -> None:
     for offset in range(10):
         story.produces(1, f"v{offset}", offset)
 
-    found = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "offset-order"]
+    anomalies = [anomaly for anomaly in judge(story.history()).anomalies if anomaly.kind == "offset-order"]
 
-    assert len(found) == ANOMALIES_MAX
-    assert found[-1].words.endswith("(and 7 more of this kind)")
+    assert len(anomalies) == ANOMALIES_MAX
+    assert anomalies[-1].words.endswith("(and 7 more of this kind)")
 
 
 def test_event_row_without_a_required_field_is_skipped() -> None:

@@ -79,17 +79,17 @@ def commit_comes_before_the_poll(rows: Rows) -> Rows:
 def commit_goes_back(rows: Rows) -> Rows:
     """The second of two commits of one process, with nothing but commits and polls without an assignment in between."""
     last: dict[tuple[int, int | None], Operation] = {}
-    asked = {row.process: row for row in rows if row.type is OpType.INVOKE}
+    operations = {row.process: row for row in rows if row.type is OpType.INVOKE}
     for row in rows:
         if row.f == "group-poll" and "assigned" in poll_answer(row):
-            last = {at: one for at, one in last.items() if at[0] != row.process}
+            last = {at: operation for at, operation in last.items() if at[0] != row.process}
         if row.type is OpType.INVOKE:
-            asked[row.process] = row
+            operations[row.process] = row
         elif row.f == "commit" and row.type is OpType.OK:
             before = last.get((row.process, row.partition))
             if before is not None and (before.offset or 0) > 1:
-                back = asked[row.process].index
-                return [replace(one, offset=1) if one.index in (back, row.index) else one for one in rows]
+                back = operations[row.process].index
+                return [replace(operation, offset=1) if operation.index in (back, row.index) else operation for operation in rows]
             last[row.process, row.partition] = row
     raise AssertionError("no process committed twice")
 
@@ -137,7 +137,7 @@ def test_changed_history_has_the_anomaly(change: Callable[[Rows], Rows], kind: s
     verdict = judge(History(history.manifest, operations=change(list(history.operations)), events=history.events), CHECKERS)
 
     assert verdict.validity is Validity.INVALID
-    assert kind in {one.kind for one in verdict.anomalies}
+    assert kind in {anomaly.kind for anomaly in verdict.anomalies}
 
 
 POLLED = 'ok group-poll value={"group":"g","records":{"t-0":[[0,"a"],[1,"b"]]}}'
@@ -145,7 +145,7 @@ PRODUCED = ("ok produce value=a offset=0", "ok produce value=b offset=1")
 
 
 def kinds(*lines: str) -> list[str]:
-    return [one.kind for one in judge(history_of(*PRODUCED, *lines), (CHECKER,)).anomalies]
+    return [anomaly.kind for anomaly in judge(history_of(*PRODUCED, *lines), (CHECKER,)).anomalies]
 
 
 def test_group_that_commits_what_it_was_given_is_right() -> None:

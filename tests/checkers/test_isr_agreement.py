@@ -25,7 +25,7 @@ def story_of_new_leader() -> Story:
 def anomalies_of_addition(story: Story) -> list[tuple[str, str]]:
     """What is found when b2 then asks for b3 as a member."""
     story.change_isr("b2", 2, ("b2", "b3"))
-    return [(found.kind, found.words) for found in judge(story.history()).anomalies]
+    return [(anomaly.kind, anomaly.words) for anomaly in judge(story.history()).anomalies]
 
 
 def test_leader_that_asks_for_a_short_member_is_found() -> None:

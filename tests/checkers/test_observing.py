@@ -32,7 +32,7 @@ def read_back(*values: str) -> tuple[str, ...]:
     """The final reader asks for the end of the log and reads all of it."""
     asked = [("latest", 0, f"offset={len(values)}")]
     asked += [("poll", at, f"offset={at} value={value}") for at, value in enumerate(values)]
-    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {said} process=2 {LATE}") for f, at, said in asked]
+    pairs = [(f"invoke {f} offset={at} process=2 {LATE}", f"ok {f} {message} process=2 {LATE}") for f, at, message in asked]
     return tuple(line for pair in pairs for line in pair)
 
 
@@ -43,11 +43,11 @@ def test_black_box_that_keeps_its_records_is_valid_and_live() -> None:
 
 
 def test_verdict_names_the_checkers_without_rows() -> None:
-    said = " ".join(judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a", "z"))).unchecked)
+    message = " ".join(judge(black_box(WRITTEN, *ENDS, *SERVED, *read_back("a", "z"))).unchecked)
 
-    assert "box 1 gives no notes" in said
-    assert "acked-loss" in said
-    assert "convergence" in said
+    assert "box 1 gives no notes" in message
+    assert "acked-loss" in message
+    assert "convergence" in message
 
 
 def test_acknowledged_record_that_another_replaced_is_lost() -> None:
@@ -80,13 +80,13 @@ def asked_at_the_end(f: str, answer: str) -> tuple[str, ...]:
 def test_records_of_a_topic_that_is_denied_at_the_end_are_lost(error: str) -> None:
     denied = (*asked_at_the_end("latest", f"fail error={error}"), *asked_at_the_end("poll", f"fail error={error}"))
 
-    assert [found.kind for found in judge(black_box(WRITTEN, *ENDS, *denied)).anomalies] == ["lost-write"]
+    assert [anomaly.kind for anomaly in judge(black_box(WRITTEN, *ENDS, *denied)).anomalies] == ["lost-write"]
 
 
 def test_empty_final_poll_below_the_end_shows_a_loss() -> None:
     answers = (*asked_at_the_end("latest", "ok offset=1"), *asked_at_the_end("poll", "ok"))
 
-    assert [found.kind for found in judge(black_box(WRITTEN, *ENDS, *answers)).anomalies] == ["lost-write"]
+    assert [anomaly.kind for anomaly in judge(black_box(WRITTEN, *ENDS, *answers)).anomalies] == ["lost-write"]
 
 
 def test_record_read_after_an_empty_poll_is_not_lost() -> None:
@@ -126,7 +126,7 @@ def test_record_that_was_only_read_is_promised() -> None:
     lines = ("invoke produce value=a acks=1", "ok poll offset=0 value=a process=3")
     verdict = judge(black_box(*lines, *ENDS, *asked_at_the_end("latest", "ok offset=0")))
 
-    assert [found.kind for found in verdict.anomalies] == ["lost-write"]
+    assert [anomaly.kind for anomaly in verdict.anomalies] == ["lost-write"]
 
 
 def test_partition_that_cannot_be_read_at_the_end_is_not_live() -> None:
@@ -203,7 +203,7 @@ def test_wounded_replica_outside_of_the_isr_is_left_out() -> None:
 def test_disks_are_compared_where_brokers_note_nothing() -> None:
     lines = (WRITTEN, *ENDS, *SERVED, *read_back("a", "z"), *rows_of_log("b1", "a"), *rows_of_log("b3", "b"), *VIEWS)
 
-    assert [one.checker for one in judge(black_box(*lines, observes=("disks",))).anomalies] == ["stored-records"]
+    assert [anomaly.checker for anomaly in judge(black_box(*lines, observes=("disks",))).anomalies] == ["stored-records"]
     assert judge(black_box(*lines)).anomalies == ()
 
 

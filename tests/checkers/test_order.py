@@ -10,7 +10,7 @@ from tests.checkers.story import Story, begin, commit_record, power_out
 
 
 def kinds(verdict: Verdict) -> list[str]:
-    return [found.kind for found in verdict.anomalies]
+    return [anomaly.kind for anomaly in verdict.anomalies]
 
 
 def cut_at_one() -> Story:
@@ -60,9 +60,9 @@ def test_broker_seen_twice_is_named_with_epochs_and_rows() -> None:
         "hw node=b1 hw=1 leo=1 leader_epoch=2",
     )
 
-    found = judge(history_of(*rows), (CHECKER,)).anomalies
+    anomalies = judge(history_of(*rows), (CHECKER,)).anomalies
 
-    assert [one.words for one in found] == ["offset 0 holds x for b1 (epoch 0, row 1) and y for b1 (epoch 2, row 4)"]
+    assert [anomaly.words for anomaly in anomalies] == ["offset 0 holds x for b1 (epoch 0, row 1) and y for b1 (epoch 2, row 4)"]
 
 
 def test_value_that_failed_and_was_sent_again_may_be_read() -> None:

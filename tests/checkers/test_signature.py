@@ -24,9 +24,9 @@ def _anomaly(kind: str, checker: str, *witness: int) -> Anomaly:
 
 
 def _signed(history: History, *anomalies: Anomaly) -> Signature:
-    found = signature(history, merge([Findings(anomalies=anomalies)]))
-    assert found is not None
-    return found
+    signature_found = signature(history, merge([Findings(anomalies=anomalies)]))
+    assert signature_found is not None
+    return signature_found
 
 
 def test_run_that_is_valid_and_live_has_no_signature() -> None:
@@ -173,19 +173,19 @@ def test_faults_are_part_of_the_sentence_and_not_of_the_text() -> None:
 
 
 def test_count_of_further_anomalies_is_left_out() -> None:
-    found = Anomaly(kind="k", checker="c", key="", witness=(0,), words="gone (and 17 more of this kind)")
+    anomaly = Anomaly(kind="k", checker="c", key="", witness=(0,), words="gone (and 17 more of this kind)")
 
-    assert _signed(history_of("hw node=b1 hw=0"), found).words == "gone"
+    assert _signed(history_of("hw node=b1 hw=0"), anomaly).words == "gone"
 
 
 def test_cluster_that_is_not_live_is_signed_by_what_comes_first() -> None:
     history = history_of("state-written leader=b1 isr=b1")
     why = ("final readers of t-0 got nothing, though offset 3 was acknowledged", "t-0 has no leader at the end")
-    found = signature(history, merge([Findings(not_live=why, live_judged=True)]))
+    signature_found = signature(history, merge([Findings(not_live=why, live_judged=True)]))
 
-    assert found is not None
-    assert (found.text, found.key) == ("not-live/availability/a partition has no leader", "t-0")
-    assert found.sentence == "t-0 has no leader at the end"
+    assert signature_found is not None
+    assert (signature_found.text, signature_found.key) == ("not-live/availability/a partition has no leader", "t-0")
+    assert signature_found.sentence == "t-0 has no leader at the end"
 
 
 @pytest.mark.parametrize(
@@ -199,20 +199,20 @@ def test_demotion_without_a_cause_has_a_signature_of_its_own(words: str, text: s
     """It was signed as a request of an administrator that is not done."""
     history = history_of("state-written leader=b1 isr=b1")
     verdict = merge([Findings(not_live=(words,), live_judged=True)])
-    found, cause = signature(history, verdict), cause_of(history, verdict)
+    signature_found, cause = signature(history, verdict), cause_of(history, verdict)
 
-    assert found is not None
-    assert (found.text, found.key) == (f"not-live/demotions/{text}", "t-0")
+    assert signature_found is not None
+    assert (signature_found.text, signature_found.key) == (f"not-live/demotions/{text}", "t-0")
     assert cause is not None
     assert cause.rows == (0,)
 
 
 def test_reasons_that_differ_in_numbers_are_one_cause() -> None:
     why = ("vacuity: 3 records acknowledged under acks=all, fewer than 10",)
-    found = signature(history_of("hw node=b1 hw=0"), merge([Findings(unchecked=why)]))
+    signature_found = signature(history_of("hw node=b1 hw=0"), merge([Findings(unchecked=why)]))
 
-    assert found is not None
-    assert found.text == "unknown/vacuity/# records acknowledged under acks=all, fewer than #"
+    assert signature_found is not None
+    assert signature_found.text == "unknown/vacuity/# records acknowledged under acks=all, fewer than #"
 
 
 def test_checkers_that_signatures_name_exist() -> None:
@@ -227,10 +227,10 @@ def test_bad_history_of_the_corpus_has_a_signature(name: str) -> None:
     """Its step is empty only if the story has no witness rows."""
     history = corpus.history(name)
     verdict = judge(history)
-    found = signature(history, verdict)
+    signature_found = signature(history, verdict)
 
-    assert (found is None) == (not verdict.anomalies and not verdict.not_live and not verdict.unchecked)
-    assert found is None or found.sentence
+    assert (signature_found is None) == (not verdict.anomalies and not verdict.not_live and not verdict.unchecked)
+    assert signature_found is None or signature_found.sentence
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_bad_history_of_the_corpus_has_a_signature(name: str) -> None:
 def test_any_history_can_be_signed(history: History) -> None:
     indices = [*(row.index for row in history.operations), *(row.index for row in history.events)]
     for index in (*indices, 10**6):
-        found = _signed(history, _anomaly("kind", "checker", index))
+        signature_found = _signed(history, _anomaly("kind", "checker", index))
 
-        assert found.at == index
-        assert found.text.startswith("kind/checker")
+        assert signature_found.at == index
+        assert signature_found.text.startswith("kind/checker")

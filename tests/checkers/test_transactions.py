@@ -45,7 +45,7 @@ def history_after(change: Change) -> History:
 def kinds_after(change: Change) -> set[str]:
     verdict = judge(history_after(change), (CHECKER,))
     assert verdict.validity is Validity.INVALID
-    return {one.kind for one in verdict.anomalies}
+    return {anomaly.kind for anomaly in verdict.anomalies}
 
 
 def polls(values: dict[int, Micros], rows: dict[int, Operation], key: str = "t-0") -> Iterator[Poll]:
@@ -247,7 +247,7 @@ def test_commit_of_unknown_outcome_accuses_nobody() -> None:
     history = history_of('info txn value=[["send","t-0",[0,"a"]]]', 'ok txn process=2 value=[["poll",{"t-0":[[1,"b"]]}]]',
                          'ok txn process=3 value=[["send","t-0",[1,"b"]]]')  # fmt: skip
 
-    assert "lost-write" not in {one.kind for one in judge(history, (CHECKER,)).anomalies}
+    assert "lost-write" not in {anomaly.kind for anomaly in judge(history, (CHECKER,)).anomalies}
 
 
 def verdict_of(*lines: str) -> Verdict:

@@ -34,7 +34,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def left_below(engine: Engine, tmp_path: Path) -> list[Left]:
     """What runs with a folder below tmp_path left behind; other runs on this machine are ignored."""
-    return [left for left in engine.left() if left.labels.folder.is_relative_to(tmp_path)]
+    return [leftover for leftover in engine.left() if leftover.labels.folder.is_relative_to(tmp_path)]
 
 
 def started_harness(tmp_path: Path, words: str, times: int = 1) -> "subprocess.Popen[bytes]":
@@ -88,7 +88,7 @@ def test_clean_removes_dead_runs_and_keeps_running_ones(engine: Engine, tmp_path
     harness.wait()
     assert harness.stdout is not None
     harness.stdout.close()
-    assert {left.kind for left in left_below(engine, tmp_path)} == {"container", "network"}
+    assert {leftover.kind for leftover in left_below(engine, tmp_path)} == {"container", "network"}
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     living = RunFolder()

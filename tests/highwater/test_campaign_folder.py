@@ -98,10 +98,10 @@ def test_resumed_campaign_does_damaged_rows_again(commands_performed: list[str],
     edited.write_bytes(edited.read_bytes().replace(b"INVALID", b"VALID").replace(b'"acked":', b'"acked":9'))
     empty.write_bytes(b"")
 
-    said = folder.mend()
+    lines = folder.mend()
     again = _perform(folder)
 
-    assert ["its checksum is another" in said[0], "an empty row" in said[1], len(said)] == [True, True, 2]
+    assert ["its checksum is another" in lines[0], "an empty row" in lines[1], len(lines)] == [True, True, 2]
     assert (len(commands_performed), len(again.summaries)) == (18, 16)
 
 

@@ -302,7 +302,7 @@ def test_check_prints_every_finding_when_asked(capsys: pytest.CaptureFixture[str
     whole = capsys.readouterr().out.splitlines()
 
     assert short[-1] == f"all     highwater check {KAFKA} --all"
-    anomalies = [f"  {one.kind} {one.key}: {one.words}" for one in verdict.anomalies]
+    anomalies = [f"  {anomaly.kind} {anomaly.key}: {anomaly.words}" for anomaly in verdict.anomalies]
     assert sorted(line for line in whole if line.startswith("  ")) == sorted(
         [*anomalies, *(f"  unchecked: {words}" for words in verdict.unchecked)]
     )

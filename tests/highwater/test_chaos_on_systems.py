@@ -118,7 +118,7 @@ def test_entries_of_systems_name_plans_and_known_releases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--system", "kafak:3.9.1"), "unknown system 'kafak'; did you mean 'kafka'?"),
         (("--system", "kafka:9"), "unknown version '9' of kafka"),
@@ -131,14 +131,14 @@ def test_entries_of_systems_name_plans_and_known_releases() -> None:
     ],
 )
 def test_chaos_refuses_what_a_system_has_not(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     code = run_command_line(["chaos", *arguments, "--store", str(tmp_path / "store")])
 
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (2, 1)
-    assert said in error
+    assert message in error
     assert not (tmp_path / "store").exists()
 
 
@@ -154,12 +154,12 @@ def test_chaos_on_an_absent_cluster_says_so(
     arguments = ("--system", "external", "--with", str(file), "--parts", "plans", "--store", str(tmp_path))
     code = run_command_line(["chaos", *arguments])
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert code == 13
-    assert "unfit   trouble: window session-ends (expire-session): the external system cannot suffer it" in said
-    assert "failover on external: UNKNOWN instead of VALID: b" in said
-    assert "is the cluster running?" in said
-    assert f"repeat  highwater run --plan corpus/real/failover.yaml --system external --with {file}" in said
+    assert "unfit   trouble: window session-ends (expire-session): the external system cannot suffer it" in message
+    assert "failover on external: UNKNOWN instead of VALID: b" in message
+    assert "is the cluster running?" in message
+    assert f"repeat  highwater run --plan corpus/real/failover.yaml --system external --with {file}" in message
 
 
 @pytest.fixture

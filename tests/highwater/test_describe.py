@@ -93,10 +93,10 @@ def test_describe_of_an_unreachable_cluster_is_one_line(fenced: bool, capsys: py
     """R-306: an answer without brokers is no answer."""
     nobody = f"127.0.0.1:{unused_port()}"
     code = exit_code_of_describe((Described(()),)) if fenced else run_command_line(["describe", "--bootstrap", nobody])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
 
-    assert (code, said.out, said.err.count("\n")) == (ExitCode.USAGE, "", 1)
-    assert said.err.startswith("highwater: no broker answered a Metadata request (127.0.0.1:")
+    assert (code, captured.out, captured.err.count("\n")) == (ExitCode.USAGE, "", 1)
+    assert captured.err.startswith("highwater: no broker answered a Metadata request (127.0.0.1:")
 
 
 def test_describe_understands_a_broker_that_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +138,7 @@ BAD_INPUT = [
 def test_describe_refuses_bad_input_in_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     """R-306."""
     code = run_command_line(["describe", *arguments])
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
 
-    assert (code, said.out, said.err.count("\n")) == (ExitCode.USAGE, "", 1)
-    assert said.err.startswith(f"highwater: {complaint}")
+    assert (code, captured.out, captured.err.count("\n")) == (ExitCode.USAGE, "", 1)
+    assert captured.err.startswith(f"highwater: {complaint}")

@@ -154,7 +154,7 @@ def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("- a\n", "goals.yaml:1: unknown goal 'a'"),
         ("- 'branch:replica.isr.maybe_shrink: if tired'\n", "goals.yaml:1: the protocol has no branch .* has: .*; if slow;"),
@@ -163,11 +163,11 @@ def test_goals_are_read_from_a_file(tmp_path: Path) -> None:
         ("", "empty"),
     ],
 )
-def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_goals_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "goals.yaml"
     path.write_text(text)
 
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read(path)
 
 
@@ -190,9 +190,9 @@ def test_branch_goal_counts_the_runs_that_took_it() -> None:
 
 
 def test_missed_branch_goal_exits_as_harness_failure() -> None:
-    found = campaign(_summary_with_branches(SLOW), goals=(f"branch:{STEADY}",))
+    campaign_found = campaign(_summary_with_branches(SLOW), goals=(f"branch:{STEADY}",))
 
-    assert exit_code(found, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
+    assert exit_code(campaign_found, unknown_allowed_percent=0) is ExitCode.LABORATORY_FAILED
 
 
 def test_standard_goals_have_branches_where_they_are_counted() -> None:

@@ -157,11 +157,11 @@ def test_resumed_guided_campaign_does_the_missing_runs(plans_performed: list[str
 def test_limit_ends_a_guided_campaign_at_the_same_run(plans_performed: list[str], tmp_path: Path) -> None:
     folder = _folder(tmp_path)
     folder.begin()
-    found = _perform(folder, limits=Limits(invalid_runs=2))
+    campaign = _perform(folder, limits=Limits(invalid_runs=2))
 
-    assert [summary.verdict for summary in found.summaries].count("INVALID") == 2
-    assert found.stopped == "stopped after 2 INVALID runs"
-    assert list(found.summaries)[-1].verdict == "INVALID"
+    assert [summary.verdict for summary in campaign.summaries].count("INVALID") == 2
+    assert campaign.stopped == "stopped after 2 INVALID runs"
+    assert list(campaign.summaries)[-1].verdict == "INVALID"
 
 
 def test_red_line_of_an_edited_plan_names_its_file(plans_performed: list[str], tmp_path: Path) -> None:

@@ -136,11 +136,11 @@ def test_refused_run_alone_is_unknown_and_says_how_to_repeat(place: Path, capsys
 
     code = run_command_line(["judge", str(place / "good")])
 
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     assert code == ExitCode.UNKNOWN
-    assert "  events.parquet: no such file\n" in said
-    assert f"  repeat: highwater check {place / 'good'}\n" in said
-    assert "1 histories: 1 refused; unknown\n" in said
+    assert "  events.parquet: no such file\n" in message
+    assert f"  repeat: highwater check {place / 'good'}\n" in message
+    assert "1 histories: 1 refused; unknown\n" in message
 
 
 def test_run_that_changes_while_it_is_judged_is_refused(

@@ -136,9 +136,9 @@ def test_valid_verdict_of_an_incomplete_run_becomes_unknown(good: History, outco
     invalid = replace(valid, validity=Validity.INVALID)
     incomplete = replace(good.manifest, outcome=outcome)
 
-    found = honest(valid, incomplete)
+    verdict = honest(valid, incomplete)
 
-    assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (f"the run is {outcome}",))
+    assert (verdict.validity, verdict.unchecked) == (Validity.UNKNOWN, (f"the run is {outcome}",))
     assert honest(invalid, incomplete) == invalid
     assert honest(valid, good.manifest) == valid
 
@@ -149,11 +149,11 @@ def test_silence_on_an_overloaded_machine_is_not_judged(good: History, slowed: f
     silent = replace(valid, live=False, not_live=("nobody answers",))
     manifest = replace(good.manifest, slowed=slowed)
 
-    found = honest(silent, manifest)
+    verdict = honest(silent, manifest)
 
-    assert found.live is live
-    assert [words.endswith(": nobody answers") for words in found.unchecked] == ([] if live is False else [True])
-    assert found.validity is (Validity.VALID if live is False else Validity.UNKNOWN)
+    assert verdict.live is live
+    assert [words.endswith(": nobody answers") for words in verdict.unchecked] == ([] if live is False else [True])
+    assert verdict.validity is (Validity.VALID if live is False else Validity.UNKNOWN)
     assert honest(replace(silent, validity=Validity.INVALID), manifest).validity is Validity.INVALID
     assert honest(valid, manifest) == valid
 

@@ -25,8 +25,8 @@ from tests.strategies import MANIFEST
 
 def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     code = run_command_line(["store", *map(str, arguments)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def _store_run(folder: Path, seed: int = 1, judged: Verdict | None = None) -> Path:

@@ -136,10 +136,10 @@ def test_killed_run_keeps_its_rows_and_is_incomplete(tmp_path: Path) -> None:
     recorder.event(EventKind.FINAL_READS)
     writer.abandon()
 
-    found = store.load_run(tmp_path)
+    history = store.load_run(tmp_path)
 
-    assert found.manifest.outcome == "incomplete"
-    assert [event.kind for event in found.events] == [EventKind.HEALED]
+    assert history.manifest.outcome == "incomplete"
+    assert [event.kind for event in history.events] == [EventKind.HEALED]
 
 
 def test_repeated_run_begins_with_an_empty_folder(tmp_path: Path) -> None:

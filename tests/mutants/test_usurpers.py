@@ -266,7 +266,7 @@ def test_progress_checker_finds_a_leader_idle_between_two_faults() -> None:
 
     verdict = judge(history_of(Sulking, safe), (acked_loss.CHECKER, progress.CHECKER))
 
-    assert [said.partition(" was ")[0] for said in verdict.not_live] == ["no acks=all produce to t-0"]
+    assert [message.partition(" was ")[0] for message in verdict.not_live] == ["no acks=all produce to t-0"]
     others = tuple(checker for checker in ALL if checker.name not in ("progress", "clients"))  # clients: the produces time out
     assert judge(history_of(Sulking, safe), others).live is True
     assert judge(history_of(Broken, safe), ALL).live is True

@@ -115,13 +115,13 @@ def test_history_in_parts_is_judged_by_the_model_asked_for(tmp_path: Path) -> No
     """Its pieces are for the checkers of highwater's own histories alone."""
     run = tmp_path / "runs" / "a"
     store.save(run, _history(INVALID), split_rows=-1, part_rows=1)
-    asked, ledger = ModelChoice(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
+    choice, ledger = ModelChoice(model="kafka"), Ledger(storage_at(tmp_path / "ledger"))
     job = Job(function=judge_item, ledger=ledger.location)
 
-    (case,) = judge_all(find([str(run)], asked), asked, ledger, again=False, perform=lambda items: _here(job, items))
+    (case,) = judge_all(find([str(run)], choice), choice, ledger, again=False, perform=lambda items: _here(job, items))
 
     assert case.ruling.verdict is None
-    assert case.ruling.judgement == replace(judge_file(run, asked), longest=(), cycles=UNSET)
+    assert case.ruling.judgement == replace(judge_file(run, choice), longest=(), cycles=UNSET)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def test_damaged_row_does_not_count_and_is_named(name: str, tmp_path: Path) -> N
 
     with pytest.raises(PipelineError, match=words):
         ledger.read("a")
-    (said,) = ledger.mend()
-    assert words in said
+    (message,) = ledger.mend()
+    assert words in message
     assert ledger.keys() == set()
 
 

@@ -299,7 +299,7 @@ def test_admin_request_completes_when_any_answer_is_lost(name: str, which: int) 
 @pytest.mark.parametrize(("variant", "forgets"), [("safe", False), ("v3", True)])
 def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forgets: bool) -> None:
     """R-063, C-13: V3 §H on_partitions_add step 3 comes before step 4, and the controller dies between the two."""
-    found = []
+    brokerses = []
     for before in range(STEPS["add"]):
         lab = full(VARIANTS[variant])
         lab.left = before
@@ -307,9 +307,9 @@ def test_v3_controller_crash_before_step_4_loses_an_addition(variant: str, forge
         lab.left = None
         if 1 in lab.muted:
             bury(lab, 1)
-        found.append(assignment_in_zookeeper(lab))
+        brokerses.append(assignment_in_zookeeper(lab))
 
-    assert ({T0: BROKERS} in found) == forgets
+    assert ({T0: BROKERS} in brokerses) == forgets
 
 
 # --- requests that are refused --------------------------------------------------------------------------------------------------

@@ -154,13 +154,13 @@ def test_leader_takes_the_isr_that_it_reads_back() -> None:
     lab = settled_cluster()
     lab.slow = lambda i, _: i == 2
     shrink(lab, 4)
-    found = lab.state()
-    other = replace(found, isr=tuple(member for member in found.isr if member.broker != 3))
-    write(lab, SetData(paths.state_path(T0), paths.state_payload(other), found.zk_version))
+    state = lab.state()
+    other = replace(state, isr=tuple(member for member in state.isr if member.broker != 3))
+    write(lab, SetData(paths.state_path(T0), paths.state_payload(other), state.zk_version))
     lab.write_now()
 
     assert brokers_of(leader_of(lab).isr) == (2, 4)
-    assert leader_of(lab).zk_version == found.zk_version + 1
+    assert leader_of(lab).zk_version == state.zk_version + 1
 
 
 # --- the controller writes -----------------------------------------------------------------------------------------------------

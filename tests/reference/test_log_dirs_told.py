@@ -286,16 +286,16 @@ def test_repaired_broker_is_told_that_its_replicas_are_old() -> None:
     lab = jbod()
     assert produced(lab, 1, "x", 1) is ErrorCode.NONE
     lab.disks[3].dirs[0] = type(lab.disks[3].dirs[0])()
-    told: list[tuple[TopicPartition, ...]] = []
+    tpses: list[tuple[TopicPartition, ...]] = []
 
     def watching(letter: tuple[Address, Address, object]) -> bool:
         if isinstance(letter[2], LeaderAndIsr) and letter[1] == "b3":
-            told.append(letter[2].new)
+            tpses.append(letter[2].new)
         return False
 
     lab.held = watching
     restart(lab, 3)
     lab.wait(3000)
 
-    assert set(told) == {()}
+    assert set(tpses) == {()}
     assert (lab.isr(), lab.values(3)) == ([1, 2, 3], ["x"])

@@ -94,14 +94,14 @@ def test_silent_broker_holds_up_no_command_to_another() -> None:
     lab.held = lambda letter: letter[1] == "b3"
     for i in (5, 4):
         die(lab, i)
-    told = lab.partition(2).leader_epoch
+    epoch = lab.partition(2).leader_epoch
     waiting = next(c for c in lab.nodes[1].state.controller.channels if c.broker == 3)
     assert waiting.in_flight is not None
-    assert lab.partition(3).leader_epoch < told == lab.state().leader_epoch
+    assert lab.partition(3).leader_epoch < epoch == lab.state().leader_epoch
     lab.held = lambda _: False
     lab.settle()
 
-    assert lab.partition(3).leader_epoch == told
+    assert lab.partition(3).leader_epoch == epoch
 
 
 def test_newest_state_is_told_after_a_timeout() -> None:

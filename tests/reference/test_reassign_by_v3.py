@@ -41,8 +41,8 @@ def two_topics(variant: str) -> Mortal:
 def request_znodes(variant: str, *tps: TopicPartition) -> tuple[AnyOp, ...]:
     """The znodes by which an administrator asks for moves of these partitions to b4, b5 and b6."""
     if variant != "v3":
-        wanted = {tp: Reassignment(ids(*RAR)) for tp in tps}
-        return (Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(wanted)),)
+        expected_reassignments = {tp: Reassignment(ids(*RAR)) for tp in tps}
+        return (Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(expected_reassignments)),)
     leaves = [admin_paths.partition_reassigned_path(tp) for tp in tps]
     above = dict.fromkeys([admin_paths.PARTITIONS_REASSIGNED, *(leaf.rpartition("/")[0] for leaf in leaves)])
     return (*(Create(path, b"") for path in above), *(Create(leaf, paths.replicas_payload(ids(*RAR))) for leaf in leaves))

@@ -100,10 +100,10 @@ def test_v3_init_command_deletes_unlisted_partitions() -> None:
         lab = full(name)
         command(lab, 3, state_for(lab, 1, tp=OTHER))
         command(lab, 3, state_for(lab, 1, tp=THIRD), init=True)
-        found = sorted(lab.nodes[3].state.broker.partitions)
+        tps = sorted(lab.nodes[3].state.broker.partitions)
 
-        assert found == ([OTHER, T0, THIRD] if expected else [THIRD])
-        assert sorted(lab.disks[3].logs) == found
+        assert tps == ([OTHER, T0, THIRD] if expected else [THIRD])
+        assert sorted(lab.disks[3].logs) == tps
 
 
 def test_v3_init_command_keeps_listed_partitions() -> None:
@@ -163,13 +163,13 @@ def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     lab = full(variant)
     command(lab, 1, state_for(lab, 2))
     role = lab.partition(1).role
-    asked = [to for _, to, m in lab.letters if isinstance(m, Fetch | EpochEnd)]
+    addresses = [to for _, to, m in lab.letters if isinstance(m, Fetch | EpochEnd)]
     read = fetch(lab, 1, 0)
     lab.produce(1, "x", acks=1, correlation=9)
     written = [m.error for m in lab.inbox if isinstance(m, ProduceReply) and m.correlation == 9]
 
     assert isinstance(role, Follower)
-    assert (role.leader, asked) == (2, ["b2"])
+    assert (role.leader, addresses) == (2, ["b2"])
     assert read is not None
     assert read.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert written == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

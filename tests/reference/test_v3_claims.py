@@ -270,9 +270,9 @@ class Slow(Watched):
         """Answer until no request is left; returns the number of rounds."""
         count = 0
         while self.waiting:
-            asked, self.waiting = self.waiting, None
+            zk_requests, self.waiting = self.waiting, None
             later: list[ZkRequest] = []
-            for request in asked:
+            for request in zk_requests:
                 answers, fired = self.zk.submit(self.sessions[1], request.ops, atomic=request.atomic)
                 self.waiting = later
                 self.tell(1, ZkReplied(request.id, answers))
@@ -369,8 +369,8 @@ def test_controller_writes_zookeeper_before_it_sends_commands() -> None:
     lab.waiting = []
     lab.expire(2)
     for _ in range(3):  # the brokers, their registrations, the state; then the write is in flight
-        asked, lab.waiting = lab.waiting, []
-        for request in asked:
+        zk_requests, lab.waiting = lab.waiting, []
+        for request in zk_requests:
             answers, _ = lab.zk.submit(lab.sessions[1], request.ops, atomic=request.atomic)
             lab.tell(1, ZkReplied(request.id, answers))
     told_of = [m.states[0].leader_epoch for _, _, m in lab.sent if isinstance(m, LeaderAndIsr)]

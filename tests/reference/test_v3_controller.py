@@ -39,14 +39,14 @@ def destroy(lab: Lab, topic: str, *, partitions: int) -> None:
 def test_controller_sees_each_registration_and_each_death(variant: str) -> None:
     """R-018: the watch of /brokers/ids is set again after it has fired."""
     lab = settled_cluster(variant, brokers=5)
-    seen = []
+    broker_sets = []
     for i in (5, 4):
         die(lab, i)
-        seen.append([b.broker for b in lab.nodes[1].state.controller.live])
+        broker_sets.append([b.broker for b in lab.nodes[1].state.controller.live])
     lab.start(5)
     lab.settle()
 
-    assert seen == [[1, 2, 3, 4], [1, 2, 3]]
+    assert broker_sets == [[1, 2, 3, 4], [1, 2, 3]]
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 5]
 
 
@@ -140,10 +140,10 @@ def test_broker_that_dies_during_an_election_is_noticed(variant: str) -> None:
 
 def test_unclean_leader_is_an_assigned_replica() -> None:
     """R-022: one of the live brokers in AR, alone in the ISR; brokers 4 and 5 hold no replica."""
-    found = state(1, (1,))
+    state_found = state(1, (1,))
 
-    assert leader_selection.select(V3, found, live(3, 4, 5)) == Elect(member(3), (member(3),))
-    assert leader_selection.select(V3, found, live(4, 5)) == Offline((member(1),))
+    assert leader_selection.select(V3, state_found, live(3, 4, 5)) == Elect(member(3), (member(3),))
+    assert leader_selection.select(V3, state_found, live(4, 5)) == Offline((member(1),))
 
 
 @pytest.mark.parametrize("variant", [SAFE, V3])

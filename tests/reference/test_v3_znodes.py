@@ -27,8 +27,8 @@ def znode_at(lab: Lab, path: str) -> Data | None:
 
 def content(lab: Lab, path: str) -> object:
     """The JSON in a znode."""
-    found = znode_at(lab, path)
-    return None if found is None else json.loads(found.data)
+    znode = znode_at(lab, path)
+    return None if znode is None else json.loads(znode.data)
 
 
 def names(lab: Lab, path: str) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ def names(lab: Lab, path: str) -> tuple[str, ...]:
 def leader_and_isr(lab: Lab, partition: str) -> object:
     """Leader and ISR of a partition in ZooKeeper."""
     topic, _, index = partition.rpartition("-")
-    found = znode_at(lab, f"/brokers/topics/{topic}/partitions/{index}/state")
-    return None if found is None else (json.loads(found.data)["leader"], sorted(json.loads(found.data)["isr"]))
+    znode = znode_at(lab, f"/brokers/topics/{topic}/partitions/{index}/state")
+    return None if znode is None else (json.loads(znode.data)["leader"], sorted(json.loads(znode.data)["isr"]))
 
 
 # --- /controller ---------------------------------------------------------------------------------------------------------------
@@ -50,11 +50,11 @@ def leader_and_isr(lab: Lab, partition: str) -> object:
 def test_controller_znode_ends_with_the_session_of_its_broker(variant: str) -> None:
     """R-001: /controller is an ephemeral node that holds the id of the broker which created it."""
     lab = full(variant)
-    found = znode_at(lab, "/controller")
+    znode = znode_at(lab, "/controller")
 
     assert content(lab, "/controller") == {"version": 1, "brokerid": 1}
-    assert found is not None
-    assert found.owner == lab.sessions[1]
+    assert znode is not None
+    assert znode.owner == lab.sessions[1]
     lab.zk.expire(lab.sessions[1])
     assert znode_at(lab, "/controller") is None
 
@@ -125,7 +125,7 @@ def test_every_broker_reads_there_who_is_controller() -> None:
 def test_each_live_broker_has_an_ephemeral_registration(variant: str) -> None:
     """R-002: /brokers/ids/[broker_id] has host and port, and ends with the broker's session."""
     lab = full(variant)
-    owners = {name: found.owner for name in names(lab, "/brokers/ids") if (found := znode_at(lab, f"/brokers/ids/{name}"))}
+    owners = {name: znode.owner for name in names(lab, "/brokers/ids") if (znode := znode_at(lab, f"/brokers/ids/{name}"))}
     registration = content(lab, "/brokers/ids/2")
 
     assert owners == {str(i): lab.sessions[i] for i in lab.ids}
@@ -146,10 +146,10 @@ def test_restarted_broker_registers_after_its_former_session(variant: str) -> No
     assert lab.nodes[3].state.broker.incarnation == NO_INCARNATION
     lab.watches(lab.zk.expire(former))
     lab.wait(1000)
-    found = znode_at(lab, "/brokers/ids/3")
+    znode = znode_at(lab, "/brokers/ids/3")
 
-    assert found is not None
-    assert (found.owner, found.czxid) == (lab.sessions[3], lab.nodes[3].state.broker.incarnation)
+    assert znode is not None
+    assert (znode.owner, znode.czxid) == (lab.sessions[3], lab.nodes[3].state.broker.incarnation)
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -159,10 +159,10 @@ def test_broker_without_a_session_registers_again(variant: str) -> None:
     former = lab.sessions[3]
     lab.expire(3)
     lab.settle()
-    found = znode_at(lab, "/brokers/ids/3")
+    znode = znode_at(lab, "/brokers/ids/3")
 
-    assert found is not None
-    assert found.owner == lab.sessions[3] > former
+    assert znode is not None
+    assert znode.owner == lab.sessions[3] > former
 
 
 # --- /brokers/topics -----------------------------------------------------------------------------------------------------------
@@ -216,9 +216,9 @@ def test_controller_keeps_a_first_state_that_it_did_not_write() -> None:
     write(lab, Create("/brokers/topics/u/partitions/0/state", state))
     lab.write_now()
     lab.settle()
-    known = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
+    known_state = lab.nodes[1].state.controller.states[topic_partition("u", 0)]
 
-    assert (known.leader, known.leader_epoch) == (3, 7)
+    assert (known_state.leader, known_state.leader_epoch) == (3, 7)
     assert isinstance(lab.nodes[3].state.broker.partitions[topic_partition("u", 0)].role, Leader)
 
 

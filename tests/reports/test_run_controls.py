@@ -25,9 +25,9 @@ PHONE_PX_MAX = 12_000  # height of the page of a failure on a phone
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     history, verdict = a_loss()
-    found = tmp_path_factory.mktemp("page") / "page.html"
-    found.write_text(run_html(history, verdict, plan="", repeat=""), encoding="utf-8")
-    return found
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(run_html(history, verdict, plan="", repeat=""), encoding="utf-8")
+    return path
 
 
 def cut_text(page: Page) -> str:

@@ -91,8 +91,8 @@ def _headings(page: str) -> frozenset[str]:
 def repository_files() -> tuple[str, ...]:
     """The paths of all files of the repository, without those that git ignores."""
     command = ["git", "ls-files", "-co", "--exclude-standard"]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    return tuple(name for name in found.stdout.splitlines() if (ROOT / name).is_file())
+    process = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return tuple(name for name in process.stdout.splitlines() if (ROOT / name).is_file())
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -58,4 +58,4 @@ class Traffic:
             MessageCount(kind=_NAMES[kind], error=None if error is None else error.name, count=count)
             for (kind, error), count in self._answered.items()
         ]
-        return tuple(sorted([*requests, *answers], key=lambda found: (found.kind, found.error or "")))
+        return tuple(sorted([*requests, *answers], key=lambda message_count: (message_count.kind, message_count.error or "")))

@@ -140,13 +140,13 @@ class _Step:
         committed.
         """
         was, now = self._before, self._after
-        asked = next((asked for asked in was.asked if asked.isr == now.isr), None)
-        if was.leader is None or asked is None:
+        asked_isr = next((asked_isr for asked_isr in was.asked if asked_isr.isr == now.isr), None)
+        if was.leader is None or asked_isr is None:
             raise Unexplained(
                 "the ISR changed in ZooKeeper, but its leader does not lead in this epoch and asked for no such ISR"
             )
         log = was.replicas[was.leader].log
-        end = max(asked.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == was.epoch), len(log)))
+        end = max(asked_isr.hw, next((offset for offset, (_, epoch) in enumerate(log) if epoch == was.epoch), len(log)))
         for follower in sorted(now.isr - was.isr):
             other = was.replicas[follower].log
             # A fault may have destroyed the leader's log since.

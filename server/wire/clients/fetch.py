@@ -91,12 +91,12 @@ class _Read:
 
     __slots__ = ("asked", "batches", "error", "hw", "is_open", "over", "start", "tp")
 
-    def __init__(self, tp: TopicPartition, asked: FetchPartition) -> None:
+    def __init__(self, tp: TopicPartition, fetch_partition: FetchPartition) -> None:
         self.tp = tp
-        self.asked = asked
-        self.start = asked.fetch_offset  # the next offset to read
+        self.asked = fetch_partition
+        self.start = fetch_partition.fetch_offset  # the next offset to read
         self.batches: list[Batch] = []
-        self.error = ErrorCode.OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else ErrorCode.NONE
+        self.error = ErrorCode.OFFSET_OUT_OF_RANGE if fetch_partition.fetch_offset < 0 else ErrorCode.NONE
         self.hw = -1
         self.is_open = False  # a Fetch to the machine is unanswered
         self.over = False  # the last answer had an error or no records

@@ -25,9 +25,9 @@ class Done(NamedTuple):
 
 def history(*calls: Done) -> Paired:
     lines = []
-    for process, one in enumerate(calls):
-        for kind, value in (("invoke", one.asked), (one.how, one.told or one.asked)):
-            lines.append(f"{{:process {process}, :type :{kind}, :f :{one.f}, :value {value}}}")
+    for process, done in enumerate(calls):
+        for kind, value in (("invoke", done.asked), (done.how, done.told or done.asked)):
+            lines.append(f"{{:process {process}, :type :{kind}, :f :{done.f}, :value {value}}}")
     return history_of("\n".join(lines))
 
 
@@ -88,10 +88,10 @@ _BAD: dict[tuple[str, str], tuple[Done, ...]] = {
 
 @pytest.mark.parametrize(("model", "kind"), sorted(_BAD))
 def test_reads_judge_finds_each_anomaly_by_name(model: str, kind: str) -> None:
-    found = judge(model, history(*_BAD[model, kind]), strict=True)
+    judgement = judge(model, history(*_BAD[model, kind]), strict=True)
 
-    assert [one.kind for one in found.anomalies] == [kind]
-    assert found.validity is Validity.INVALID
+    assert [anomaly.kind for anomaly in judgement.anomalies] == [kind]
+    assert judgement.validity is Validity.INVALID
 
 
 def test_every_anomaly_of_the_reads_judges_has_a_history() -> None:
@@ -102,17 +102,17 @@ def test_every_anomaly_of_the_reads_judges_has_a_history() -> None:
 def test_reads_of_unknown_outcome_show_no_anomaly(model: str, kind: str) -> None:
     """The same calls, where the answers that may be wrong were not received."""
     answers = MODELS[NAMES.index(model)].answers
-    calls = [one._replace(how="info") if one.f in answers else one for one in _BAD[model, kind]]
-    found = judge(model, history(*calls), strict=True)
+    calls = [done._replace(how="info") if done.f in answers else done for done in _BAD[model, kind]]
+    judgement = judge(model, history(*calls), strict=True)
 
-    assert (found.validity, found.anomalies) == (Validity.UNKNOWN, ())
+    assert (judgement.validity, judgement.anomalies) == (Validity.UNKNOWN, ())
 
 
 def test_stale_element_is_noted_if_not_asked_for() -> None:
     """Jepsen's checker has the option `:linearizable?` for this."""
-    found = judge("set-full", history(*_BAD["set-full", "stale"]))
+    judgement = judge("set-full", history(*_BAD["set-full", "stale"]))
 
-    assert (found.validity, [note.partition(":")[0] for note in found.notes]) == (Validity.VALID, ["stale"])
+    assert (judgement.validity, [note.partition(":")[0] for note in judgement.notes]) == (Validity.VALID, ["stale"])
 
 
 @pytest.mark.parametrize(("initial", "validity"), [("{0 2, 1 1}", Validity.VALID), ("{0 2, 1 2}", Validity.INVALID)])
@@ -138,9 +138,9 @@ def test_value_is_lost_only_from_a_queue_that_was_drained(late: Done) -> None:
 
 
 def test_value_that_comes_out_twice_is_noted() -> None:
-    found = judge("total-queue", history(Done("enqueue", "1"), Done("dequeue", "nil", "1"), Done("drain", "nil", "[1]")))
+    judgement = judge("total-queue", history(Done("enqueue", "1"), Done("dequeue", "nil", "1"), Done("drain", "nil", "[1]")))
 
-    assert (found.validity, len(found.notes)) == (Validity.VALID, 1)
+    assert (judgement.validity, len(judgement.notes)) == (Validity.VALID, 1)
 
 
 def test_counter_may_begin_at_a_given_value() -> None:
@@ -150,9 +150,9 @@ def test_counter_may_begin_at_a_given_value() -> None:
 def test_independent_keys_are_judged_separately() -> None:
     """Values `[key value]` of `jepsen.independent`: each key is a counter of its own."""
     calls = [Done("add", "[1 2]"), Done("add", "[2 5]"), Done("read", "[1 nil]", "[1 2]"), Done("read", "[2 nil]", "[2 9]")]
-    found = judge("counter", history(*calls))
+    judgement = judge("counter", history(*calls))
 
-    assert [(one.kind, one.key) for one in found.anomalies] == [("above-upper-bound", "2")]
+    assert [(anomaly.kind, anomaly.key) for anomaly in judgement.anomalies] == [("above-upper-bound", "2")]
 
 
 def test_write_concurrent_with_another_may_be_seen_alone() -> None:

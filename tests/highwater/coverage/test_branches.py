@@ -44,12 +44,12 @@ class Toy:
 
 def _branches_taken(source: str, call: str) -> list[str]:
     """The names of the branches that a call takes, without module and function, in their order."""
-    code, found = marked(source, module="toy", file="toy.py", first=0)
-    marks = bytearray(len(found))
+    code, branches_found = marked(source, module="toy", file="toy.py", first=0)
+    marks = bytearray(len(branches_found))
     space: dict[str, object] = {MARKS: marks, MARK: marks.__setitem__}
     exec(code, space)
     eval(call, space)
-    return [branch.name.partition(": ")[2] for branch, mark in zip(found, marks, strict=True) if mark]
+    return [branch.name.partition(": ")[2] for branch, mark in zip(branches_found, marks, strict=True) if mark]
 
 
 @pytest.mark.parametrize(

@@ -159,15 +159,15 @@ def _struck(data: bytes, kind: int, one: int, two: int, word: bytes) -> bytes:
 def _ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     capsys.readouterr()
     code = run_command_line(arguments)
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     if code == ExitCode.USAGE:
-        assert said.out == "", said
+        assert captured.out == "", captured
         # Only a history that a program recorded is refused with all its mistakes, each on a line.
-        assert said.err.count("\n") == 1 or "recorded" in arguments[1], said
-        assert all(line.startswith("highwater: ") for line in said.err.splitlines()), said
+        assert captured.err.count("\n") == 1 or "recorded" in arguments[1], captured
+        assert all(line.startswith("highwater: ") for line in captured.err.splitlines()), captured
     else:
-        assert code in _VERDICTS, (code, said)
-        assert not said.err
+        assert code in _VERDICTS, (code, captured)
+        assert not captured.err
     return code
 
 
@@ -199,8 +199,8 @@ def test_check_judges_or_refuses_a_damaged_stored_run(
     damage: Callable[[bytes], bytes], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Parquet pages have checksums, so changed bytes are detected and refused."""
-    told = stored("bad/acked-loss-read-past")
-    store.save(tmp_path / "run", told)
+    history = stored("bad/acked-loss-read-past")
+    store.save(tmp_path / "run", history)
     path = tmp_path / "run" / table
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
@@ -229,9 +229,9 @@ def test_history_without_an_ok_operation_is_unknown(model: str, how: str, tmp_pa
     lines = [f"{{:process 0, :type {kind}, :f {f}, :value {asked}}}" for kind in (":invoke", how)]
     file = tmp_path / "history.edn"
     file.write_text("{:process :nemesis, :type :info, :f :kill}" if how == "of a nemesis" else "\n".join(lines))
-    found = judge_file(file, ModelChoice(model=model))
+    judgement = judge_file(file, ModelChoice(model=model))
 
-    assert (found.validity, found.anomalies, len(found.unchecked)) == (Validity.UNKNOWN, (), 1)
+    assert (judgement.validity, judgement.anomalies, len(judgement.unchecked)) == (Validity.UNKNOWN, (), 1)
 
 
 @pytest.mark.parametrize("flag", [[], ["--json"]])
@@ -248,7 +248,7 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("model", "initial", "said"),
+    ("model", "initial", "message"),
     [
         ("register", ":a :b", "--initial: ':a :b' is not one EDN value"),
         ("kv", "5", "--initial: the value of model kv must be a string, such as '\"\"', not 5"),
@@ -267,8 +267,8 @@ def test_check_prints_a_lone_surrogate_as_its_escape(flag: list[str], tmp_path: 
         ),
     ],
 )
-def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initial: str, said: str) -> None:
-    with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
+def test_initial_value_that_does_not_fit_the_model_is_refused(model: str, initial: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         check_asked(ModelChoice(model=model, initial=initial))
 
 
@@ -291,10 +291,10 @@ def test_non_monotonic_times_make_a_valid_history_unknown(read: str, verdict: Va
     """Elle publishes such a history: a call took its timestamp and was written five seconds later."""
     file = tmp_path / "history.edn"
     file.write_text(_STALE.replace("READ", read))
-    found = judge_file(file, ModelChoice(model="register"))
+    judgement = judge_file(file, ModelChoice(model="register"))
 
-    assert found.validity is verdict
-    assert found.unchecked == (
+    assert judgement.validity is verdict
+    assert judgement.unchecked == (
         "line 3: time 4 after 9000000001 in line 2: the steps are out of order, though their indices are not",
     )
     with pytest.raises(HistoryError, match="line 3: time 4 after 9000000001"):

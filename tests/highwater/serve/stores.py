@@ -97,5 +97,7 @@ def ask(port: int, target: str, *, host: str | None = None, method: str = "GET")
         if host is not None:
             connection.putheader("Host", host)
         connection.endheaders()
-        found = connection.getresponse()
-        return Answer(status=found.status, text=found.read().decode(), headers={k.lower(): v for k, v in found.getheaders()})
+        response = connection.getresponse()
+        return Answer(
+            status=response.status, text=response.read().decode(), headers={k.lower(): v for k, v in response.getheaders()}
+        )

@@ -32,8 +32,8 @@ def _campaign(root: Path, name: str, runs: int) -> Path:
         system="", keep_all=False, branches=False, generation=0,
     )  # fmt: skip
     folder = root / "campaigns" / name
-    asked = CampaignOrder(order=order, build=Build(commit="", dirty=False, versions={}))
-    store.write_file(folder / "request.json", msgspec.json.encode(asked))
+    campaign_order = CampaignOrder(order=order, build=Build(commit="", dirty=False, versions={}))
+    store.write_file(folder / "request.json", msgspec.json.encode(campaign_order))
     return folder
 
 
@@ -41,8 +41,8 @@ def test_catalog_lists_stored_runs_and_those_of_campaigns(tmp_path: Path) -> Non
     """A campaign keeps the folders of failed runs only; its summaries have all."""
     put(tmp_path, LOST)
     folder = _campaign(tmp_path, "one", 2)
-    kept = replace(LOST, store="seed-2/sim-1")
-    store.write_file(folder / "runs.jsonl", b"".join(msgspec.json.encode(one) + b"\n" for one in (VALID, kept)))
+    kept_summary = replace(LOST, store="seed-2/sim-1")
+    store.write_file(folder / "runs.jsonl", b"".join(msgspec.json.encode(summary) + b"\n" for summary in (VALID, kept_summary)))
     snapshot = _snapshot_of(tmp_path)
 
     assert sorted((run.name, run.folder, run.campaign) for run in snapshot.runs) == [
@@ -63,8 +63,10 @@ def test_running_campaign_is_read_from_its_ledger(tmp_path: Path) -> None:
     ledger.commit(Row(key="c", state="late", attempt=1, seconds=1.0, words="deadline"))
     second = catalog.refresh()
 
-    assert [(one.finished, one.wanted, one.running) for one in first.campaigns] == [(1, 3, True)]
-    assert [one.verdicts for one in second.campaigns] == [(("INVALID", 1), ("VALID", 1))]
+    assert [(campaign_row.finished, campaign_row.wanted, campaign_row.running) for campaign_row in first.campaigns] == [
+        (1, 3, True)
+    ]
+    assert [campaign_row.verdicts for campaign_row in second.campaigns] == [(("INVALID", 1), ("VALID", 1))]
     assert second.version > first.version
 
 
@@ -136,7 +138,7 @@ def test_catalog_follows_runs_that_come_change_and_go(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "seed-1")
     third = catalog.refresh()
 
-    assert [[(run.folder, run.verdict) for run in one.runs] for one in (first, second, third)] == [
+    assert [[(run.folder, run.verdict) for run in this_snapshot.runs] for this_snapshot in (first, second, third)] == [
         [("seed-1/sim-1", "VALID")],
         [("seed-1/sim-1", "UNKNOWN"), ("seed-2/sim-1", "INVALID")],
         [("seed-2/sim-1", "INVALID")],
@@ -186,7 +188,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    ("asked", "names"),
+    ("query", "names"),
     [
         (Query(), ["seed-2", "seed-3", "seed-1"]),
         (Query(q="V3 lost"), ["seed-2"]),
@@ -202,15 +204,15 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
         (Query(q="nothing like it"), []),
     ],
 )
-def test_list_has_the_runs_that_were_asked_for(asked: Query, names: list[str], snapshot: Snapshot) -> None:
-    assert [run.name.split()[0] for run in listing(snapshot.runs, asked).runs] == names
+def test_list_has_the_runs_that_were_asked_for(query: Query, names: list[str], snapshot: Snapshot) -> None:
+    assert [run.name.split()[0] for run in listing(snapshot.runs, query).runs] == names
 
 
 def test_address_of_a_list_is_read_back() -> None:
-    asked = Query(q="a&b=ü", protocol="v3", sort="acked", down=True, page=3)
+    query = Query(q="a&b=ü", protocol="v3", sort="acked", down=True, page=3)
     from urllib.parse import parse_qsl
 
-    assert query_in(dict(parse_qsl(asked.address(page=3)[1:]))) == asked
+    assert query_in(dict(parse_qsl(query.address(page=3)[1:]))) == query
 
 
 @pytest.mark.parametrize(
@@ -222,24 +224,26 @@ def test_nonsense_in_an_address_is_ignored(given: dict[str, str]) -> None:
 
 def test_page_beyond_the_last_shows_the_last(snapshot: Snapshot) -> None:
     many = [replace(snapshot.runs[0], key=str(number)) for number in range(250)]
-    found = listing(many, Query(page=99))
+    listing_found = listing(many, Query(page=99))
 
-    assert (found.query.page, found.pages, len(found.runs), found.found) == (3, 3, 50, 250)
+    assert (listing_found.query.page, listing_found.pages, len(listing_found.runs), listing_found.found) == (3, 3, 50, 250)
 
 
 def test_matrix_counts_verdicts_by_protocol_and_mix(snapshot: Snapshot) -> None:
-    found = matrix(snapshot.runs)
+    matrix_found = matrix(snapshot.runs)
 
-    assert found.mixes == ("(default)", "crash")
-    assert [(protocol, [cell and (cell.runs, cell.invalid, cell.bad) for cell in cells]) for protocol, cells in found.rows] == [
+    assert matrix_found.mixes == ("(default)", "crash")
+    assert [
+        (protocol, [cell and (cell.runs, cell.invalid, cell.bad) for cell in cells]) for protocol, cells in matrix_found.rows
+    ] == [
         ("safe", [(2, 0, 1), None]),
         ("v3", [None, (1, 1, 0)]),
     ]
 
 
 def test_two_runs_are_compared_line_by_line(snapshot: Snapshot) -> None:
-    one, other = (snapshot.by_key[key] for key in ("seed-1/sim-1", "seed-2/sim-1"))
-    rows = {what: (left, right, differ) for what, left, right, differ in side_by_side(one, other)}
+    run, other = (snapshot.by_key[key] for key in ("seed-1/sim-1", "seed-2/sim-1"))
+    rows = {what: (left, right, differ) for what, left, right, differ in side_by_side(run, other)}
 
     assert rows["verdict"] == ("VALID", "INVALID", True)
     assert rows["anomaly lost-write"] == ("0", "2", True)

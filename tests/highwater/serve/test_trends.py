@@ -48,9 +48,9 @@ def test_campaigns_of_other_options_are_not_compared(other: str, tmp_path: Path)
     put_campaign(tmp_path, "one", seeded(LOST, 1), begun=100)
     put_campaign(tmp_path, "two", seeded(LOST, 2, other), begun=200)
 
-    found = trends_in(tmp_path)
+    trends = trends_in(tmp_path)
 
-    assert (found.found, found.single) == ((), 2)
+    assert (trends.found, trends.single) == ((), 2)
 
 
 def test_campaign_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_campaign_that_has_not_ended_is_left_out(tmp_path: Path) -> None:
     put_campaign(tmp_path, "one", seeded(LOST, 1), begun=100)
     put_campaign(tmp_path, "two", seeded(LOST, 2), begun=200, wanted=9)
 
-    found = trends_in(tmp_path)
+    trends = trends_in(tmp_path)
 
-    assert (found.found, found.left_out) == ((), 1)
+    assert (trends.found, trends.left_out) == ((), 1)
 
 
 def test_runs_of_plans_have_no_trend(tmp_path: Path) -> None:

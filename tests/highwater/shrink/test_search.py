@@ -10,7 +10,7 @@ from highwater.runs.provenance import Build
 from highwater.shrink import search
 from highwater.shrink.search import Budget, Judges, Smallest, shrink
 from highwater.shrink.trial import Goal, Question
-from tests.highwater.shrink.plans import LOST, needs_two_windows, plan_with, seen_of
+from tests.highwater.shrink.plans import LOST, needs_two_windows, plan_with, replies
 
 HERE = Build(commit="", dirty=False, versions={})
 GOAL = Goal(signature=LOST, checker="acked-loss", early=True, against="safe")
@@ -35,13 +35,13 @@ def _shrunk(folder: Path, *, budget: Budget = AMPLE, windows: int = 9) -> tuple[
     plan = plan_with(windows)
     accepted: list[Smallest] = []
     judges = Judges(str(folder), HERE, budget=budget, workers=1)
-    return shrink(plan, seen_of(plan, proof_ms=None), GOAL, judges, accepted.append), accepted
+    return shrink(plan, replies(plan, proof_ms=None), GOAL, judges, accepted.append), accepted
 
 
 def test_search_leaves_only_the_windows_that_the_failure_needs(tmp_path: Path, plans_tried: list[Plan]) -> None:
     found, _ = _shrunk(tmp_path)
 
-    assert [one.id for one in found.plan.schedule] == ["f2", "f5"]
+    assert [window.id for window in found.plan.schedule] == ["f2", "f5"]
     assert (found.plan.cluster.brokers, found.plan.workload.producers, found.plan.workload.consumers) == (1, 1, 0)
     assert found.stopped is None
 

@@ -69,24 +69,24 @@ def _step(process: int, kind: OpType, f: str, value: object = None) -> Step:
 
 
 def test_exported_edn_operations_are_read_back() -> None:
-    told = [
+    steps_told = [
         _step(0, OpType.INVOKE, "txn", (("append", 1, 2), ("r", 1, None))),
         _step(0, OpType.OK, "txn", (("append", 1, 2), ("r", 1, (1, 2)))),
         _step(1, OpType.INVOKE, "write", Atom("string", 'a "quoted" \\ line\n')),
         _step(1, OpType.FAIL, "write", Atom("string", 'a "quoted" \\ line\n')),
     ]
 
-    found = _steps_of(list(export.lines(lambda: told, names=True)))
+    steps_found = _steps_of(list(export.lines(lambda: steps_told, names=True)))
 
-    assert [(s.process, s.type, s.f, s.value) for s in found] == [(s.process, s.type, s.f, s.value) for s in told]
-    assert [s.index for s in found] == [0, 1, 2, 3]
+    assert [(s.process, s.type, s.f, s.value) for s in steps_found] == [(s.process, s.type, s.f, s.value) for s in steps_told]
+    assert [s.index for s in steps_found] == [0, 1, 2, 3]
 
 
 def test_exported_process_is_not_reused_after_unknown_outcome() -> None:
     """Knossos refuses an invocation of a process with an open call, and a call of unknown outcome stays open for ever."""
-    told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
+    steps_told = [_step(p, k, "read") for p, k in ((0, OpType.INVOKE), (0, OpType.INFO), (1, OpType.INVOKE), (0, OpType.INVOKE))]
 
-    assert [s.process for s in _steps_of(list(export.lines(lambda: told)))] == [0, 0, 1, 2]
+    assert [s.process for s in _steps_of(list(export.lines(lambda: steps_told)))] == [0, 0, 1, 2]
 
 
 def test_json_micro_operation_names_become_keywords() -> None:
@@ -97,9 +97,9 @@ def test_json_micro_operation_names_become_keywords() -> None:
 
 
 def test_exported_compare_and_set_that_was_refused_fails() -> None:
-    told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", FALSE)]
+    steps_told = [_step(0, OpType.INVOKE, "cas", (1, 2)), _step(0, OpType.OK, "cas", FALSE)]
 
-    assert [(s.type, s.value) for s in _steps_of(list(export.lines(lambda: told)))] == [
+    assert [(s.type, s.value) for s in _steps_of(list(export.lines(lambda: steps_told)))] == [
         (OpType.INVOKE, (1, 2)),
         (OpType.FAIL, (1, 2)),
     ]
@@ -124,9 +124,9 @@ def test_admin_operations_are_left_out_of_an_export(f: str) -> None:
     """Their values are words (`orders-2 on 5,4,3`), no JSON."""
     story = Story()
     story.produces(1, "a", 0)
-    asked = Operation(index=98, slot=0, process=9, type=OpType.INVOKE, f=f, value="orders-2 on 5,4,3", time_ns=98)
+    operation = Operation(index=98, slot=0, process=9, type=OpType.INVOKE, f=f, value="orders-2 on 5,4,3", time_ns=98)
     history = story.history()
-    with_request = History(history.manifest, operations=[*history.operations, asked], events=history.events)
+    with_request = History(history.manifest, operations=[*history.operations, operation], events=history.events)
 
     assert {step.f for step in ours.steps(with_request)} == {"produce"}
 
@@ -167,13 +167,13 @@ def test_run_with_moved_partitions_is_exported_and_judged(tmp_path: Path) -> Non
     judged, again = (judge_file(path, ModelChoice(model="kafka")) for path in (run, tmp_path / "out.edn"))
 
     assert "reassign" in {row.f for row in store.load(run).operations}
-    assert [one.kind for one in again.anomalies] == [one.kind for one in judged.anomalies]
+    assert [anomaly.kind for anomaly in again.anomalies] == [anomaly.kind for anomaly in judged.anomalies]
     assert judged.operations == again.operations > 1000
 
 
 def test_large_good_history_is_valid_under_every_log_model(tmp_path: Path) -> None:
-    operations, events, told = log_tables(3000)
-    history = History.from_tables(told, operations=operations, events=events)
+    operations, events, manifest_told = log_tables(3000)
+    history = History.from_tables(manifest_told, operations=operations, events=events)
     store.save(tmp_path / "run", history)
 
     by_log = judge_file(tmp_path / "run", ModelChoice(model="partition-log"))
@@ -291,4 +291,4 @@ def _by_log(*lines: str) -> Validity:
 
 
 def _kinds_by_queue(*lines: str) -> list[str]:
-    return [one.kind for one in judge_queue(export.renewed(lambda: ours.queue_steps(_run(*lines)))).anomalies]
+    return [anomaly.kind for anomaly in judge_queue(export.renewed(lambda: ours.queue_steps(_run(*lines)))).anomalies]

@@ -111,8 +111,11 @@ def test_log_is_judged_by_the_checkers_of_runs(tmp_path: Path) -> None:
     assert log is not None
     verdict = judge(log)
     assert verdict.validity is Validity.INVALID
-    assert {(one.kind, one.key) for one in verdict.anomalies} >= {("inconsistent-offsets", "x-3"), ("lost-write", "x-3")}
-    assert {index for one in verdict.anomalies for index in one.witness} <= {2, 3, 4, 5}  # the lines of the file
+    assert {(anomaly.kind, anomaly.key) for anomaly in verdict.anomalies} >= {
+        ("inconsistent-offsets", "x-3"),
+        ("lost-write", "x-3"),
+    }
+    assert {index for anomaly in verdict.anomalies for index in anomaly.witness} <= {2, 3, 4, 5}  # the lines of the file
 
 
 def test_group_that_loses_its_commit_is_invalid(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_group_that_loses_its_commit_is_invalid(tmp_path: Path) -> None:
     log = recorded.read(path, MODELS).log
 
     assert log is not None
-    assert [one.kind for one in judge(log).anomalies] == ["commit-lost"]
+    assert [anomaly.kind for anomaly in judge(log).anomalies] == ["commit-lost"]
 
 
 def test_steps_of_another_model_are_judged_by_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,5 +194,5 @@ def test_command_prints_each_mistake_on_its_line(tmp_path: Path, capsys: pytest.
     path = write_lines(tmp_path / "h.jsonl", MANIFEST, *(["x"] * 150))
 
     assert run_command_line(["check", str(path)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert (len(said), said[-1]) == (101, f"highwater: {path}: and 50 more mistakes")
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines), lines[-1]) == (101, f"highwater: {path}: and 50 more mistakes")

@@ -48,11 +48,11 @@ def test_spellings_of_one_edn_value_are_equal() -> None:
 
 
 def test_different_edn_values_are_not_equal() -> None:
-    for one, two in combinations([edn.value(spellings[0]) for spellings in _EQUAL], 2):
-        assert one != two
-        assert two != one
-        assert (one,) != (two,)
-        assert len({one, two, frozenset([one]), frozenset([two])}) == 4
+    for first_value, second_value in combinations([edn.value(spellings[0]) for spellings in _EQUAL], 2):
+        assert first_value != second_value
+        assert second_value != first_value
+        assert (first_value,) != (second_value,)
+        assert len({first_value, second_value, frozenset([first_value]), frozenset([second_value])}) == 4
 
 
 def _history(*calls: tuple[str, str, str]) -> str:
@@ -113,7 +113,7 @@ def test_list_read_with_another_kind_of_value_is_incompatible(tmp_path: Path) ->
         )
     )
 
-    assert "incompatible-order" in {found.kind for found in judge_file(path, ModelChoice(model="list-append")).anomalies}
+    assert "incompatible-order" in {anomaly.kind for anomaly in judge_file(path, ModelChoice(model="list-append")).anomalies}
 
 
 def test_json_numbers_are_equal_whatever_their_spelling(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_initial_value_given_as_edn_fits_json_and_edn(initial: str, tmp_path: Pa
     (tmp_path / "a.json").write_text(read % ("invoke", "null") + read % ("ok", initial))
 
     for name in ("a.edn", "a.json"):
-        asked = ModelChoice(model="register", initial=initial)
-        assert judge_file(tmp_path / name, asked).validity is Validity.VALID, name
+        choice = ModelChoice(model="register", initial=initial)
+        assert judge_file(tmp_path / name, choice).validity is Validity.VALID, name
 
 
 def test_map_of_strings_takes_strings_of_both_forms(tmp_path: Path) -> None:

@@ -223,13 +223,13 @@ def test_call_without_a_producer_id_fails_with_zero_attempts() -> None:
 def test_client_asks_the_next_broker_for_a_producer_id() -> None:
     """B-66: a broker that is cut off from ZooKeeper refuses; another one may be connected."""
     client = routed()
-    (asked,) = [o for o in client.start(produce(idempotent=True), now=START) if isinstance(o, Send)]
-    no = InitProducerIdReply(asked.message.correlation, ErrorCode.BROKER_NOT_AVAILABLE)
-    (timer,) = client.handle(Received(asked.to, no), now=START)
+    (send,) = [o for o in client.start(produce(idempotent=True), now=START) if isinstance(o, Send)]
+    no = InitProducerIdReply(send.message.correlation, ErrorCode.BROKER_NOT_AVAILABLE)
+    (timer,) = client.handle(Received(send.to, no), now=START)
     again = client.handle(TimerFired("producer-id"), now=START)
 
     assert timer == SetTimer("producer-id", ASK_BACKOFF_MS, ASK_BACKOFF_MS)
-    assert [o.to for o in again if isinstance(o, Send)] != [asked.to]
+    assert [o.to for o in again if isinstance(o, Send)] != [send.to]
     assert SetTimer("producer-id", ASK_TIMEOUT_MS, ASK_TIMEOUT_MS) in again
 
 

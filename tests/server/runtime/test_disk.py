@@ -335,10 +335,10 @@ def test_reading_a_log_directory_changes_no_file(tmp_path: Path) -> None:
     last.write_bytes(last.read_bytes()[:-3])
     before = sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*"))
 
-    seen = look([tmp_path])
+    seen_images = look([tmp_path])
     assert sorted((str(path), path.stat().st_size) for path in tmp_path.rglob("*")) == before
-    assert seen == images_of(tmp_path)
-    assert seen[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
+    assert seen_images == images_of(tmp_path)
+    assert seen_images[0].logs == (image(ORDERS, batch(0, "a"), batch(1, "b"), batch(2, "c")),)
 
 
 def test_append_to_a_full_device_leaves_the_log_unchanged(tmp_path: Path) -> None:

@@ -42,22 +42,22 @@ def one_broker(folder: Path, *, log_dirs: int = 1) -> Iterator[LocalCluster]:
 
 def make(cluster: LocalCluster, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        made.result(PATIENCE_S)
+    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        future.result(PATIENCE_S)
 
 
 def produce(cluster: LocalCluster, topic: str, *values: str) -> list[KafkaError | None]:
     """The delivery error of each value; None for acknowledged ones."""
-    found: list[KafkaError | None] = []
+    kafka_errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 5000})
 
     def told(error: KafkaError | None, _: Message) -> None:
-        found.append(error)
+        kafka_errors.append(error)
 
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=told)
     producer.flush(PATIENCE_S)
-    return found
+    return kafka_errors
 
 
 def values_in(cluster: LocalCluster, topic: str) -> list[str]:

@@ -91,10 +91,10 @@ def test_data_that_survives_a_power_loss_is_durable(tmp_path: Path) -> None:
     machine.disk.create(0, TP, BORN, TOPIC)
     machine.disk.append(0, TP, [batch(0, "a"), batch(1, "b"), batch(2, "c")])
     machine.lose_power(Loss(seed=3))
-    left = machine.batches()
+    remaining_batches = machine.batches()
     machine.start()
     assert machine.lose_power(ALL) == []
-    assert machine.batches() == left
+    assert machine.batches() == remaining_batches
 
 
 def test_power_loss_undoes_an_unsynced_truncation(tmp_path: Path) -> None:
@@ -194,13 +194,15 @@ def test_power_loss_leaves_a_log_state_since_the_last_flush(
             machine.kill()
             machine.start()
     wounds = machine.lose_power(Loss(seed=seed, torn=torn, lose_all=lose_all))
-    left = machine.batches()
+    remaining_batches = machine.batches()
 
-    assert left in states
-    different = [new.base_offset for new, old in zip(model, [*left, *[None] * len(model)], strict=False) if new != old]
+    assert remaining_batches in states
+    different = [
+        new.base_offset for new, old in zip(model, [*remaining_batches, *[None] * len(model)], strict=False) if new != old
+    ]
     assert [wound.offset for wound in wounds] == different[:1]
     machine.start()
-    assert machine.batches() == left
+    assert machine.batches() == remaining_batches
 
 
 def test_power_loss_reaches_every_possible_outcome(tmp_path_factory: pytest.TempPathFactory) -> None:

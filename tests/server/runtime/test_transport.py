@@ -109,11 +109,11 @@ def play(scene: Callable[[End, End, int], Awaitable[None]]) -> None:
 def test_requests_of_one_broker_arrive_in_order() -> None:
     async def scene(one: End, two: End, port: int) -> None:
         questions = [question(n) for n in range(500)]
-        for asked in questions:
-            one.transport.send(B2, asked)
+        for log_info in questions:
+            one.transport.send(B2, log_info)
         await until(lambda: len(two.heard) == 500)
 
-        assert two.heard == [(Address("@1"), asked) for asked in questions]
+        assert two.heard == [(Address("@1"), log_info) for log_info in questions]
         assert one.lost == []
 
     play(scene)

@@ -100,11 +100,11 @@ def test_create_topics_takes_a_replica_assignment() -> None:
 
 def test_only_the_controller_creates_and_deletes_topics() -> None:
     elsewhere = cluster(state(ORDERS), controller=OTHER)
-    made = Talk(elsewhere).call(ApiKey.CREATE_TOPICS, 4, creation(creatable()), topics.CreateTopicsResponse)
+    create_topics_response = Talk(elsewhere).call(ApiKey.CREATE_TOPICS, 4, creation(creatable()), topics.CreateTopicsResponse)
     request = topics.DeleteTopicsRequest(topic_names=("orders",), timeout_ms=100)
     deleted = Talk(elsewhere).call(ApiKey.DELETE_TOPICS, 3, request, topics.DeleteTopicsResponse)
 
-    assert made.topics[0].error_code == 41
+    assert create_topics_response.topics[0].error_code == 41
     assert deleted.responses[0].error_code == 41
 
 

@@ -355,10 +355,10 @@ def test_fetch_refuses_sessions_and_followers() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_list_offsets_serves_both_ends_but_not_timestamps(version: int) -> None:
-    asked = tuple(
+    list_offsets_partitions = tuple(
         offsets.ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in enumerate((-1, -2, 7))
     )
-    request = offsets.ListOffsetsRequest((offsets.ListOffsetsTopic("orders", asked),))
+    request = offsets.ListOffsetsRequest((offsets.ListOffsetsTopic("orders", list_offsets_partitions),))
     answer = Talk(LEADING).call(ApiKey.LIST_OFFSETS, version, request, offsets.ListOffsetsResponse)
 
     rows = answer.topics[0].partitions
@@ -456,10 +456,10 @@ class _PartlyTold(Struct, frozen=True):
 
 def test_partition_without_leader_has_leader_not_available() -> None:
     """KAFKA-8442: its ISR is listed nevertheless. R-305: a replica on a dead broker is offline."""
-    gone = replace(FACING, advertised={ME: ("one", 1)})
+    removed_facing = replace(FACING, advertised={ME: ("one", 1)})
     states = (state(ORDERS, None), state(ONE, OTHER))
     leaderless = metadata_told(*states).topics[0].partitions
-    answer = Talk(cluster(*states), facing=gone).call(
+    answer = Talk(cluster(*states), facing=removed_facing).call(
         ApiKey.METADATA, 8, metadata.MetadataRequest(topics=None), metadata.MetadataResponse
     )
 

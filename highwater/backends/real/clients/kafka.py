@@ -251,8 +251,8 @@ class KafkaClient:
                 break
             error = messages[0].error()
             if error is None:
-                more = consumer.consume(call.max_records - 1, 0) if call.max_records > 1 else []
-                return messages + [message for message in more if message.error() is None]
+                more_messages = consumer.consume(call.max_records - 1, 0) if call.max_records > 1 else []
+                return messages + [message for message in more_messages if message.error() is None]
             if error.code() == KafkaError._PARTITION_EOF:
                 return []
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # the only reason, as the poll names an offset

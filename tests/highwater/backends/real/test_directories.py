@@ -20,10 +20,10 @@ from server.wire.records import sealed
 @pytest.fixture
 def dirs(tmp_path: Path) -> Iterator[LogDirs]:
     """Two log directories on the file system of the test."""
-    made = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")], needs=frozenset({"permissions"}))
-    made.make()
-    yield made
-    made.close()
+    log_dirs = LogDirs([tmp_path / name / "logs" for name in ("data-0", "data-1")], needs=frozenset({"permissions"}))
+    log_dirs.make()
+    yield log_dirs
+    log_dirs.close()
 
 
 def proof_under(dirs: LogDirs, condition: DirCondition) -> Proof:

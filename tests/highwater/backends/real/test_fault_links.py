@@ -56,10 +56,10 @@ def window(id_: str, fault: LinkFault) -> Window:
 
 
 def faults_begun(links: Recorded, *faults: LinkFault, at: Address = B1) -> LinkFaults:
-    found = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
+    link_faults = LinkFaults(links, BROKERS, SERVERS, PLACES, Draws(1), changing=ignored)
     for number, fault in enumerate(faults):
-        asyncio.run(found.do(window(f"f{number}", fault), fault, (at,)))
-    return found
+        asyncio.run(link_faults.do(window(f"f{number}", fault), fault, (at,)))
+    return link_faults
 
 
 HELD = LinkCondition(held=True)
@@ -167,9 +167,9 @@ def test_packets_on_a_link_with_two_faults_prove_neither() -> None:
         links.hits = {(Address("b1"), Address(peer)): 7 for peer in ("b2", "z1", "z2")}
         for number in (1, 2):
             faults.closing(f"f{number}")
-        found = [await probe() for probe in probes]
+        proofs = [await probe() for probe in probes]
         await faults.undo("f1")
-        return found
+        return proofs
 
     assert asyncio.run(scene()) == [
         Proof(False, "0 connections broken"),

@@ -180,11 +180,11 @@ def test_power_loss_works_on_a_full_directory(tmp_path: Path) -> None:
         pytest.skip("only root can mount a small file system")
     node = new_folder(tmp_path, frozenset({"small-dirs"}))
     try:
-        kept = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
+        kept_batch = Batch(Offset(0), LeaderEpoch(0), sealed(["x" * 100_000]))
         with closing(FlushLedger(tmp_path / B1 / "power-ledger")) as ledger, closing(Disk(node.log_dirs, ledger=ledger)) as disk:
             disk.recover()
             disk.create(0, TP, Incarnation(1), TopicId(9))
-            disk.append(0, TP, [kept])
+            disk.append(0, TP, [kept_batch])
             disk.flush_job(0)()
             disk.truncate(0, TP, Offset(0))
 

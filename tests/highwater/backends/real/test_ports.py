@@ -46,15 +46,15 @@ def window(fault: AnyFault) -> Window:
     return Window(id="f1", kind="fault", at_ms=0, until_ms=1, fault=fault)
 
 
-async def proof_of(made: Coroutine[Any, Any, Probe]) -> Proof:
-    return await (await made)()
+async def proof_of(coroutine: Coroutine[Any, Any, Probe]) -> Proof:
+    return await (await coroutine)()
 
 
 # --- directories ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         (DirCondition(flush_ms=5000), "only within a broker of the reference"),
         (DirCondition(broken=True), "only within a broker of the reference"),
@@ -66,15 +66,15 @@ async def proof_of(made: Coroutine[Any, Any, Probe]) -> Proof:
         ),
     ],
 )
-def test_dir_fault_that_cannot_be_done_from_outside_raises(condition: DirCondition, said: str, tmp_path: Path) -> None:
+def test_dir_fault_that_cannot_be_done_from_outside_raises(condition: DirCondition, message: str, tmp_path: Path) -> None:
     """A slow flush once passed for proven, and nothing was slow."""
     dirs = LogDirs([tmp_path / "data-0" / "logs"])
     dirs.make()
     node = PlainNode(tmp_path, BrokerId(1), ProcessRunner(B1), lambda _: Launch(command=("true",)))
 
-    with pytest.raises(HarnessError, match=said):
+    with pytest.raises(HarnessError, match=message):
         dirs.set(0, condition)
-    with pytest.raises(HarnessError, match=said):
+    with pytest.raises(HarnessError, match=message):
         asyncio.run(node.set_dir(0, condition))
 
 
@@ -86,7 +86,7 @@ async def proxied(links: ProxyLinks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "message"),
     [
         (lambda links: links.set({(B1, Z1): HELD}), "no proxy carries the link from b1 to z1"),
         (lambda links: links.reset([(B1, Z1)]), "no proxy carries the link from b1 to z1"),
@@ -96,7 +96,7 @@ async def proxied(links: ProxyLinks) -> None:
         ),
     ],
 )
-def test_link_fault_without_a_proxy_for_it_raises(act: Callable[[ProxyLinks], Coroutine[Any, Any, Any]], said: str) -> None:
+def test_link_fault_without_a_proxy_for_it_raises(act: Callable[[ProxyLinks], Coroutine[Any, Any, Any]], message: str) -> None:
     async def scene() -> None:
         links = ProxyLinks("127.0.0.1", random.Random(1))
         try:
@@ -105,7 +105,7 @@ def test_link_fault_without_a_proxy_for_it_raises(act: Callable[[ProxyLinks], Co
         finally:
             await links.close()
 
-    with pytest.raises(HarnessError, match=said):
+    with pytest.raises(HarnessError, match=message):
         asyncio.run(scene())
 
 
@@ -159,9 +159,9 @@ def test_fault_of_links_that_do_not_exist_has_no_effect(fault: LinkFault) -> Non
     async def scene() -> Proof:
         probe, pairs = await faults.do(window(fault), fault, (B1,))
         assert pairs == ()
-        found = await probe()
+        proof = await probe()
         await faults.undo("f1")
-        return found
+        return proof
 
     assert asyncio.run(scene()) == Proof(False, "this cluster has no link of these kinds")
 

@@ -57,16 +57,16 @@ PLAN = Plan(
 def catalogue(plan: Plan = PLAN) -> list[Window]:
     """A window for each fault that a kind of the catalogue draws; faults that differ in numbers other than 0 only are one."""
     aim = Aim(shape=shape_of(plan), topic=plan.cluster.topics[0].name, partition=0)
-    found: dict[object, Window] = {}
+    windows: dict[object, Window] = {}
     for kind in KINDS:
         for seed in range(DRAWS):
             for blow in _with_others(kind.draw(Rng(seed), aim)):
                 fields = msgspec.structs.asdict(blow.fault).items()
                 words = {name: bool(value) if isinstance(value, int) else value for name, value in fields}
                 target = blow.target if isinstance(blow.target, ClientPlace) else Named(brokers=(1,))
-                window = Window(id=f"f{len(found)}", kind=kind.name, at_ms=0, until_ms=1, fault=blow.fault, target=target)
-                found.setdefault((kind.name, type(blow.fault), str(words)), window)
-    return list(found.values())
+                window = Window(id=f"f{len(windows)}", kind=kind.name, at_ms=0, until_ms=1, fault=blow.fault, target=target)
+                windows.setdefault((kind.name, type(blow.fault), str(words)), window)
+    return list(windows.values())
 
 
 def _with_others(blow: Blow) -> Iterator[Blow]:
@@ -82,8 +82,8 @@ def accepted(system: System, windows: list[Window]) -> list[Window]:
 
 def performable(plan: Plan, *, open_ms: int = OPEN_MS) -> Plan:
     """The plan with windows for the faults that its system and this machine can perform."""
-    taken = accepted(system_for(plan), catalogue(plan))
-    windows = [window for window in taken if missing_for(replace(plan, schedule=(window,))) is None]
+    taken_windows = accepted(system_for(plan), catalogue(plan))
+    windows = [window for window in taken_windows if missing_for(replace(plan, schedule=(window,))) is None]
     return replace(plan, schedule=tuple(one_of_each(windows, open_ms=open_ms)))
 
 

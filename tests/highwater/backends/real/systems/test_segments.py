@@ -52,7 +52,11 @@ def log(folder: Path, **segments: bytes) -> Path:
 def batches_in(path: Path) -> list[tuple[int, int, tuple[str, ...]]]:
     (image,) = look([path])
     (only,) = image.logs
-    return [(one.base_offset, one.leader_epoch, one.values) for one in only.batches if isinstance(one.values, tuple)]
+    return [
+        (this_batch.base_offset, this_batch.leader_epoch, this_batch.values)
+        for this_batch in only.batches
+        if isinstance(this_batch.values, tuple)
+    ]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -103,7 +107,7 @@ def test_folders_that_are_no_replicas_in_use_are_left_out(tmp_path: Path) -> Non
     for name in ("t-0", "t-0.0f-delete", "t-1.0f-future", "t-2.0f-stray", "__consumer_offsets-0", "lost+found"):
         log(tmp_path / name, at_0=batch(0, ["a"]))
 
-    assert [one.tp for one in look([tmp_path])[0].logs] == ["t-0"]
+    assert [image.tp for image in look([tmp_path])[0].logs] == ["t-0"]
 
 
 def test_unreadable_directory_has_no_logs(tmp_path: Path) -> None:
@@ -125,7 +129,7 @@ def test_end_of_a_log_has_records_and_the_checkpointed_hw(tmp_path: Path) -> Non
     first, *records = rows(tmp_path)
 
     assert (first.kind, first.node, first.leo, first.hw) == (EventKind.LOG_ON_DISK, "b1", 2, 1)
-    assert [(one.kind, one.offset, one.leader_epoch, one.value) for one in records] == [
+    assert [(event.kind, event.offset, event.leader_epoch, event.value) for event in records] == [
         (EventKind.RECORD_ON_DISK, 0, 3, "a"),
         (EventKind.RECORD_ON_DISK, 1, 3, "b"),
     ]
