@@ -31,7 +31,7 @@ class BusyEngine:
         self.labels, self.there = labels, list(KINDS)
         return Network(id=name, gateway="")
 
-    def leftover(self, run: str) -> list[Left]:
+    def left(self, run: str) -> list[Left]:
         assert run == self.labels.run
         everything = [Left(kind=kind, id=kind, name=kind, labels=self.labels) for kind in KINDS]
         return [leftover for leftover in everything if leftover.kind in self.there]
