@@ -14,9 +14,9 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark bench-serve bench-page prove-checkers prove-requirements check-requirements second-opinion mutation site wheel clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-spark bench-serve bench-page prove-checkers prove-requirements check-requirements second-opinion porcupine mutation site wheel clean
 help:
-	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-serve | bench-page RUNS=… | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (docs/commands.md says what each is for)"
+	@echo "make setup | check | test-fast | test | test-chaos [SEEDS=128] [FIRST=1] | test-docker | test-systems | soak-docker | images | image | bench | bench-docker | bench-systems | bench-process | bench-checkers | bench-shrink | bench-explore | bench-spark | bench-serve | bench-page RUNS=… | prove-checkers | prove-requirements [IDS='R-024 …'] [AGAIN=1] | check-requirements | second-opinion | porcupine | mutation [IDS='M-007 …'] [AGAIN=1] | site | wheel | clean   (docs/commands.md says what each is for)"
 
 $(READY): pyproject.toml constraints.txt .ci/setup .ci/java
 	@bash .ci/setup
@@ -108,6 +108,10 @@ prove-checkers: $(READY)
 # Judges 300 runs of safe, and those of the known-bad protocols, by linearizability beside the checkers: 20 minutes on one core.
 second-opinion: $(READY)
 	nice $(BIN)/python -m bench.second_opinion --write docs/evidence.md
+
+# Judges 100,000 random histories of each model of linearizability beside Porcupine: an hour on one core. Needs Go 1.21 or later.
+porcupine: $(READY)
+	POLARS_MAX_THREADS=1 nice $(BIN)/python -m bench.porcupine --workers $(WORKERS) $(or $(BENCH_ARGS),--write docs/evidence.md)
 
 # Breaks the code of each clause of the documents whose code, tests or mutation changed, and sees its tests fail; also of each mistake
 # that a reader made up, and sees its plan fail.

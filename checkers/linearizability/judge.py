@@ -1,9 +1,10 @@
 """Judge a foreign history by a model: split it by key and decide each part by the fastest sound algorithm, within a step budget.
 
-If the values determine the order, a polynomial algorithm decides (`checkers.linearizability.unique`), otherwise the search. The
-parts are searched in rounds of growing budgets: one impossible part is enough, and it is often found at once while another part
-would take very long. A part that is not decided within the last round is unchecked, and so is a history without any answer that
-could have been wrong: a history of writes shows nothing.
+If the values determine the order, a polynomial algorithm decides (`checkers.linearizability.unique`), otherwise the search. Few
+calls are searched first, for a better witness, and left to that algorithm if the first round does not decide. The parts are
+searched in rounds of growing budgets: one impossible part is enough, and it is often found at once while another part would take
+very long. A part that is not decided within the last round is unchecked, and so is a history without any answer that could have
+been wrong: a history of writes shows nothing.
 
     >>> from checkers.linearizability.judge import judge
     >>> from checkers.linearizability.registers import Register
@@ -104,6 +105,8 @@ def judge(model: Model, calls: Sequence[Call], *, failed: Sequence[Call] = (), s
     budget = min(_FIRST_ROUND, steps_max)
     while searches and not anomalies:
         anomalies, searches = _round(model, searches, budget)
+        if budget <= _FIRST_ROUND and not anomalies:
+            anomalies, searches = _by_values(model, searches)
         if budget == steps_max:
             break
         budget = min(budget * _GROWTH, steps_max)
@@ -156,6 +159,19 @@ def _round(model: Model, searches: Sequence[_Part], budget: int) -> tuple[list[t
             left.append(part)
         else:
             assert isinstance(outcome, Placed)
+    return anomalies, left
+
+
+def _by_values(model: Model, searches: Sequence[_Part]) -> tuple[list[tuple[Anomaly, Stuck]], list[_Part]]:
+    # The anomalies of parts that are hard to search, and that their values decide; and the parts that they do not decide.
+    anomalies: list[tuple[Anomaly, Stuck]] = []
+    left: list[_Part] = []
+    for part in searches:
+        outcome = unique.decide(model, part.calls, hard=True)
+        if isinstance(outcome, Stuck):
+            anomalies.append((_anomaly(part.key, part.calls, outcome), outcome))
+        elif not isinstance(outcome, Placed):
+            left.append(part)
     return anomalies, left
 
 

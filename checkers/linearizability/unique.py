@@ -1,6 +1,7 @@
 """Decide linearizability in n log n where the values show where each call belongs, without a search.
 
-`decide` examines the calls of one object and returns None if its conditions do not hold.
+`decide` examines the calls of one object and returns None if its conditions do not hold. Where the search is as fast, it goes
+first, because its witness has an order; if it does not decide soon, the values do.
 
 * log, set: the observed offsets (or the inclusion of read sets) give each call a rank; calls of lower rank come first. An order
   exists if and only if no call of a lower rank was invoked after one of a higher rank returned: points in time can then be chosen
@@ -40,15 +41,21 @@ class NotApplicable(Exception):  # noqa: N818 - no error: the search decides the
     """Raised if the values do not determine the order of the calls, so that only a search can decide."""
 
 
-def decide(model: Model, calls: Sequence[Call]) -> Outcome | None:
-    """Decide whether the calls on one object have an order that explains them; None if only a search can decide."""
+def decide(model: Model, calls: Sequence[Call], *, hard: bool = False) -> Outcome | None:
+    """Decide whether the calls on one object have an order that explains them; None if only a search can decide.
+
+    `hard`: a short search did not decide, so few calls are looked at, too, and a queue whose values are not unique is searched
+    for a value that is dequeued too often.
+    """
     find = _finder(model)
-    if find is None or (len(calls) <= _SEARCHED_MAX and not isinstance(model, PartitionLog)):
+    if find is None or (len(calls) <= _SEARCHED_MAX and not hard and not isinstance(model, PartitionLog)):
         return None
     try:
         conflict = find(calls)
         return Placed(order=()) if conflict is None else _first_stuck(find, calls)
     except NotApplicable:
+        if hard and isinstance(model, FifoQueue) and overdrawn(calls) is not None:
+            return _first_stuck(overdrawn, calls)
         # The search cannot guess the offsets of appends without an answer, so it would accuse their readers.
         return Undecided(steps=0) if isinstance(model, PartitionLog) else None
 
@@ -325,6 +332,29 @@ def queue_conflict(calls: Sequence[Call], *, ordered: bool = True) -> Conflict |
             return call, f"{short(value)} was dequeued before it was enqueued in line {enqueued[value].line}"
     kept = {v: c for v, c in enqueued.items() if v in dequeued or c.end is not None}
     return (_overtaken(kept, dequeued) if ordered else None) or _not_empty(kept, dequeued, empty)
+
+
+def overdrawn(calls: Sequence[Call]) -> Conflict | None:
+    """The first dequeue whose value was taken before as often as it can have been enqueued. None proves nothing."""
+    enqueued: dict[Hashable, list[int]] = {}
+    for call in sorted(calls, key=lambda call: call.start):
+        if call.f == "enqueue":
+            enqueued.setdefault(call.argument, []).append(call.start)
+    dequeued: dict[Hashable, list[Call]] = {}
+    for call in sorted(calls, key=_end):
+        if call.f == "enqueue" or call.result is UNKNOWN or call.result is None:
+            continue
+        before, starts = dequeued.setdefault(call.result, []), enqueued.get(call.result, [])
+        if len(before) < len(starts) and starts[len(before)] < _end(call):
+            before.append(call)
+            continue
+        value, count = short(call.result), sum(start < _end(call) for start in starts)
+        if count == 0:
+            return call, f"{value} was not enqueued by then"
+        if count == 1:
+            return call, f"{value} was already dequeued in line {before[0].line}"
+        return call, f"{value} was enqueued {count} times by then, and it is dequeued here once more"
+    return None
 
 
 def _overtaken(enqueued: dict[Hashable, Call], dequeued: dict[Hashable, Call]) -> Conflict | None:

@@ -32,7 +32,12 @@ _WIDTH_MAX = 60  # characters of a column of text
 class Wanted(Struct, frozen=True, kw_only=True):
     """Who answers, and where the answer goes."""
 
-    spark: Annotated[str, typer.Option("--spark", metavar="MASTER", help="Spark master that answers.")] = "local[*]"
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            "--spark", metavar="MASTER", help="Spark master that answers, for example local[*]; this process if not given."
+        ),
+    ] = None
     spark_conf: options.SparkConf = None
     form: Annotated[Format, typer.Option("--format", help="Form of the answer; parquet needs --output.")] = "table"
     output: Annotated[Path | None, typer.Option(help="File for the answer; standard output if not given.")] = None

@@ -1,11 +1,14 @@
-"""Asking a dataset: a session, the views, and the answers as Arrow tables.
+"""Asking a dataset: in this process or on Spark, with the answers as Arrow tables.
 
-PySpark is imported inside the functions, so that a machine without PySpark or Java gets one sentence and no traceback.
+The engines are imported inside the functions, so that a machine without PySpark or Java gets one sentence and no traceback.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -15,12 +18,9 @@ from pipeline.dataset import Part, parts_of, whole_parts
 from pipeline.errors import PipelineError
 from pipeline.questions.findings import Finding
 from pipeline.questions.question import Column, Question
-from pipeline.session import cause, session
+from pipeline.session import session
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Asked = TypeVar("Asked")
 
@@ -33,39 +33,43 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """What is asked: a dataset, the campaigns of it (all if empty), and the Spark session that answers."""
+    """What is asked: a dataset, and the campaigns of it (all if empty)."""
 
     dataset: str  # folder
     campaigns: tuple[str, ...] = ()
-    master: str = "local[*]"
+    master: str | None = None  # of the Spark that answers; None: this process does
     conf: dict[str, str] = {}  # settings of Spark
 
 
-def ask(source: Source, questions: Sequence[Question]) -> list[Answer]:
-    """Answer these questions, in this order. Raises PipelineError where Spark or the dataset cannot be used."""
+class Engine(Protocol):
+    """What answers statements of Spark SQL over the tables of a dataset. Raises PipelineError for one that it refuses."""
 
-    def answers(spark: "SparkSession") -> list[Answer]:
-        return [Answer(question=question, table=_table(spark, question.sql)) for question in questions]
+    def table(self, sql: str, names: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+        """The rows of a statement; `names` are the values of its parameters (`:before`)."""
+        ...
+
+
+def ask(source: Source, questions: Sequence[Question]) -> list[Answer]:
+    """Answer these questions, in this order. Raises PipelineError where the engine or the dataset cannot be used."""
+
+    def answers(engine: Engine) -> list[Answer]:
+        return [Answer(question=question, table=engine.table(question.sql)) for question in questions]
 
     return _asked(source, tables_in(*(question.sql for question in questions)), answers)
 
 
 def ask_sql(source: Source, sql: str) -> Answer:
-    """Run one statement over the views. Raises PipelineError where Spark refuses it."""
-    table = _asked(source, tables_in(sql), lambda spark: _table(spark, sql))
+    """Run one statement in Spark's dialect over the tables. Raises PipelineError where it is refused."""
+    table = _asked(source, tables_in(sql), lambda engine: engine.table(sql))
     own = tuple(Column(name=name, words="") for name in table.column_names)
     return Answer(question=Question(name="sql", title="SQL", words=sql, columns=own, sql=sql), table=table)
 
 
 def ask_diff(source: Source, before: str, after: str) -> list[Finding]:
     """Compare two campaigns; see `pipeline.questions.diff`."""
+    from pipeline.questions.diff import compare
 
-    def findings(spark: "SparkSession") -> list[Finding]:
-        from pipeline.questions.diff import compare
-
-        return compare(spark, before, after)
-
-    return _asked(replace(source, campaigns=(before, after)), OF_A_RECORD, findings)
+    return _asked(replace(source, campaigns=(before, after)), OF_A_RECORD, lambda engine: compare(engine, before, after))
 
 
 def tables_in(*statements: str) -> tuple[Table, ...]:
@@ -74,26 +78,35 @@ def tables_in(*statements: str) -> tuple[Table, ...]:
     return tuple(table for table in TABLES if table in words)
 
 
-def _asked(source: Source, tables: Sequence[Table], answer: "Callable[[SparkSession], Asked]") -> Asked:
-    """What the views answer. Files are compared with their manifests first, before Spark starts.
+def _asked(source: Source, tables: Sequence[Table], answer: Callable[[Engine], Asked]) -> Asked:
+    """What an engine answers. Files are compared with their manifests first, before Spark starts.
 
     A compaction may take files away under a question: then it is asked again, of the parts that are there now.
     """
     storage, parts = opened(source.dataset, source.campaigns, tables)
-    with session(source.master, source.conf) as spark:
-        from pyspark.errors import PySparkException
-
-        from pipeline.questions.views import make_views
-
+    with _engines(source) as engine:
         while True:
-            make_views(spark, storage, parts)
             try:
-                return answer(spark)
-            except (PipelineError, PySparkException):
+                return answer(engine(storage, parts))
+            except PipelineError:
                 before = {part.id for part in parts}
                 parts = opened(source.dataset, source.campaigns, tables)[1]
                 if {part.id for part in parts} == before:
                     raise
+
+
+@contextmanager
+def _engines(source: Source) -> Iterator[Callable[[Storage, Sequence[Part]], Engine]]:
+    """Makes the engine of some parts."""
+    if source.master is None:
+        from pipeline.questions.in_process import InProcess
+
+        yield InProcess
+        return
+    with session(source.master, source.conf) as spark:
+        from pipeline.questions.on_spark import OnSpark
+
+        yield partial(OnSpark, spark)
 
 
 def opened(dataset: str, campaigns: Sequence[str] = (), tables: Sequence[Table] = TABLES) -> tuple[Storage, list[Part]]:
@@ -103,7 +116,7 @@ def opened(dataset: str, campaigns: Sequence[str] = (), tables: Sequence[Table] 
     """
     storage = storage_at(dataset)
     if storage.folder is None:
-        raise PipelineError(f"{dataset}: Spark asks a dataset in a folder; copy this one")
+        raise PipelineError(f"{dataset}: a dataset is asked in a folder; copy this one")
     known = sorted({part.campaign for part in parts_of(storage)})
     if not known:
         raise PipelineError(f"{dataset}: no dataset is stored here (highwater store ingest)")
@@ -111,13 +124,3 @@ def opened(dataset: str, campaigns: Sequence[str] = (), tables: Sequence[Table] 
         if campaign not in known:
             raise PipelineError(f"{dataset} has no campaign {campaign!r}; known: {', '.join(known)}")
     return storage, whole_parts(storage, tables, campaigns)
-
-
-def _table(spark: "SparkSession", sql: str) -> pa.Table:
-    """The result of a statement. Raises PipelineError if Spark refuses it."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return spark.sql(sql).toArrow()
-    except PySparkException as error:
-        raise PipelineError(f"Spark refuses the statement: {cause(str(error))}") from error

@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
-from pyspark.sql import SparkSession
 from scipy import stats
 
+from pipeline.questions.ask import Engine
 from pipeline.questions.findings import LEVEL, TOLERATED, Finding, What
 from pipeline.questions.question import NEVER_NS, quantile
 
@@ -103,12 +103,12 @@ class _Row(Struct, frozen=True):
     n: dict[str, int]
 
 
-def compare(spark: SparkSession, before: str, after: str) -> list[Finding]:
-    """Compare two campaigns of the views of `pipeline.questions.views`; what is worse comes first."""
+def compare(engine: Engine, before: str, after: str) -> list[Finding]:
+    """Compare two campaigns of a dataset; what is worse comes first."""
 
     def rows(sql: str) -> list[_Row]:
-        findings = [row.asDict() for row in spark.sql(sql, args={"before": before, "after": after}).collect()]
-        return [_Row(row.pop("protocol"), row.pop("subject"), row) for row in findings]
+        answers = engine.table(sql, {"before": before, "after": after}).to_pylist()
+        return [_Row(answer.pop("protocol"), answer.pop("subject"), answer) for answer in answers]
 
     outcomes = rows(_OUTCOMES)
     lost = [_lost(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]

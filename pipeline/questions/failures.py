@@ -37,7 +37,8 @@ found as (
          )) as first
   from anomalies a join failures f using (campaign, protocol, run) group by campaign, protocol, run),
 judged as (
-  select campaign, protocol, run, min(coalesce(get(not_live, 0), get(unchecked, 0))) as reason
+  select campaign, protocol, run, min(case when size(not_live) > 0 then not_live[0]
+                                           when size(unchecked) > 0 then unchecked[0] end) as reason
   from verdicts group by campaign, protocol, run)
 select c.campaign, c.protocol, signature, runs, sum(runs) over (partition by c.campaign, c.protocol) as failed, invalid,
        coalesce(first.words, shown.failure, reason, '') as words, coalesce(array_join(first.in_effect, ','), '') as in_effect,

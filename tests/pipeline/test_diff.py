@@ -7,17 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 from scipy import stats
 
-from pipeline.questions.ask import opened
+from pipeline.questions.ask import Engine
 from pipeline.questions.diff import compare
 from pipeline.questions.findings import Finding, What
-from pipeline.questions.views import make_views
 from tests.pipeline.datasets import STATES, Made, write_dataset
+from tests.pipeline.engines import ENGINES, engine_of
 from tests.pipeline.polars_answers import Store
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NEVER = 2**60
 BEFORE = range(40)
@@ -64,10 +61,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("campaigns"), CAMPAIGNS)
 
 
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest, dataset: Path) -> Engine:
+    return engine_of(request, dataset)
+
+
 @pytest.fixture(scope="module")
-def findings(spark: SparkSession, dataset: Path) -> list[Finding]:
-    make_views(spark, *opened(str(dataset)))
-    return compare(spark, "before", "after")
+def findings(engine: Engine) -> list[Finding]:
+    return compare(engine, "before", "after")
 
 
 @pytest.mark.parametrize("protocol", sorted({made.protocol for made in CAMPAIGNS}))
@@ -76,19 +77,15 @@ def test_only_what_was_planted_is_worse(protocol: str, findings: list[Finding]) 
     assert {f.what for f in findings if f.worse and f.protocol == protocol} == WORSE.get(protocol, set())
 
 
-def test_campaign_that_gets_better_shows_nothing_worse(spark: SparkSession, dataset: Path, findings: list[Finding]) -> None:
-    make_views(spark, *opened(str(dataset)))
-
-    swapped = compare(spark, "after", "before")
+def test_campaign_that_gets_better_shows_nothing_worse(engine: Engine, findings: list[Finding]) -> None:
+    swapped = compare(engine, "after", "before")
 
     better = {"broken", "narrow", "slow", "slow-later", "stuck", "stuck-later"}
     assert [f for f in swapped if f.worse and f.protocol in better] == []
 
 
-def test_campaign_compared_with_itself_shows_nothing_worse(spark: SparkSession, dataset: Path) -> None:
-    make_views(spark, *opened(str(dataset)))
-
-    assert [f for f in compare(spark, "before", "before") if f.worse] == []
+def test_campaign_compared_with_itself_shows_nothing_worse(engine: Engine) -> None:
+    assert [f for f in compare(engine, "before", "before") if f.worse] == []
 
 
 def test_worse_findings_come_first(findings: list[Finding]) -> None:

@@ -9,14 +9,23 @@ from pathlib import Path
 import polars as pl
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from highwater.cli.main import run_command_line
 from pipeline.questions.catalogue import QUESTIONS
 from tests.pipeline.datasets import Made, write_dataset
+from tests.pipeline.engines import ENGINES
 
 ONE = Made(campaign="one", seeds=range(12))
 TWO = replace(ONE, campaign="two", invalid=400, slower=500)
+
+
+@pytest.fixture(params=ENGINES)
+def on(request: pytest.FixtureRequest) -> list[str]:
+    """The options that choose an engine."""
+    if request.param == "in process":
+        return []
+    request.getfixturevalue("spark")
+    return ["--spark", "local[2]"]
 
 
 @pytest.fixture(scope="module")
@@ -71,34 +80,31 @@ def test_damaged_dataset_is_refused_before_spark_starts(
     assert "not the file that its manifest names (SHA-256); nothing is read from a damaged dataset" in message
 
 
-@pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["query", "detection", "--dataset", "{empty}"], "no dataset is stored here"),
         (["query", "detection", "--dataset", "{dataset}", "--campaign", "three"], "has no campaign 'three'; known: one, two"),
-        (["query", "--sql", "select from", "--dataset", "{dataset}"], "Spark refuses the statement"),
-        (["query", "--sql", "select nothing from runs", "--dataset", "{dataset}"], "Spark refuses the statement"),
+        (["query", "--sql", "select from", "--dataset", "{dataset}"], "the statement is refused"),
+        (["query", "--sql", "select nothing from runs", "--dataset", "{dataset}"], "the statement is refused"),
+        (["query", "--sql", "select 1; select 2", "--dataset", "{dataset}"], "the statement is refused"),
         (["diff", "one", "three", "--dataset", "{dataset}"], "has no campaign 'three'"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line(
-    arguments: list[str], words: str, spark: SparkSession, dataset: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], words: str, on: list[str], dataset: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command_line([part.format(dataset=dataset, empty=tmp_path) for part in arguments]) == 2
+    assert run_command_line([*(part.format(dataset=dataset, empty=tmp_path) for part in arguments), *on]) == 2
 
     error = capfd.readouterr().err.splitlines()[-1]
     assert error.startswith("highwater: ")
     assert words in error
 
 
-@pytest.mark.spark
-@pytest.mark.slow
 def test_forms_of_an_answer_hold_the_same_rows(
-    spark: SparkSession, dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    on: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["query", "detection", "--dataset", dataset, "--campaign", "two"]
+    asked = ["query", "detection", "--dataset", dataset, "--campaign", "two", *on]
     parquet, page = tmp_path / "answer.parquet", tmp_path / "answer.html"
 
     assert run_command_line([*asked, "--format", "parquet", "--output", str(parquet), "--page", str(page)]) == 0
@@ -113,25 +119,28 @@ def test_forms_of_an_answer_hold_the_same_rows(
     assert "Seeds to detect" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-def test_sql_answers_over_the_tables(spark: SparkSession, dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_may_be_named_like_a_pattern(on: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_dataset(tmp_path / "D[1] {x,y} 'q' *", (replace(ONE, seeds=range(3)),))
+
+    assert run_command_line(["query", "--sql", "select count(*) n from runs", "--dataset", str(folder), *on]) == 0
+    assert capsys.readouterr().out.splitlines() == ["n", "3"]
+
+
+def test_sql_answers_over_the_tables(on: list[str], dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
     statement = "select campaign, count(*) runs, collect_set(profile) p from runs group by campaign order by campaign"
 
-    assert run_command_line(["query", "--sql", statement, "--dataset", dataset]) == 0
+    assert run_command_line(["query", "--sql", statement, "--dataset", dataset, *on]) == 0
     assert capsys.readouterr().out.splitlines() == ["campaign  runs  p", "one         12  within", "two         12  within"]
 
 
-@pytest.mark.spark
-@pytest.mark.slow
 def test_diff_exits_with_the_worst_finding(
-    spark: SparkSession, dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    on: list[str], dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "diff.html"
 
-    assert run_command_line(["diff", "one", "two", "--dataset", dataset, "--page", str(page)]) == 10
+    assert run_command_line(["diff", "one", "two", "--dataset", dataset, "--page", str(page), *on]) == 10
     lines = capsys.readouterr().out.splitlines()
-    assert run_command_line(["diff", "two", "two", "--dataset", dataset, "--json"]) == 0
+    assert run_command_line(["diff", "two", "two", "--dataset", dataset, "--json", *on]) == 0
     equal = json.loads(capsys.readouterr().out)
 
     assert lines[0].startswith("one and two: worse, invalid; ")
@@ -141,7 +150,7 @@ def test_diff_exits_with_the_worst_finding(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_triage_names_causes_with_their_commands(spark: SparkSession, dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_triage_names_causes_with_their_commands(on: list[str], dataset: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["triage", "--dataset", dataset, "--campaign", "two"]) == 0
 
     lines = capsys.readouterr().out.splitlines()

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from checkers.engine.verdict import Validity
-from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex, PartitionLog
+from checkers.linearizability.collections import FifoQueue, GrowSet, Mutex, PartitionLog, UnorderedQueue
 from checkers.linearizability.judge import NOTHING_ANSWERED, judge
 from checkers.linearizability.model import Model
 from checkers.linearizability.registers import CasRegister, KeyValue, MultiRegister, Register, VersionedNode
 from history.foreign.read import history_of
+from history.foreign.step import UNKNOWN, Call
 from history.seed import Rng, Seed
-from tests.checkers.linearizability.histories import Intent, overlapping_calls
+from tests.checkers.linearizability.histories import Intent, call, overlapping_calls
 
 _CALLS = 5
 
@@ -115,6 +116,45 @@ def test_history_without_an_answer_that_may_be_wrong_is_unknown(model: Model, li
     found = judge(model, history.calls)
 
     assert (found.validity, found.unchecked) == (Validity.UNKNOWN, (NOTHING_ANSWERED,))
+
+
+def _crowd(*rest: Intent) -> list[Call]:
+    """Twelve values that are enqueued at the same time, then calls one after another. An answer UNKNOWN is never told."""
+    enqueued = [call(at, "enqueue", at, None, at, 100 + at) for at in range(12)]
+    later = [
+        call(12 + at, *intent, 200 + 2 * at, None if intent[2] is UNKNOWN else 201 + 2 * at) for at, intent in enumerate(rest)
+    ]
+    return [*enqueued, *later]
+
+
+@pytest.mark.parametrize("model", [FifoQueue(), UnorderedQueue()], ids=["fifo-queue", "unordered-queue"])
+@pytest.mark.parametrize("lost", [(), (("dequeue", None, UNKNOWN),)], ids=["each answered", "one lost"])
+def test_value_of_a_crowd_dequeued_twice_is_found_soon(model: Model, lost: tuple[Intent, ...]) -> None:
+    """There are 12! orders of the enqueues, but no order explains the second dequeue."""
+    found = judge(model, _crowd(*lost, ("dequeue", None, 3), ("dequeue", None, 3)), steps_max=5_000)
+
+    assert found.validity is Validity.INVALID
+    assert found.anomalies[0].words.startswith(f"dequeue -> 3 of line {14 + len(lost)} cannot follow")
+    assert "3 was already dequeued" in found.anomalies[0].words
+
+
+def test_value_enqueued_twice_is_dequeued_at_most_twice() -> None:
+    again: Intent = ("enqueue", 3, None)
+    twice: list[Intent] = [("dequeue", None, 3), ("dequeue", None, 3)]
+    found = judge(UnorderedQueue(), _crowd(again, *twice, *twice[:1]), steps_max=5_000)
+
+    assert found.validity is Validity.INVALID
+    assert found.anomalies[0].words.endswith("3 was enqueued 2 times by then, and it is dequeued here once more")
+    assert judge(UnorderedQueue(), _crowd(again, *twice), steps_max=5_000).validity is Validity.VALID
+
+
+def test_crowd_of_unique_values_in_a_queue_is_decided() -> None:
+    """Its values determine the order, so the search need not find it."""
+    drained: list[Intent] = [("dequeue", None, value) for value in (11, 4, 7, 0, 9, 2, 3, 1, 8, 5, 6, 10)]
+    empty: Intent = ("dequeue", None, None)
+
+    assert judge(FifoQueue(), _crowd(*drained, empty), steps_max=5_000).validity is Validity.VALID
+    assert judge(FifoQueue(), _crowd(*drained[:-1], empty), steps_max=5_000).validity is Validity.INVALID
 
 
 @pytest.mark.parametrize(("model", "f"), [(Mutex(), "acquire"), (VersionedNode(), "create")])

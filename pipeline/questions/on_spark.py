@@ -1,0 +1,46 @@
+"""Answers of Spark: the tables of a dataset as views of a session, the rows of its committed parts."""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pipeline.dataset import Part
+from pipeline.errors import PipelineError
+from pipeline.session import cause
+from pipeline.storage import Storage
+from pipeline.tables import HIVE, TABLES, Table, arrow_schema
+
+
+class OnSpark:
+    """The views of a dataset in a Spark session: the rows of these parts."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, parts: Sequence[Part]) -> None:
+        self._spark = spark
+        for table in TABLES:
+            _frame(spark, storage, parts, table).createOrReplaceTempView(table)
+
+    def table(self, sql: str, names: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+        """The rows of a statement; `names` are the values of its parameters. Raises PipelineError."""
+        try:
+            return self._spark.sql(sql, args=dict(names)).toArrow()
+        except PySparkException as error:
+            raise PipelineError(f"the statement is refused: {cause(str(error))}") from error
+
+
+def _frame(spark: SparkSession, storage: Storage, parts: Sequence[Part], table: Table) -> DataFrame:
+    names = [pa.field(name, pa.string(), nullable=False) for name in HIVE]
+    schema = from_arrow_schema(pa.schema([*arrow_schema(table), *names]))
+    files = [_literal(storage.path(part.path(table))) for part in parts if table in part.files]
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", storage.path(table)).parquet(*files)
+
+
+def _literal(path: str) -> str:
+    """A path as a pattern of Hadoop that only this path fits."""
+    return re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", path)
