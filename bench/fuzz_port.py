@@ -118,10 +118,10 @@ class Customer:
     def produce(self) -> None:
         """Produce the next record of this client."""
         self._sent += 1
-        self._producer.produce(TOPIC, str(self._sent).encode(), on_delivery=self._delivered)
+        self._producer.produce(TOPIC, str(self._sent).encode(), on_delivery=self._on_delivery)
         self._producer.poll(0)
 
-    def _delivered(self, error: object, message: Message) -> None:
+    def _on_delivery(self, error: object, message: Message) -> None:
         value = message.value()
         if error is None and value is not None:
             self.acknowledged.add(value)

@@ -84,7 +84,7 @@ def judge(sizes: Sizes) -> Iterator[Row]:
 
 def giant(sizes: Sizes) -> Iterator[Row]:
     """One large history with planted anomalies in one process, and a larger one on Spark. Writing them is not counted."""
-    small, large = (_written(sizes, rows) for rows in (sizes.rows, sizes.giant_rows))
+    small, large = (_written_path(sizes, rows) for rows in (sizes.rows, sizes.giant_rows))
     here = _run(*_GIANT, "judge", str(small))
     yield Row(
         name=f"one history of {sizes.rows:,} rows, all checkers, one process",
@@ -170,7 +170,7 @@ def _stored_runs(sizes: Sizes) -> Path:
     return store
 
 
-def _written(sizes: Sizes, rows: int) -> Path:
+def _written_path(sizes: Sizes, rows: int) -> Path:
     folder = sizes.folder / f"giant-{rows}"
     if not folder.exists():
         _run(*_GIANT, "write", str(folder), "--rows", str(rows), "--planted", _PLANTED)

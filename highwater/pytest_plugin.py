@@ -40,13 +40,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("highwater")
     if mark is None:
         return
-    named = _named(mark, metafunc.config.rootpath)
+    named = _runs_named(mark, metafunc.config.rootpath)
     metafunc.fixturenames.append(_ONE)
     ids = [Path(str(name)).stem if kind == "plan" else f"seed-{name}" for kind, name in named]
     metafunc.parametrize(_ONE, named, ids=ids, indirect=True)
 
 
-def _named(mark: pytest.Mark, root: Path) -> list[tuple[str, str]]:
+def _runs_named(mark: pytest.Mark, root: Path) -> list[tuple[str, str]]:
     """The plan files or seeds of a marker, as `("plan", "plans/failover.yaml")`; fails the collection if it names none."""
     strange = sorted(set(mark.kwargs) - set(_KNOWN))
     if mark.args or strange or ("plan" in mark.kwargs) == ("seed" in mark.kwargs):
@@ -79,13 +79,13 @@ def _named_run(request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture
 def highwater_plan(request: pytest.FixtureRequest) -> "Chosen":
     """The plan of a marked test, with its backend and the command that repeats it, before it is performed."""
-    return _chosen(request.node)
+    return _chosen_run(request.node)
 
 
 @pytest.fixture
 def highwater_run(request: pytest.FixtureRequest) -> "Judged":
     """The run of a marked test: plan, history, verdict and summary."""
-    return _judged(request.node)
+    return _judged_run(request.node)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -102,7 +102,7 @@ def _must_be_as_expected(item: pytest.Item, mark: pytest.Mark) -> None:
     from highwater.testing import complaint
 
     kind, name = _plan_or_seed(item)
-    run = _judged(item)
+    run = _judged_run(item)
     item.user_properties.append(("highwater", run.summary.repeat))
     plan = Path(name) if kind == "plan" else None
     complaint_text = complaint(run, kinds=_several(mark.kwargs.get("kinds", ())), folder=_folder(item), plan=plan)
@@ -119,7 +119,7 @@ def _plan_or_seed(item: pytest.Item) -> tuple[str, str]:
     return named
 
 
-def _chosen(item: pytest.Item) -> "Chosen":
+def _chosen_run(item: pytest.Item) -> "Chosen":
     """The plan and backend of the test's mark, chosen once."""
     from highwater.errors import HighwaterError
     from highwater.testing import choose
@@ -138,13 +138,13 @@ def _chosen(item: pytest.Item) -> "Chosen":
     return item.stash[_CHOSEN]
 
 
-def _judged(item: pytest.Item) -> "Judged":
+def _judged_run(item: pytest.Item) -> "Judged":
     """The run of the test, performed and judged once."""
     from highwater.errors import HighwaterError
     from highwater.testing import perform
 
     if _JUDGED not in item.stash:
-        chosen = _chosen(item)
+        chosen = _chosen_run(item)
         try:
             item.stash[_JUDGED] = perform(chosen, folder=_folder(item))
         except HighwaterError as error:

@@ -141,7 +141,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
                 operations.append(content)
                 last_index = index
             case ClusterEvent(index=index) if index > last_index:
-                events.append(_upgraded(where, content) if outdated else content)
+                events.append(_upgraded_event(where, content) if outdated else content)
                 last_index = index
             case Operation(index=index) | ClusterEvent(index=index):
                 raise HistoryError(f"{where}: index {index} after {last_index}: rows must be in the order of index")
@@ -159,7 +159,7 @@ def _read(path: Path, *, torn_end: bool) -> tuple[History, bool]:
     return History(manifest, operations=operations, events=events), end is not None
 
 
-def _upgraded(where: str, event: ClusterEvent) -> ClusterEvent:
+def _upgraded_event(where: str, event: ClusterEvent) -> ClusterEvent:
     unknown = versions.unknown_column(event)
     if unknown is not None:
         raise HistoryError(f"{where}: not a row of a history: schema version 1 has no column {unknown}")

@@ -43,7 +43,7 @@ class Column(Struct, frozen=True, kw_only=True):
     since: int  # the first schema version that has the column
 
 
-def _required(name: str, type: ColumnType, words: str) -> Column:
+def _required_column(name: str, type: ColumnType, words: str) -> Column:
     return Column(name=name, type=type, required=True, words=words, since=1)
 
 
@@ -52,11 +52,11 @@ def _optional(name: str, type: ColumnType, words: str, *, since: int = 1) -> Col
 
 
 OPERATIONS = (
-    _required("index", "int", "position in the order of recording; rows of one invocation or of one completion share it"),
-    _required("slot", "int", "position of the record within the operation, from 0"),
-    _required("process", "int", "the client process; it has one operation open at a time"),
-    _required("type", "text", "`invoke`, `ok` (certainly done), `fail` (certainly not done), `info` (perhaps done)"),
-    _required(
+    _required_column("index", "int", "position in the order of recording; rows of one invocation or of one completion share it"),
+    _required_column("slot", "int", "position of the record within the operation, from 0"),
+    _required_column("process", "int", "the client process; it has one operation open at a time"),
+    _required_column("type", "text", "`invoke`, `ok` (certainly done), `fail` (certainly not done), `info` (perhaps done)"),
+    _required_column(
         "f",
         "text",
         "`produce`, `poll`, `latest` (the end offset a consumer may read to), `earliest`, `commit` and `committed` (a consumer "
@@ -83,13 +83,13 @@ OPERATIONS = (
     _optional("hw", "int", "high watermark field of a fetch response: a hint"),
     _optional("error", "text", "why it failed, or its outcome is unknown; of a wrong invocation: the error it deserves"),
     _optional("node", "text", "the broker that was asked or that answered"),
-    _required("time_ns", "int", "nanoseconds since the start of the run"),
+    _required_column("time_ns", "int", "nanoseconds since the start of the run"),
 )
 
 EVENTS = (
-    _required("index", "int", "position in the order of recording, counted together with the operations"),
-    _required("kind", "text", "what happened, see below"),
-    _required("time_ns", "int", "nanoseconds since the start of the run"),
+    _required_column("index", "int", "position in the order of recording, counted together with the operations"),
+    _required_column("kind", "text", "what happened, see below"),
+    _required_column("time_ns", "int", "nanoseconds since the start of the run"),
     _optional("node", "text", "broker that the event is about"),
     _optional("life", "int", "number of this process among the processes of the node, from 1"),
     _optional("broker", "text", "broker that the controller `node` has information about", since=2),

@@ -238,7 +238,7 @@ def load_run(directory: Path) -> History:
         check_part(directory, manifest, part)
     if not manifest.parts:
         _check_files(directory, manifest, manifest, (OPERATIONS, EVENTS))
-    history = _stored(directory, manifest)
+    history = _stored_history(directory, manifest)
     # Files that were written for this digest need not be read to verify it: the manifest has their SHA-256, and in older runs
     # their pages have checksums. The rows of other files may be the same, so their digest is computed.
     files = [directory / name for table, _ in _TABLES for name in _table_files(manifest, table)]
@@ -248,7 +248,7 @@ def load_run(directory: Path) -> History:
             raise _foreign_tables(directory, f"rows of digest {manifest.digest}", actual)
     if manifest.schema_version == SCHEMA_VERSION:
         return history
-    return _stored(directory, versions.upgraded_manifest(manifest, history.digest))
+    return _stored_history(directory, versions.upgraded_manifest(manifest, history.digest))
 
 
 def load_parts(directory: Path) -> History:
@@ -256,10 +256,10 @@ def load_parts(directory: Path) -> History:
     manifest = load_manifest(directory)
     if not manifest.parts or manifest.schema_version != SCHEMA_VERSION:
         raise HistoryError(f"{directory}: the history is not stored in parts of schema version {SCHEMA_VERSION}")
-    return _stored(directory, manifest)
+    return _stored_history(directory, manifest)
 
 
-def _stored(directory: Path, manifest: RunManifest) -> History:
+def _stored_history(directory: Path, manifest: RunManifest) -> History:
     operations, events = ([directory / name for name in _table_files(manifest, table)] for table, _ in _TABLES)
     return History.stored(manifest, operations=operations, events=events)
 

@@ -112,7 +112,7 @@ class _Finder:
             case ast.FunctionDef():
                 yield from self._function(node)
             case ast.If() | ast.IfExp() if decided(node.test) is not None:
-                yield from self._all(_listed(node.body if decided(node.test) else node.orelse))
+                yield from self._all(_listed_nodes(node.body if decided(node.test) else node.orelse))
             case ast.Match():
                 yield from self.edits(node.subject)
                 yield from self._all(case for case in node.cases if is_taken(case, node.subject))
@@ -236,7 +236,7 @@ class _Finder:
                     case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
                         if name in assigned and decided(part.value) is None:
                             yield self._instead("statement", part, "pass")
-            assigned |= {t.id for part in _plain(node) for t in ast.walk(part) if isinstance(t, ast.Name) and _stored(t)}
+            assigned |= {t.id for part in _plain(node) for t in ast.walk(part) if isinstance(t, ast.Name) and _is_stored(t)}
 
     def _elements(self, node: ast.AST) -> Iterator[Edit]:
         """An effect left out of a list, or two exchanged."""
@@ -340,7 +340,7 @@ _OWN: tuple[Callable[[_Finder, ast.AST], Iterator[Edit]], ...] = (
 _LOOSE = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr, ast.UnaryOp)
 
 
-def _listed(body: Sequence[ast.stmt] | ast.expr) -> Sequence[ast.AST]:
+def _listed_nodes(body: Sequence[ast.stmt] | ast.expr) -> Sequence[ast.AST]:
     return [body] if isinstance(body, ast.expr) else body
 
 
@@ -349,7 +349,7 @@ def _plain(node: ast.stmt) -> Sequence[ast.AST]:
     return [] if hasattr(node, "body") or isinstance(node, ast.Match) else [node]
 
 
-def _stored(name: ast.Name) -> bool:
+def _is_stored(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
 
 

@@ -130,13 +130,13 @@ def page(results: Sequence[Result], mutants: Sequence[Row], by_hand: Sequence[Ro
         "## Undecided\n\nNot all of their runs were performed yet.\n\n" + _table(there, found, "undecided"),
         "## Killed\n\n" + _table(there, found, "killed"),
         "## Does not serve\n\n" + _table(there, dead, "does not serve"),
-        "## Gone\n\n" + _gone(mutants_gone),
+        "## Gone\n\n" + _gone_rows(mutants_gone),
         _BY_HAND + _mistakes(by_hand),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
-def _excluded(row: Result, there: Mapping[str, Row]) -> str:
+def _exclusion(row: Result, there: Mapping[str, Row]) -> str:
     """`equivalent` or `masked`: a survivor that does not count."""
     review = review_of(there[row.id])
     return review if row.outcome == "survived" and review != "missing" else ""
@@ -145,7 +145,7 @@ def _excluded(row: Result, there: Mapping[str, Row]) -> str:
 def _score(results: Sequence[Result], there: Mapping[str, Row], mutants_gone: Sequence[Row]) -> str:
     """The paragraph with the score."""
     counts = Counter(row.outcome for row in results)
-    excluded = Counter(word for row in results if (word := _excluded(row, there)))
+    excluded = Counter(word for row in results if (word := _exclusion(row, there)))
     killed, undecided, judged = counts["killed"], counts["undecided"], len(results) - excluded.total()
     hangs = sum(row.by == "hang" for row in results)
     survived = f"{counts['survived']} survived, {undecided} are undecided"
@@ -174,7 +174,7 @@ def _table_of_counts(
     lines = [f"| {name} | mutants | killed | survived | equivalent or masked | undecided |", "|---|---|---|---|---|---|"]
     for value in values:
         mine = [row for row in results if key(row) == value]
-        counts = Counter("excluded" if _excluded(row, there) else row.outcome for row in mine)
+        counts = Counter("excluded" if _exclusion(row, there) else row.outcome for row in mine)
         numbers = (len(mine), counts["killed"], counts["survived"], counts["excluded"], counts["undecided"])
         lines.append(f"| {value} | {' | '.join(map(str, numbers))} |")
     return "\n".join(lines) + "\n"
@@ -217,7 +217,7 @@ def _table(there: Mapping[str, Row], results: Sequence[Result], outcome: Outcome
     return "\n".join(lines) + "\n"
 
 
-def _gone(mutants: Sequence[Row]) -> str:
+def _gone_rows(mutants: Sequence[Row]) -> str:
     lines = ["| mutant | module | operator | why its code was redundant |", "|---|---|---|---|"]
     lines += [f"| {m.id} | {m.file.removeprefix('reference/')} | {m.text} | {m.gone} |" for m in mutants]
     return "\n".join(lines) + "\n" if mutants else "None.\n"

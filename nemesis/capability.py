@@ -79,7 +79,7 @@ def ability(backend: Backend, fault: AnyFault, target: AnyTarget = _ANY) -> Abil
         return Cannot(_ONE_PLACE)
     match backend:
         case "sim":
-            return Can(_simulated(fault))
+            return Can(_simulated_ability(fault))
         case "process":
             return _of_processes(fault)
         case "docker":
@@ -103,7 +103,7 @@ def performable(backend: Backend, windows: Sequence[Window]) -> tuple[Window, ..
     return tuple(window for window in windows if isinstance(ability(backend, window.fault, window.target), Can))
 
 
-def _simulated(fault: AnyFault) -> str:
+def _simulated_ability(fault: AnyFault) -> str:
     """How the simulator performs this fault."""
     match fault:
         case Partition():

@@ -21,7 +21,7 @@ from nemesis.faults import ALL_LINKS, AnyFault, Clog, Links, Packets, Partition,
 from nemesis.schedule import Shape
 
 
-def _cut(*links: Links) -> Partition:
+def _cut_of(*links: Links) -> Partition:
     return Partition(links=links)
 
 
@@ -123,27 +123,27 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         name="cut-peers-long",
         says="one broker cut off from other brokers only, until it must be replaced",
-        draw=blow(_cut("peers"), any_broker, until_replaced),
+        draw=blow(_cut_of("peers"), any_broker, until_replaced),
     ),
     Kind(
         name="cut-zookeeper-long",
         says="one broker cut off from ZooKeeper only, until it must be replaced",
-        draw=blow(_cut("zookeeper"), any_broker, until_replaced),
+        draw=blow(_cut_of("zookeeper"), any_broker, until_replaced),
     ),
     Kind(
         name="cut-zookeeper",
         says="brokers cut off from ZooKeeper only; they go on serving",
-        draw=blow(_cut("zookeeper"), some_role, around_session),
+        draw=blow(_cut_of("zookeeper"), some_role, around_session),
     ),
     Kind(
         name="cut-peers",
         says="brokers cut off from other brokers only; they stay registered",
-        draw=blow(_cut("peers"), some_role, lasting),
+        draw=blow(_cut_of("peers"), some_role, lasting),
     ),
     Kind(
         name="cut-clients",
         says="brokers cut off from clients only",
-        draw=blow(_cut("clients"), some_role, brief),
+        draw=blow(_cut_of("clients"), some_role, brief),
     ),
     Kind(
         name="one-way",

@@ -60,7 +60,7 @@ class Document:
         try:
             return msgspec.convert(value, type)
         except msgspec.ValidationError as error:
-            inner, sentence = _explained(str(error))
+            inner, sentence = _path_and_reason(str(error))
             raise self.error((*path, *inner), sentence) from error
 
 
@@ -200,7 +200,7 @@ _FIELD = re.compile(r"unknown field `(?P<name>.*)`$")
 _VALUE = re.compile(r"Invalid (?:enum )?value (?P<value>.*)$")
 
 
-def _explained(message: str) -> tuple[Path, str]:
+def _path_and_reason(message: str) -> tuple[Path, str]:
     """Split msgspec's error message into the path of the wrong value and a sentence without msgspec's terms."""
     match = _AT.match(message)
     assert match is not None  # every message matches: the path is optional

@@ -261,8 +261,10 @@ def compact(storage: Storage) -> tuple[int, int]:
 def _compact(storage: Storage) -> tuple[int, int]:
     parts = parts_of(storage)
     sweep(storage, parts)
-    for together in _packed(parts):
-        tables = {table: _joined(storage, together, table) for table in TABLES if any(table in part.files for part in together)}
+    for together in _part_groups_to_join(parts):
+        tables = {
+            table: _joined_table(storage, together, table) for table in TABLES if any(table in part.files for part in together)
+        }
         first = together[0]
         _write(storage, first.campaign, first.protocol, tables, replaces=[part.id for part in together])
     after = parts_of(storage)
@@ -270,7 +272,7 @@ def _compact(storage: Storage) -> tuple[int, int]:
     return len(parts), len(after)
 
 
-def _packed(parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _part_groups_to_join(parts: Sequence[Part]) -> Iterator[list[Part]]:
     """Groups of two or more parts that fit into one, the largest parts first."""
     groups: dict[tuple[str, str], list[list[Part]]] = {}
     for part in sorted(parts, key=lambda part: (-len(part.runs), part.id)):
@@ -281,7 +283,7 @@ def _packed(parts: Sequence[Part]) -> Iterator[list[Part]]:
     yield from (group for of_protocol in groups.values() for group in of_protocol if len(group) > 1)
 
 
-def _joined(storage: Storage, parts: Sequence[Part], table: Table) -> pa.Table:
+def _joined_table(storage: Storage, parts: Sequence[Part], table: Table) -> pa.Table:
     """The rows of several parts; of a damaged one nothing is taken over."""
     rows = []
     for part in parts:
@@ -302,16 +304,16 @@ def whole_parts(storage: Storage, tables: Sequence[Table] = TABLES, campaigns: S
 
     Raises PipelineError with the first damage: what is not as it was written must not be counted.
     """
-    parts = _chosen(storage, campaigns)
+    parts = _chosen_parts(storage, campaigns)
     while (damage := _first_damage(storage, parts, tables)) is not None:
-        before, parts = parts, _chosen(storage, campaigns)
+        before, parts = parts, _chosen_parts(storage, campaigns)
         if parts == before:  # else a compaction has put the files into others meanwhile
             more = "`highwater store verify` lists all damage"
             raise PipelineError(f"{storage.path(damage.name)}: {damage.words}; nothing is read from a damaged dataset ({more})")
     return parts
 
 
-def _chosen(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
+def _chosen_parts(storage: Storage, campaigns: Sequence[str]) -> list[Part]:
     return [part for part in parts_of(storage) if not campaigns or part.campaign in campaigns]
 
 
@@ -347,7 +349,7 @@ def verify(storage: Storage) -> list[Damage]:
         damages += [Damage(part.path(table), words) for table in part.files for words in _complaints(storage, part, table)]
         missing = [table for table in OF_A_RECORD if table not in part.files]
         damages += [Damage(f"{_MANIFESTS}{part.id}.json", f"names no file of {table}") for table in missing]
-    return sorted([*damages, *_twice(current), *_left(storage, parts, current)])
+    return sorted([*damages, *_twice(current), *_orphaned_files(storage, parts, current)])
 
 
 def _complaints(storage: Storage, part: Part, table: Table) -> list[str]:
@@ -387,7 +389,7 @@ def _twice(parts: Sequence[Part]) -> Iterator[Damage]:
                 yield Damage(f"{_MANIFESTS}{part.id}.json", f"run {run} is in part {before} too")
 
 
-def _left(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
+def _orphaned_files(storage: Storage, parts: Sequence[Part], current: Sequence[Part]) -> Iterator[Damage]:
     """Files that no part names; the next ingest or compaction deletes those of unfinished work."""
     named = {part.path(table) for part in current for table in part.files} | {f"{_MANIFESTS}{part.id}.json" for part in current}
     read = set(_manifests(storage)) - {f"{_MANIFESTS}{part.id}.json" for part in parts}  # damaged: reported already

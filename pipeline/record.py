@@ -222,7 +222,7 @@ def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     last = produced.group_by(_PARTITION).agg(pl.max_horizontal("invoked_ns", "ended_ns").max().alias("last_ns"))
     places = faults.select("window", "begun_ns", "ended_ns").join(last, how="cross")
     recovery = (
-        _joined(places.filter(pl.col("last_ns") >= pl.col("ended_ns")), acks, "acked_ns", at="ended_ns")
+        _joined_frame(places.filter(pl.col("last_ns") >= pl.col("ended_ns")), acks, "acked_ns", at="ended_ns")
         .group_by("window")
         .agg(pl.when(pl.col("acked_ns").is_not_null().all()).then((pl.col("acked_ns") - pl.col("ended_ns")).max()))
         .rename({"acked_ns": "recovery_ns"})
@@ -230,7 +230,7 @@ def _with_silence(faults: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     within = places.join(acks, on=_PARTITION).filter(pl.col("acked_ns").is_between("begun_ns", "ended_ns"))
     columns = ("window", *_PARTITION, "ended_ns", "last_ns")
     points = pl.concat([places.select(*columns, at_ns="begun_ns"), within.select(*columns, at_ns="acked_ns")])
-    silent = _joined(_with_tries(points, produced), acks, "acked_ns", strictly=True)
+    silent = _joined_frame(_with_tries(points, produced), acks, "acked_ns", strictly=True)
     until = pl.col("acked_ns").fill_null(pl.col("last_ns"))
     unavailable = (
         silent.filter((pl.col("from_ns") <= pl.col("ended_ns")) & (pl.col("from_ns") < until))
@@ -248,12 +248,12 @@ def _with_tries(points: pl.DataFrame, produced: pl.DataFrame) -> pl.DataFrame:
     ended = produced.select(*_PARTITION, change_ns="ended_ns", change=pl.lit(-1)).drop_nulls("change_ns")
     changes = pl.concat([begun, ended]).sort("change_ns").with_columns(open_calls=pl.col("change").cum_sum().over(_PARTITION))
     counted = changes.group_by(*_PARTITION, "change_ns", maintain_order=True).agg(pl.col("open_calls").last())
-    now = _joined(points, counted, "change_ns", strategy="backward")
+    now = _joined_frame(points, counted, "change_ns", strategy="backward")
     waiting = pl.when(pl.col("open_calls") > 0).then("at_ns").otherwise("tried_ns")
-    return _joined(now, tries, "tried_ns").with_columns(waiting.alias("from_ns"))
+    return _joined_frame(now, tries, "tried_ns").with_columns(waiting.alias("from_ns"))
 
 
-def _joined(
+def _joined_frame(
     points: pl.DataFrame,
     moments: pl.DataFrame,
     moment: str,

@@ -100,7 +100,7 @@ def _rows(
         for item in items:
             yield perform_item(job, ledger, item, attempt=1, end_hung=False)
     else:
-        died = partial(_died, ledger)
+        died = partial(_died_row, ledger)
         yield from call_on_processes(partial(_perform_here, job), items, jobs=jobs, died=died)
 
 
@@ -108,7 +108,7 @@ def _perform_here(job: Job, item: Item, attempt: int) -> Row:
     return perform_item(job, Ledger(storage_at(job.ledger)), item, attempt=attempt)
 
 
-def _died(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
+def _died_row(ledger: Ledger, item: Item, attempt: int, how: str) -> Row | None:
     """The row of an item whose local worker died; None: try again."""
     if ledger.holds(item.key):  # it died after the row was written
         return ledger.read(item.key)

@@ -85,7 +85,7 @@ class Row(NamedTuple):
         return f"| {self.judge} | {' | '.join(numbers)} |"
 
 
-def _shown(wrong: list[str]) -> int:
+def _print_wrong(wrong: list[str]) -> int:
     """Print the shortest history on which judge and definition disagree; return the number of disagreements."""
     if wrong:
         sys.stderr.write(min(wrong, key=len) + "\n")
@@ -98,27 +98,27 @@ def _rows_of_object(subject: Subject, count: int) -> list[Row]:
     exhaustive = f"{tally.calls_max} calls ({tally.exhaustive:,})"
     undecided = f"{tally.undecided:,}" + (f", {tally.loose:,} with a longer prefix" if tally.loose else "")
     undecided += f", {tally.unanswered:,} without an answer" if tally.unanswered else ""
-    return [Row(subject.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
+    return [Row(subject.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _print_wrong(tally.wrong))]
 
 
 def _rows_of_transactions(writes: str, count: int) -> list[Row]:
     tally = elle.prove(writes, count)
     undecided = f"{tally.older:,} with older values"
     exhaustive = f"{tally.exhaustive:,}"
-    return [Row(tally.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _shown(tally.wrong))]
+    return [Row(tally.name, tally.total, exhaustive, tally.possible, tally.impossible, undecided, _print_wrong(tally.wrong))]
 
 
 def _cycles(count: int) -> list[Row]:
     tally = cycles.prove(count)
     name = f"cycles of list-append ({len(tally.by_kind)} kinds, up to {tally.longest} steps)"
-    return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _shown(tally.wrong))]
+    return [Row(name, tally.histories, "-", tally.histories - tally.cyclic, tally.cyclic, "0", _print_wrong(tally.wrong))]
 
 
 def _queues(count: int, part: int) -> list[Row]:
     tally = queues.prove(count, part)
     impossible = tally.total - tally.good - tally.undecided
     undecided = f"{tally.undecided:,}"
-    return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _shown(tally.wrong))]
+    return [Row("kafka", tally.total, "-", tally.good, impossible, undecided, _print_wrong(tally.wrong))]
 
 
 def _reads(name: str, count: int) -> list[Row]:
@@ -126,14 +126,20 @@ def _reads(name: str, count: int) -> list[Row]:
     verdicts = tally.verdicts
     return [
         Row(
-            name, verdicts.total(), "-", verdicts[POSSIBLE], verdicts[IMPOSSIBLE], f"{verdicts[UNDECIDED]:,}", _shown(tally.wrong)
+            name,
+            verdicts.total(),
+            "-",
+            verdicts[POSSIBLE],
+            verdicts[IMPOSSIBLE],
+            f"{verdicts[UNDECIDED]:,}",
+            _print_wrong(tally.wrong),
         )
     ]
 
 
 def _logs(what: str, count: int, part: int) -> list[Row]:
     return [
-        Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _shown(tally.wrong))
+        Row(f"{tally.name} (of {what})", tally.total, "-", tally.good, tally.total - tally.good, "0", _print_wrong(tally.wrong))
         for tally in logs.prove(what, count, part)
     ]
 

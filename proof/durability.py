@@ -233,13 +233,13 @@ def elections(case: Case) -> set[str]:
         eligible = {node for event in earlier[full:] for node in event.isr or ()}
         if row.leader not in eligible and not (case.by_operator and _is_ordered(case.events, row)):
             kinds.add("unclean-election")
-        swap = _swapped(case.events, row.leader, row.index)
+        swap = _last_swap(case.events, row.leader, row.index)
         # The controller is not held to an unnoticed swap, nor if it names the registration that was emptied.
         stamp = dict(zip(row.isr or (), row.stamps or (), strict=False)).get(row.leader, -1)
         if swap is not None and (noticed(case.events, swap) or row.index) < row.index and stamp != swap.incarnation:
             kinds.add("empty-leader")
     for row in case.events if states else ():
-        if row.kind is K.BECAME_LEADER and _swapped(case.events, str(row.node), row.index) is not None:
+        if row.kind is K.BECAME_LEADER and _last_swap(case.events, str(row.node), row.index) is not None:
             kinds.add("empty-leader")
     return kinds
 
@@ -259,7 +259,7 @@ def _is_ordered(events: Events, state: ClusterEvent) -> bool:
     )
 
 
-def _swapped(events: Events, node: str, index: int) -> ClusterEvent | None:
+def _last_swap(events: Events, node: str, index: int) -> ClusterEvent | None:
     """The last swap of the node's directory, unless the node was in the ISR again since."""
     swaps = [row for row in events if row.kind is K.WOUND and row.detail == "swapped" and row.node == node and row.index < index]
     if not swaps or any(is_whole(events, swaps[-1], row) for row in events if row.index < index):

@@ -245,7 +245,7 @@ def _version_orders(
             if of.writes == "append":
                 reads = [tuple(element for element in value if element not in dirty) for value in reads]
             fits = of.writes != "append" or any(
-                all(value == whole[: len(value)] for value in reads) for whole in _mixed(order, key, of)
+                all(value == whole[: len(value)] for value in reads) for whole in _mixed_lists(order, key, of)
             )
         else:
             fits = all(_read_versions(call, order, key, of) is not None for call in chosen)
@@ -253,7 +253,7 @@ def _version_orders(
             yield order
 
 
-def _mixed(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
+def _mixed_lists(order: Sequence[Call], key: Hashable, of: Objects) -> Iterator[tuple[Value, ...]]:
     """The lists that the writers may have left, with each writer's values in any order."""
     for parts in product(*(permutations(written(call, key, of)) for call in order)):
         yield (*_values(of.initial.get(key), of), *(value for part in parts for value in part))

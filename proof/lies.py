@@ -19,7 +19,7 @@ def _read(rows: Sequence[Operation]) -> list[int]:
     return [at for at, row in enumerate(rows) if row.f == "poll" and row.type is OpType.OK and row.value is not None]
 
 
-def _exchanged(rows: Rows, rng: Rng) -> Rows:
+def _with_exchange(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: exchange two read records, so that those of an idempotent producer are out of order."""
     once = {row.value for row in rows if row.delivery == "once"}
     mine = [at for at in _read(rows) if rows[at].value in once] or _read(rows)
@@ -29,7 +29,7 @@ def _exchanged(rows: Rows, rng: Rng) -> Rows:
     return rows
 
 
-def _denied(rows: Rows, rng: Rng) -> Rows:
+def _with_denial(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: a produce whose record was read is recorded as certainly failed."""
     read = {rows[at].value for at in _read(rows)}
     mine = [row.index for row in rows if row.f == "produce" and row.type is not OpType.INVOKE and row.value in read]
@@ -53,7 +53,7 @@ def _left_out(rows: Rows, rng: Rng) -> Rows:
     return rows
 
 
-def _lowered(rows: Rows, rng: Rng) -> Rows:
+def _with_lower_offset(rows: Rows, rng: Rng) -> Rows:
     """Falsify a history: lower an end offset or a high watermark."""
     ends = [at for at, row in enumerate(rows) if row.f == "latest" and row.type is OpType.OK and row.offset]
     hints = [at for at, row in enumerate(rows) if row.hw is not None]
@@ -82,7 +82,15 @@ def _sent_back(rows: Rows, rng: Rng) -> Rows:
     return rows
 
 
-_LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (_exchanged, _denied, _left_out, _left_out, _lowered, _lowered, _sent_back)
+_LIES: tuple[Callable[[Rows, Rng], Rows], ...] = (
+    _with_exchange,
+    _with_denial,
+    _left_out,
+    _left_out,
+    _with_lower_offset,
+    _with_lower_offset,
+    _sent_back,
+)
 
 
 def drawn_lies(rng: Rng) -> Case:
@@ -99,7 +107,7 @@ def drawn_feuds(rng: Rng) -> Case:
     """
     case = drawn_events(rng)
     events = list(case.events)
-    feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _deposed))
+    feud = rng.pick((_two_leaders, _fenced_leader, _truncation, _rows_of_deposed))
     for columns in feud(events, rng):
         index = events[-1].index + 1
         about = {"index": index, "time_ns": 10_000_000 * index, "topic": "t", "partition": 0, "life": 1}
@@ -150,7 +158,7 @@ def _truncation(events: list[ClusterEvent], rng: Rng) -> Columns:
     return [cut, _hw(leader, max(0, hw - rng.below(3)), _leader_epoch_hw(events)[1])]
 
 
-def _deposed(events: list[ClusterEvent], rng: Rng) -> Columns:
+def _rows_of_deposed(events: list[ClusterEvent], rng: Rng) -> Columns:
     """A broker that is no controller any more writes a state."""
     leader, epoch, _ = _leader_epoch_hw(events)
     elected: dict[str, object] = {"kind": K.CONTROLLER_ELECTED, "node": "b1" if rng.below(2) else "b2", "controller_epoch": 90}

@@ -153,7 +153,7 @@ def availability(case: Case) -> set[str]:
         no_leader = "LEADER_NOT_AVAILABLE" in {call.answer[0].error for call in late}
         return complaints | ({"untold"} if late and not served and not no_leader else set())
     complaints |= {f"{what} at the end" for what in _lacks(case.events)} | set(_logs(case.events))
-    complaints |= _unserved(case, deadline)
+    complaints |= _kinds_unserved(case, deadline)
     ends = [call.answer[0] for call in calls(case.operations, "latest") if call.ok]
     complaints |= {f"endless {row.index}" for row in ends if row.offset is None}
     for call in (*produced, *calls(case.operations, "poll"), *calls(case.operations, "latest")):
@@ -166,7 +166,7 @@ def availability(case: Case) -> set[str]:
     return complaints | _unread(case)
 
 
-def _unserved(case: Case, deadline: int) -> set[str]:
+def _kinds_unserved(case: Case, deadline: int) -> set[str]:
     """LIVE-2 and LIVE-5: the kinds of requests that were sent after the deadline, and of which none was carried out."""
     complaints = set()
     late = [
@@ -222,7 +222,7 @@ def _lacks(rows: Events) -> Iterator[str]:
     if state.leader is None:
         yield "offline"
         return
-    for node in _assigned(rows):
+    for node in _assigned_replicas(rows):
         if node not in (state.isr or ()):
             yield f"outside {node}"
         roles = [row for row in rows if row.node == node and row.kind in _ROLES]
@@ -230,7 +230,7 @@ def _lacks(rows: Events) -> Iterator[str]:
             yield f"deaf {node}"
 
 
-def _assigned(rows: Events) -> tuple[str, ...]:
+def _assigned_replicas(rows: Events) -> tuple[str, ...]:
     return ([("b1", "b2", "b3")] + [row.replicas or () for row in rows if row.kind is K.ASSIGNED])[-1]
 
 
@@ -241,7 +241,7 @@ def _logs(rows: Events) -> Iterator[str]:
         return
     last = rows[-1].index
     ours = log_at(rows, leader, last)
-    yield from (f"differs {node}" for node in _assigned(rows) if log_at(rows, node, last) != ours)
+    yield from (f"differs {node}" for node in _assigned_replicas(rows) if log_at(rows, node, last) != ours)
     marks = [
         row.hw
         for at, row in enumerate(rows)

@@ -109,7 +109,7 @@ def _compare(tally: Tally, case: Case, expected: set[str], reported: set[str]) -
 def _reported_words(cases: Sequence[Case], names: Sequence[str], *, screened: bool) -> Words:
     """What the checkers report of these cases, judged together as partitions of one run."""
     run_manifest = replace(
-        manifest(_promised(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
+        manifest(_promise_of(cases), partitions=len(cases)), healed_at_ns=cases[0].healed_at_ns,
         final_reads_at_ns=cases[0].final_reads_at_ns, end_ns=cases[0].end_ns,
         backend="sim" if cases[0].simulated else "by-hand",
     )  # fmt: skip
@@ -126,7 +126,7 @@ def _topic(case: Case) -> str:
     return f"t{case.m}{case.flush}"
 
 
-def _promised(cases: Sequence[Case]) -> Promise:
+def _promise_of(cases: Sequence[Case]) -> Promise:
     topics = {_topic(case): TopicPromise(topic=_topic(case), min_insync_replicas=case.m, flush=case.flush) for case in cases}
     return replace(promise(by_operator=cases[0].by_operator), topics=tuple(topics[name] for name in sorted(topics)))
 

@@ -120,7 +120,7 @@ def _order_of_processes(ops: Ops) -> Iterator[str]:
             if read(op, key) and (before := _last_read(ops, op, key)) is not None:
                 far = delta(ops, before, read(op, key)[0])
                 if far != 1:
-                    allowed = "noted " if _subscribed(ops, op) else ""
+                    allowed = "noted " if _is_subscribed(ops, op) else ""
                     yield allowed + ("poll-skip" if far > 1 else "nonmonotonic-poll")
             last = _last_sent(ops, op, key) if op.type is not OpType.FAIL and sent(op, key) else None
             if last is not None and delta(ops, last, sent(op, key)[0]) < 1:
@@ -158,7 +158,7 @@ def _since_reset(ops: Ops, op: Op, key: int) -> list[Op]:
     return before[max(moves, default=-1) + 1 :]
 
 
-def _subscribed(ops: Ops, op: Op) -> bool:
+def _is_subscribed(ops: Ops, op: Op) -> bool:
     moves = [
         earlier for earlier in _of_process(ops, op) if earlier.f in ("assign", "subscribe") and earlier.type is not OpType.FAIL
     ]

@@ -146,14 +146,14 @@ def drawn_queue(rng: Rng) -> list[Op]:
             queue.answer(process)
             queue.at += 1
     ended = sorted(queue.ops, key=lambda op: op.ended or 0)
-    ops = [*ended, *(op._replace(type=OpType.INFO, sends=_asked(op)) for op, _ in queue.open.values())]
+    ops = [*ended, *(op._replace(type=OpType.INFO, sends=_records_asked(op)) for op, _ in queue.open.values())]
     if rng.below(2):
         final_polls = tuple(tuple((key, offset, value) for offset, value in enumerate(queue.logs[key])) for key in KEYS)
         ops.append(Op(_PROCESSES, "poll", queue.at, queue.at + 1, OpType.OK, polls=final_polls))
     return ops
 
 
-def _asked(op: Op) -> tuple[Polled, ...]:
+def _records_asked(op: Op) -> tuple[Polled, ...]:
     return tuple((key, None, value) for key, _, value in op.sends)
 
 

@@ -102,10 +102,13 @@ def electorate(case: Case) -> set[str]:
         return set()
     kinds = set()
     for before, row in pairwise(writes):
-        needed = _needed(case, row)
+        needed = _members_needed(case, row)
         orders = [event for event in case.events if event.kind is K.UNCLEAN_ELECTION_ORDERED and event.index < row.index]
         lasts = any(
-            not any(order.index < event.index <= row.index and len(event.isr or ()) >= _needed(case, event) for event in writes)
+            not any(
+                order.index < event.index <= row.index and len(event.isr or ()) >= _members_needed(case, event)
+                for event in writes
+            )
             for order in orders
         )
         if len(_may_lead(before)) >= needed > len(_may_lead(row)) and not lasts:
@@ -160,6 +163,6 @@ def _may_lead(state: ClusterEvent) -> set[str]:
     return {*(state.isr or ()), *(state.elr or ())}
 
 
-def _needed(case: Case, state: ClusterEvent) -> int:
+def _members_needed(case: Case, state: ClusterEvent) -> int:
     assigned = [row for row in case.events if row.kind is K.ASSIGNED and row.index < state.index]
     return min(case.m, len(assigned[-1].replicas or ())) if assigned else case.m

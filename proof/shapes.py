@@ -24,7 +24,7 @@ def shapes(size: int) -> tuple[Spans, ...]:
     shapes_by_order: dict[Before, Spans] = {}
     for spans in _arrangements(size):
         relation = before(spans)
-        if not any(_renamed(relation, names) in shapes_by_order for names in permutations(range(size))):
+        if not any(_renamed_order(relation, names) in shapes_by_order for names in permutations(range(size))):
             shapes_by_order[relation] = spans
     return tuple(shapes_by_order.values())
 
@@ -33,7 +33,7 @@ def shapes(size: int) -> tuple[Spans, ...]:
 def symmetries(spans: Spans) -> tuple[tuple[int, ...], ...]:
     """Return the renamings of calls that keep how they overlap in time."""
     relation = before(spans)
-    return tuple(names for names in permutations(range(len(spans))) if _renamed(relation, names) == relation)
+    return tuple(names for names in permutations(range(len(spans))) if _renamed_order(relation, names) == relation)
 
 
 def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
@@ -41,7 +41,7 @@ def is_first_of_its_kind(letters: tuple[int, ...], spans: Spans) -> bool:
     return all(letters <= tuple(letters[at] for at in names) for names in symmetries(spans))
 
 
-def _renamed(relation: Before, names: tuple[int, ...]) -> Before:
+def _renamed_order(relation: Before, names: tuple[int, ...]) -> Before:
     return frozenset((names[a], names[b]) for a, b in relation)
 
 

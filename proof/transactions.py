@@ -44,7 +44,7 @@ def drawn(rng: Rng, writes: str) -> Paired:
                 for k in range(_KEYS)
             )
         )
-    return _scheduled(rng, _with_phantoms(rng, values, writes))
+    return _scheduled_history(rng, _with_phantoms(rng, values, writes))
 
 
 def tangled(rng: Rng, writes: str) -> Paired:
@@ -69,7 +69,7 @@ def tangled(rng: Rng, writes: str) -> Paired:
         values.append(tuple(("r", k, v if writes == "append" else v[-1] if v else None) for k, v in whole.items()))
     together = rng.below(2) == 0
     values = _with_phantoms(rng, values, writes)
-    return _all_overlapping(values) if together else _scheduled(rng, values)
+    return _all_overlapping(values) if together else _scheduled_history(rng, values)
 
 
 def unread(rng: Rng, writes: str) -> Paired:
@@ -88,7 +88,7 @@ def unread(rng: Rng, writes: str) -> Paired:
             for key, values_of_key in values_seen.items()
         }
         values.append(tuple((writes, key, number) if write else ("r", key, values_shown[key]) for write, key in plan))
-    return _all_overlapping(values) if rng.below(2) else _scheduled(rng, values)
+    return _all_overlapping(values) if rng.below(2) else _scheduled_history(rng, values)
 
 
 def _with_phantoms(rng: Rng, values: list[Transaction], writes: str) -> list[Transaction]:
@@ -123,7 +123,7 @@ def _all_overlapping(values: Sequence[Transaction]) -> Paired:
     return Paired(calls=tuple(calls), failed=(), steps=2 * len(calls))
 
 
-def _scheduled(rng: Rng, values: Sequence[Transaction]) -> Paired:
+def _scheduled_history(rng: Rng, values: Sequence[Transaction]) -> Paired:
     """The transactions overlapping at random, roughly in order; some of unknown outcome, some failed, some of one process."""
     spans = []
     clock = 0

@@ -111,7 +111,7 @@ def views_of(
             view = replace(view, told_by=number_by_place[view.place])
         else:
             story = folded(_with_cause(_story(history, view), history, view, mine))
-            story_kept = _bounded(story, most)
+            story_kept = _bounded_story(story, most)
             view = replace(view, story=story_kept, story_left_out=len(story) - len(story_kept))
         views.append(view)
     return tuple(views)
@@ -156,7 +156,7 @@ def _zoom(witnesses: Sequence[Line], end_ns: int) -> TimeScale | None:
     return TimeScale(start_ns=max(min(times) - _ZOOM_MARGIN_NS, last - _ZOOM_MAX_NS, 0), end_ns=last)
 
 
-def _bounded(story: tuple[Line, ...], most: int) -> tuple[Line, ...]:
+def _bounded_story(story: tuple[Line, ...], most: int) -> tuple[Line, ...]:
     """Shorten the account of an anomaly in its middle; the first and last lines stay, and so do its witnesses."""
     if len(story) <= most:
         return story

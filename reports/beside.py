@@ -260,7 +260,7 @@ def _lines(
             pairs_found.append((n, None, where) if side == 0 else (None, n, where))
         if (next_left, next_right) != ends:
             pairs_found.append((next_left, next_right, "both"))
-    return _numbered(pairs_found, rows, kept, marks)
+    return _numbered_pairings(pairs_found, rows, kept, marks)
 
 
 def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -275,7 +275,7 @@ def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return chains[-1] if chains else []
 
 
-def _numbered(
+def _numbered_pairings(
     pairs_found: Sequence[tuple[int | None, int | None, Place]],
     rows: Sequence[Sequence[Row]],
     kept: Sequence[Sequence[Row]],

@@ -64,7 +64,7 @@ class Comparer:
     def __init__(self, left: History, right: History) -> None:
         kinds = [set(history.events_frame["kind"].unique()) for history in (left, right)]
         self._kinds = _FAULTS | {kind for kind in _NOTED if (str(kind) in kinds[0]) != (str(kind) in kinds[1])}
-        self.columns = tuple(sorted((_filled(left, self._kinds) ^ _filled(right, self._kinds)) - IDENTITY))
+        self.columns = tuple(sorted((_columns_filled(left, self._kinds) ^ _columns_filled(right, self._kinds)) - IDENTITY))
         self._event = _getter(ClusterEvent.__struct_fields__, IDENTITY | {*self.columns, "time_ns"})
         self._deed = _getter(ClusterEvent.__struct_fields__, IDENTITY | _POSITIONS | {*self.columns, "time_ns"})
         self._call = _getter(Operation.__struct_fields__, IDENTITY | {"time_ns"})
@@ -119,7 +119,7 @@ def _at(rows: Sequence[Row], number: int) -> Row | None:
     return rows[number] if number < len(rows) else None
 
 
-def _filled(history: History, without: Iterable[K]) -> set[str]:
+def _columns_filled(history: History, without: Iterable[K]) -> set[str]:
     """The columns of events that have a value, or a list with values, in some row of another kind than these."""
     frame = history.events_frame.filter(~pl.col("kind").is_in([str(kind) for kind in without]))
     return {

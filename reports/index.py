@@ -205,9 +205,9 @@ def _sentence(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
     failed = [row for row in rows if not row.passed]
     unexpected = [row for row in failed if not row.expected]
     own = [cause for cause in causes if not cause.expected]
-    parts = [_counted(len(unexpected), "run failed", "runs failed") if unexpected else "no run failed"]
+    parts = [_count_in_words(len(unexpected), "run failed", "runs failed") if unexpected else "no run failed"]
     if own:
-        parts.append(f"of {_counted(len(own), 'cause', 'causes')}")
+        parts.append(f"of {_count_in_words(len(own), 'cause', 'causes')}")
         new = sum(cause.new for cause in own)
         parts.append(f"{new} of them new" if new else "")
     if len(failed) > len(unexpected):
@@ -215,7 +215,7 @@ def _sentence(rows: Sequence[RunRow], causes: Sequence[CauseRow]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _counted(number: int, one: str, many: str) -> str:
+def _count_in_words(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 

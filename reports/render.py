@@ -173,7 +173,7 @@ def render_beside(page: BesidePage) -> str:
     brokers = tuple(dict.fromkeys((*page.left.manifest.brokers, *page.right.manifest.brokers)))
     tracks = [(name, side, track) for name, side in zip(names, sides, strict=True) for track in side.partitions]
     tracks.sort(key=lambda track_entry: track_entry[2].key)
-    diagram = paired_figure((page.left.diagram, page.right.diagram), _paired(page), names) if page.lines else ""
+    diagram = paired_figure((page.left.diagram, page.right.diagram), _paired_rows(page), names) if page.lines else ""
     return (
         _environment()
         .get_template("beside.html.j2")
@@ -208,7 +208,7 @@ def render_beside(page: BesidePage) -> str:
     )
 
 
-def _paired(page: BesidePage) -> list[Drawn]:
+def _paired_rows(page: BesidePage) -> list[Drawn]:
     """The lines of the diagram of two runs, numbered from 0 as the script names them."""
     spots = [{spot.line.index: spot for spot in side.diagram.spots} for side in (page.left, page.right)]
     rows = []

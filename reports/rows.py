@@ -319,11 +319,13 @@ def _harness_words(row: ClusterEvent) -> str:
         case EventKind.FINAL_READS:
             return "the final reads begin"
         case EventKind.ZK_STATE:
-            return f"final state in ZooKeeper: {_led(row)}, version {known(row.zk_version)}"
+            return f"final state in ZooKeeper: {_leader_in_words(row)}, version {known(row.zk_version)}"
         case EventKind.METADATA_VIEW:
-            return f"final metadata: {_led(row)}"
+            return f"final metadata: {_leader_in_words(row)}"
         case EventKind.METADATA_TOLD:
-            return f"wrong metadata: {_led(row)}, of {', '.join(row.replicas or ()) or 'no broker'}, {known(row.detail)}"
+            return (
+                f"wrong metadata: {_leader_in_words(row)}, of {', '.join(row.replicas or ()) or 'no broker'}, {known(row.detail)}"
+            )
         case EventKind.LOG_ON_DISK:
             hw = "" if row.hw is None else f", HW {row.hw} in its checkpoint"
             return f"final log in directory {known(row.dir)}: LEO {known(row.leo)}{hw}"
@@ -336,6 +338,6 @@ def _harness_words(row: ClusterEvent) -> str:
             raise AssertionError(row.kind)
 
 
-def _led(row: ClusterEvent) -> str:
+def _leader_in_words(row: ClusterEvent) -> str:
     replicas = ", ".join(row.replicas or ()) or "none"
     return f"leader {row.leader or 'none'}, leader epoch {known(row.leader_epoch)}, replicas {replicas}"

@@ -174,7 +174,7 @@ def page_of(
     kinds, shown_anomalies = kinds_of(verdict, None if cause is None else cause.anomaly)
     scale = excerpt_of(history, cause, shown_anomalies, end_ns, window)
     control = [event for event in history.events if is_control(event) and scale.shows(event.time_ns, event.time_ns)]
-    excused = _excused(history, verdict.excused)
+    excused = _excused_ranges(history, verdict.excused)
     return RunPage(
         played=played_by(manifest),
         unchecked_heading="Why unknown" if manifest.system is None else "Not judged",
@@ -265,19 +265,19 @@ def _facts_of_run(
     read = sum(call.records for call in calls if call.f == "poll" and call.type is OpType.OK)
     kinds = Counter(event.kind for event in history.events)
     manifest = history.manifest
-    committed = Fact(name="transactions", value=_grouped(transactions), note="transactions acknowledged")
+    committed = Fact(name="transactions", value=_grouped_digits(transactions), note="transactions acknowledged")
     return (
-        Fact(name="calls", value=_grouped(len(calls))),
+        Fact(name="calls", value=_grouped_digits(len(calls))),
         *((committed,) if transactions else ()),
-        Fact(name="acknowledged", value=_grouped(acked), note="records produced and acknowledged"),
-        Fact(name="read", value=_grouped(read), note="records returned to consumers"),
-        Fact(name="failed", value=_grouped(outcomes[OpType.FAIL]), note="calls that certainly had no effect"),
-        Fact(name="unknown", value=_grouped(outcomes[OpType.INFO]), note="calls of unknown outcome"),
-        Fact(name="leader changes", value=_grouped(sum(t.leader_changes for t in tracks)), note="as ZooKeeper holds them"),
-        Fact(name="ISR changes", value=_grouped(sum(t.isr_changes for t in tracks)), note="as ZooKeeper holds them"),
-        Fact(name="controllers", value=_grouped(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
-        Fact(name="truncations", value=_grouped(kinds[EventKind.TRUNCATE]), note="truncations of a replica's log"),
-        Fact(name="wounds", value=_grouped(kinds[EventKind.WOUND]), note="faults that destroyed bytes"),
+        Fact(name="acknowledged", value=_grouped_digits(acked), note="records produced and acknowledged"),
+        Fact(name="read", value=_grouped_digits(read), note="records returned to consumers"),
+        Fact(name="failed", value=_grouped_digits(outcomes[OpType.FAIL]), note="calls that certainly had no effect"),
+        Fact(name="unknown", value=_grouped_digits(outcomes[OpType.INFO]), note="calls of unknown outcome"),
+        Fact(name="leader changes", value=_grouped_digits(sum(t.leader_changes for t in tracks)), note="as ZooKeeper holds them"),
+        Fact(name="ISR changes", value=_grouped_digits(sum(t.isr_changes for t in tracks)), note="as ZooKeeper holds them"),
+        Fact(name="controllers", value=_grouped_digits(kinds[EventKind.CONTROLLER_ELECTED]), note="controller elections"),
+        Fact(name="truncations", value=_grouped_digits(kinds[EventKind.TRUNCATE]), note="truncations of a replica's log"),
+        Fact(name="wounds", value=_grouped_digits(kinds[EventKind.WOUND]), note="faults that destroyed bytes"),
         Fact(name="length", value=f"{manifest.sim_seconds:.1f} s", note="by the clock of the run, simulated or not"),
     )
 
@@ -323,7 +323,7 @@ def _faults(manifest: RunManifest, windows: Sequence[FaultWindow]) -> tuple[Faul
     return tuple(rows)
 
 
-def _excused(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
+def _excused_ranges(history: History, losses: Sequence[ExcusedLoss]) -> tuple[ExcusedView, ...]:
     """Group the excused losses into ranges of offsets: a wound destroys the end of a log, so its losses are consecutive."""
     stretches: list[list[ExcusedLoss]] = []
     for loss in sorted(losses, key=lambda e: (e.topic, e.partition, e.wound, e.offset)):
@@ -358,5 +358,5 @@ def _troubled_first(tracks: Sequence[PartitionTrack], verdict: Verdict) -> tuple
     return tuple(sorted(tracks, key=lambda track: (track.key not in troubled, track.topic, track.partition)))
 
 
-def _grouped(number: int) -> str:
+def _grouped_digits(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")

@@ -254,7 +254,7 @@ def _messages(row: ClusterEvent, seen: _Seen, process_of: dict[str, str]) -> Ite
             "write", (row, row), node, ZOOKEEPER, "creates /controller" if row.kind is K.CONTROLLER_ELECTED else "registers"
         )
         if row.kind is K.CONTROLLER_ELECTED:
-            yield from _watched(row, node, seen)
+            yield from _watched_arrows(row, node, seen)
             seen.controller = node
     elif row.kind is K.SESSION_ENDED:
         seen.session = row
@@ -304,14 +304,14 @@ def _write(row: ClusterEvent, key: str, node: str, seen: _Seen) -> Iterator[Arro
             yield _arrow("command", (request, row), request.node, node, f"AlterPartition: ISR {isr}")
         del seen.asked[key]
     if node == seen.controller:
-        yield from _watched(row, node, seen)
+        yield from _watched_arrows(row, node, seen)
     if node:
         words = f"writes leader {row.leader or 'none'}, epoch {row.leader_epoch}, ISR {isr}, version {row.zk_version}"
         yield _arrow("write", (row, row), node, ZOOKEEPER, words)
     seen.states[key] = row
 
 
-def _watched(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
+def _watched_arrows(row: ClusterEvent, node: str, seen: _Seen) -> Iterator[Arrow]:
     """A controller that acts after a session ended has been told of its end by a watch."""
     if seen.session is not None and node:
         yield _arrow("watch", (seen.session, row), ZOOKEEPER, node, f"watch: the registration of {seen.session.node} is gone")

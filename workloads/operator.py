@@ -53,8 +53,8 @@ class Operator:
         self._due_ms = 0
         self._allowed = False
         self._edits: tuple[Callable[[], Invocation], ...] = (
-            self._malformed,
-            self._malformed,
+            self._malformed_invocation,
+            self._malformed_invocation,
             self._unknown,
             self._unknown,
             self._contradiction,
@@ -82,7 +82,7 @@ class Operator:
         if invocation.f == "allow-reassignments":
             self._allowed = completion.type is OpType.OK
 
-    def _malformed(self) -> Invocation:
+    def _malformed_invocation(self) -> Invocation:
         partition = self._partition()
         under = f"{partition.topic}/{self._pick('index', (str(partition.partition), 'x', '-1', '1.5'))}"
         paths = (PREFERRED, DELETE_TOPICS, *self._roots(), f"{ADD}/{under}", f"{REMOVE}/{_UNKNOWN_TOPIC}/x")
@@ -115,12 +115,12 @@ class Operator:
         partition = self._partition()
         if self._parameters.by_requests and self._draws.ratio("workload operator in flight", 1, 2):
             path = f"{IN_FLIGHT}/{partition.topic}/{partition.partition}"
-            return _gone(path) if self._draws.ratio("workload operator deletes", 1, 2) else _over(path, "{")
+            return _gone_rows(path) if self._draws.ratio("workload operator deletes", 1, 2) else _over(path, "{")
         path = self._pick("root", self._roots()[:1] if self._parameters.by_requests else self._roots())
         entry = self._moves((partition, self._replicas(partition)))
         match self._draws.below("workload operator pending", 3):
             case 0:
-                return _gone(path)
+                return _gone_rows(path)
             case 1:
                 return _over(path, self._pick("malformed", _MALFORMED))
             case _:
@@ -164,7 +164,7 @@ def _over(path: str, data: str) -> Invocation:
     return Invocation(f="edit-znode", edit=Edit(path=path, data=data, over=True))
 
 
-def _gone(path: str) -> Invocation:
+def _gone_rows(path: str) -> Invocation:
     return Invocation(f="edit-znode", edit=Edit(path=path))
 
 

@@ -67,7 +67,7 @@ def _is_wrong(call: Call, acknowledged: int, *, lossless: bool) -> str | None:
     return "wrong-error" if broken or doubted else None
 
 
-def _denied(call: Call, events: list[EventRow]) -> int | None:
+def _row_of_denied_append(call: Call, events: list[EventRow]) -> int | None:
     """The row in which the broker appended a batch of which it then said that nothing was appended; None if it may say so."""
     request, answer = call.asked[0], call.rows[0] if call.rows else None
     if answer is None or call.type == "ok" or answer.error != _NOTHING_APPENDED:
@@ -114,7 +114,7 @@ def _lies(done: list[Call], events: pl.DataFrame, name: str) -> list[Anomaly]:
         return []
     rows, anomalies = event_rows(events), []
     for call in done:
-        at = _denied(call, rows)
+        at = _row_of_denied_append(call, rows)
         if at is not None:
             what = f"a produce of process {call.process} to {name} was refused with {_NOTHING_APPENDED}"
             words = f"{what}, though {call.rows[0].node} had appended it at row {at}"

@@ -145,7 +145,7 @@ def _is_over_the_same(other: Call, call: Call) -> bool:
     return same and other.asked[0].acks != 0
 
 
-def _unacknowledged(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
+def _complaints_of_waits(done: list[Call], events: pl.DataFrame, facts: Facts, about: tuple[str, int]) -> list[str]:
     """Describe the idempotent produces that waited on and on for an answer, though a consumer had their records already."""
     attempt_ns = ((facts.client_timeout_ms or 0) // 2 + _PAUSE_MS + PROMPT_MS) * MS
     suspects = [call for call in done if _took_ns(call) > attempt_ns and _has_retries(call, facts)]
@@ -257,7 +257,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     ]
     why += _hung(done, events, facts, name)
     why += _unread(done, events, facts, name)
-    why += _unacknowledged(done, events, facts, (topic, number))
+    why += _complaints_of_waits(done, events, facts, (topic, number))
     why += _unheard(done, events, facts, name)
     if retries:
         produces = [call for call in done if call.f == "produce"]

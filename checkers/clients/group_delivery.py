@@ -86,7 +86,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     unread = 0
     for of in sorted(commits.keys() | deliveries.keys()):
         mine, polls = commits.get(of, []), sorted(deliveries.get(of, []), key=lambda poll: poll.at)
-        anomalies += _skipped(of, mine, polls, acknowledged.get(of[1], []))
+        anomalies += _records_skipped(of, mine, polls, acknowledged.get(of[1], []))
         anomalies += _commits_that_fall(of, mine, polls)
         anomalies += _resumed_behind(of, mine, polls)
         offsets_given = {offset for poll in polls for offset in poll.offsets}
@@ -113,7 +113,7 @@ def _deliveries(call: Call, member: int) -> list[tuple[_Key, _Given]]:
         return []
 
 
-def _skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
+def _records_skipped(of: _Key, commits: list[_Commit], polls: list[_Given], acked: list[tuple[int, str, int]]) -> list[Anomaly]:
     """Acknowledged records below a committed position that no member was given before."""
     first: dict[int, int] = {}  # offset -> the row at which a member was given it
     for poll in polls:

@@ -60,7 +60,7 @@ def _falls(call: Call) -> Iterator[tuple[OperationRow, OperationRow]]:
             yield first, then
 
 
-def _skipped(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
+def _skipped_record(call: Call, first_rows: _Known, cuts: tuple[Cut, ...]) -> tuple[str, int, int] | None:
     """Find the first record that a poll left out and another poll read."""
     before, kind = call.asked[0].offset, "poll-skip"
     for row in _records(call):
@@ -93,7 +93,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(then.at,), words=words))
             break
         else:
-            skipped = _skipped(call, first_rows, cuts) if call.f == "poll" else None
+            skipped = _skipped_record(call, first_rows, cuts) if call.f == "poll" else None
             if skipped is not None:
                 kind, offset, at = skipped
                 words = f"a poll of process {call.process} left out offset {offset}, where another poll read a record"

@@ -85,7 +85,7 @@ def appended(queue_steps: Sequence[Step]) -> Iterator[Step]:
                 wants.append(append)
                 gets.append(append)
             elif step.type is OpType.OK:
-                for key, values in _polled(micro):
+                for key, values in _records_polled(micro):
                     mine[key] = (*mine.get(key, ()), *values)
                     wants.append(("r", key, None))
                     gets.append(("r", key, mine[key]))
@@ -108,7 +108,7 @@ def _value(sent: Hashable) -> Hashable:
     return sent[1] if isinstance(sent, tuple) and len(sent) == 2 else sent
 
 
-def _polled(micro: tuple[Any, ...]) -> Iterator[tuple[Hashable, list[Hashable]]]:
+def _records_polled(micro: tuple[Any, ...]) -> Iterator[tuple[Hashable, list[Hashable]]]:
     for key, records in micro[1] if len(micro) > 1 else ():
         yield key, [value for _, value in records]
 

@@ -247,7 +247,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     done = calls(operation_rows(operations.filter(pl.col("f") == EDIT)))
     states = {key: _States(f"{key[0]}-{key[1]}", least, given_up(done, *key)) for key, least in _least(rows, facts)}
     keeps_elr = any(row.elr for row in rows)
-    preferred = _preferred(operations)
+    preferred = _preferred_orders(operations)
     for row in () if facts.simulated else rows:
         if row.partition is not None and row.kind in (K.REASSIGNMENT_BEGUN, K.UNCLEAN_ELECTION_ORDERED):
             states[row.topic, row.partition].see(row, None)
@@ -272,7 +272,7 @@ def _least(rows: list[ClusterRow], facts: Facts) -> Iterator[tuple[tuple[str, in
         yield (topic, partition), 1 if promise is None else promise.min_insync_replicas
 
 
-def _preferred(operations: pl.DataFrame) -> dict[str | None, int]:
+def _preferred_orders(operations: pl.DataFrame) -> dict[str | None, int]:
     """The first row by which an operator may have ordered the preferred leader: by partition; None: of any partition."""
     rows_of_orders: dict[str | None, int] = {}
     orders = operations.filter(pl.col("f").is_in(_ORDERS)).sort("index")

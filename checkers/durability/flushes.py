@@ -53,14 +53,14 @@ class _Disks:
             if row.detail == "leader":
                 self.promise(row.hw, row.leader_epoch, row.at)
         elif row.kind == K.BECAME_LEADER:
-            self._cut(row.leader_epoch)
+            self._apply_cuts(row.leader_epoch)
         if row.kind in WOUND_ROWS:
             self._wounded.see(row)
         if row.kind in ISR_ROWS:
             self._isr.see(row)
         if row.kind == K.STATE_WRITTEN:
             self._dropped -= set(row.isr)
-            self._cut(row.leader_epoch)
+            self._apply_cuts(row.leader_epoch)
             self._check_counted(row.at)
 
     def promise(self, end: int, epoch: int, at: int) -> None:
@@ -70,7 +70,7 @@ class _Disks:
             self._promised, self._by = end, at
         self._check_counted(at)
 
-    def _cut(self, epoch: int) -> None:
+    def _apply_cuts(self, epoch: int) -> None:
         """From this epoch on, what an excused loss took is promised no more."""
         for cut in self._cuts:
             if cut.leader_epoch == epoch:

@@ -56,7 +56,7 @@ class _Logs:
         """Take in a row: an HW, an assignment, or a change of a log."""
         if row.kind == K.HW:
             self._begin(row.leader_epoch)
-            self._covered(row)
+            self._check_covered(row)
             if row.detail == "leader":
                 self._commit(row)
             return
@@ -83,7 +83,7 @@ class _Logs:
             where = f"at offset {row.offset} under epoch {row.leader_epoch}"
             self._accuse("log-mismatch", row.offset, (at, row.at), f"{node} has {value} {where}, {row.node} has {row.value}")
 
-    def _covered(self, row: EventRow) -> None:
+    def _check_covered(self, row: EventRow) -> None:
         """Find records below a leader's HW that differ from the committed ones: consumers could read them."""
         log, limit = self.replicas.log(row.node), min(row.hw, self._limit(row.leader_epoch), len(self.committed))
         for offset in range(self.compared.get(row.node, 0), min(limit, len(log.values))):

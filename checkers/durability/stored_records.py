@@ -62,7 +62,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     wounded = {row.node for row in rows if row.kind == K.WOUND} - set(end.isr)
     findings_found = [
         *_mismatches({node: held_rows for node, held_rows in records.items() if node not in wounded}),
-        *_uncommitted(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
+        *_uncommitted_records(records, end, {row.node: row.hw or 0 for row in rows if row.kind == K.LOG_ON_DISK}),
     ]
     key = f"{topic}-{partition}"
     accused = (
@@ -90,7 +90,7 @@ def _mismatches(records: _Records) -> Iterator[_Found]:
             )
 
 
-def _uncommitted(records: _Records, end: _End, high_watermarks: dict[str, int]) -> Iterator[_Found]:
+def _uncommitted_records(records: _Records, end: _End, high_watermarks: dict[str, int]) -> Iterator[_Found]:
     """The records of members of the ISR below their high watermark that differ from the leader's."""
     led = {} if end.leader is None else records.get(end.leader, {})
     for node in end.isr:

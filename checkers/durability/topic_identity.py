@@ -49,13 +49,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
             words = f"{value} appears under topic id {topic_id}, but was written under another topic id only"
             witness = tuple(sorted({first[value], index}))
             anomalies.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
-    for value, ids, witness in _repeated(operations, appends) if facts.simulated else ():
+    for value, ids, witness in _values_repeated(operations, appends) if facts.simulated else ():
         words = f"{value} was sent once, and was written under the topic ids {ids}"
         anomalies.append(Anomaly(kind="other-topic", checker=NAME, key=f"{topic}-{partition}", witness=witness, words=words))
     return Findings(anomalies=tuple(anomalies))
 
 
-def _repeated(operations: pl.DataFrame, appends: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def _values_repeated(operations: pl.DataFrame, appends: pl.DataFrame) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Values that one call sent and leaders appended under several topic ids: with these ids, and the first append under each."""
     by_topic = appends.group_by("value", "topic_id").agg(pl.col("index").min())
     several = by_topic.group_by("value").agg(pl.col("topic_id").sort_by("index"), pl.col("index").sort())

@@ -75,11 +75,11 @@ def judge(model: str, history: Paired, consistency: Sequence[str] = (STRONGEST,)
     between = [name for name in names if name in BETWEEN]
     if judgement.anomalies or not between:
         return judgement
-    open_questions = (*judgement.unchecked, *_broken(model, history, between))
+    open_questions = (*judgement.unchecked, *_reasons_unknown(model, history, between))
     return replace(judgement, unchecked=open_questions, validity=Validity.UNKNOWN if open_questions else judgement.validity)
 
 
-def _broken(model: str, history: Paired, names: Sequence[str]) -> Iterator[str]:
+def _reasons_unknown(model: str, history: Paired, names: Sequence[str]) -> Iterator[str]:
     """Why a history is not known to keep these levels, which are between others."""
     for name in names:
         level = BETWEEN[name][1]

@@ -67,11 +67,11 @@ class ListAppend:
         self._order_key = np.repeat(np.arange(len(table.keys)), self._size)
         place = np.arange(len(self._order_key)) - self._begin[self._order_key]
         self._order_value = table.elements[self._from[self._order_key] + place]
-        self._order_append = self._appended(self._order_key, self._order_value)
+        self._order_append = self._appending_micros(self._order_key, self._order_value)
         at = self._order_append
         self._order_writer = np.where(at == _NOBODY, _NOBODY, table.transaction[at] if len(table.transaction) else _NOBODY)
 
-    def _appended(self, key: Ints, value: Ints) -> Ints:
+    def _appending_micros(self, key: Ints, value: Ints) -> Ints:
         """The micro-operations that appended these values; `_NOBODY` if no transaction that may have committed did."""
         names = packed(key, value)
         if not len(self._names):
@@ -129,7 +129,7 @@ class ListAppend:
         """Find anomalies of lists that need no dependency cycle: aborted, intermediate, internal, incompatible and lost reads."""
         yield from self._bad_orders()
         yield from self._odd_reads()
-        yield from self._torn()
+        yield from self._torn_appends()
         yield from self._intermediate()
         yield from self._internal()
         yield from self._lost_updates()
@@ -199,7 +199,7 @@ class ListAppend:
                 yield Found("duplicate-elements", key, words, (reader,))
             for value in sorted(set(values) - set(longest)):
                 name = (key << 32) + value + 1
-                if name in self._failed and self._appended(np.array([key]), np.array([value]))[0] == _NOBODY:
+                if name in self._failed and self._appending_micros(np.array([key]), np.array([value]))[0] == _NOBODY:
                     yield self._aborted_read(reader, key, self._failed[name])
             self._bad_keys[key] = True
 
@@ -210,7 +210,7 @@ class ListAppend:
         seat[self._order_append[has_append]] = (np.arange(len(self._order_append)) - self._begin[self._order_key])[has_append]
         return seat
 
-    def _torn(self) -> Iterator[Found]:
+    def _torn_appends(self) -> Iterator[Found]:
         """Find appends that were read without an earlier append of the same transaction to the same key."""
         table, seat = self._table, self._seats()
         appends = self._order[table.write[self._order] & (table.transaction[self._order] < table.count)]
@@ -228,7 +228,7 @@ class ListAppend:
         table = self._table
         reads = self._reads[table.length[self._reads] > 0]
         last = table.elements[table.first[reads] + table.length[reads] - 1]
-        append = self._appended(table.key[reads], last)
+        append = self._appending_micros(table.key[reads], last)
         suspicious = append != _NOBODY
         suspicious[suspicious] = self._goes_on[append[suspicious]]
         suspicious &= ~self._bad_keys[table.key[reads]] | self._odd[reads]
@@ -355,11 +355,11 @@ class ListAppend:
         own: Flags = self._after_own[reads] & (table.length[reads] > 0)
         reads_of_own = reads[own]
         last = table.elements[table.first[reads_of_own] + table.length[reads_of_own] - 1]
-        append = self._appended(table.key[reads_of_own], last)
+        append = self._appending_micros(table.key[reads_of_own], last)
         own[own] = (append != _NOBODY) & (table.transaction[append] == table.transaction[reads_of_own])
         return reads[~own]
 
-    def _committed(self) -> Flags:
+    def _is_committed(self) -> Flags:
         """Flags of committed transactions: acknowledged ones, and those of which a value was read (otherwise G1a)."""
         committed = self._table.ok
         if "G1a" in self._forbidden:
@@ -375,7 +375,7 @@ class ListAppend:
     def _surely_unread(self) -> Ints:
         """The appends that were never read, of committed transactions, to keys that have an order."""
         table, appends = self._table, self._unread()
-        return appends[self._committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
+        return appends[self._is_committed()[table.transaction[appends]] & ~self._bad_keys[table.key[appends]]]
 
     def unordered(self) -> Unordered:
         """Return the unread appends of each key to which several transactions made some. Call `anomalies` first."""

@@ -169,9 +169,9 @@ def columns_of(operations: pa.Table) -> Columns | None:
     commits = unsaid = others
     if not set(_codes(operations["f"]).dictionary.to_pylist()) <= set(_FUNCTIONS):
         rest = operations.filter(pc.invert(pc.is_in(operations["f"], pa.array(_FUNCTIONS))))
-        others, commits = _named(rest), _named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
+        others, commits = _partitions_named(rest), _partitions_named(rest.filter(pc.is_in(rest["f"], pa.array(COMMITS))))
         asks = rest.filter(pc.equal(rest["f"], "earliest"))
-        unsaid = _named(asks.filter(pc.is_in(asks["error"], pa.array(OFFSET_ERRORS))))
+        unsaid = _partitions_named(asks.filter(pc.is_in(asks["error"], pa.array(OFFSET_ERRORS))))
         operations = operations.filter(pc.is_in(operations["f"], pa.array(_FUNCTIONS)))
     heads = _heads(operations)
     offset = _numbers(operations["offset"], none=ABSENT)
@@ -184,7 +184,7 @@ def columns_of(operations: pa.Table) -> Columns | None:
         return None
     turns = _turns(operations.take(pa.array(heads)), first=np.append(heads, len(part)), part=part[heads])
     odd = np.zeros(len(partitions), np.bool_)
-    odd[_unpaired(turns)] = True
+    odd[_parts_to_walk(turns)] = True
     odd[part[impossible]] = True
     odd[part[heads][_numbers(operations["slot"])[heads] != 0]] = True
     topic_ids, several = _topic_ids(operations["topic_id"], part, len(partitions))
@@ -230,7 +230,7 @@ def _turn_of_rows(heads: Ints, rows: int) -> Codes:
     return np.repeat(np.arange(len(heads), dtype=np.int32), np.diff(heads, append=rows))
 
 
-def _unpaired(turns: Turns) -> Codes:
+def _parts_to_walk(turns: Turns) -> Codes:
     """Parts whose calls pair differently in the whole run than in the partition alone; checkers read these row by row."""
     sizes = np.diff(turns.first)
     # An answer with more records than were sent: the walk decides which belong together.
@@ -285,7 +285,7 @@ def _turns(heads: pa.Table, *, first: Ints, part: Codes) -> Turns:
     )
 
 
-def _named(operations: pa.Table) -> frozenset[PartitionKey]:
+def _partitions_named(operations: pa.Table) -> frozenset[PartitionKey]:
     """The partitions that these rows name."""
     topics, numbers = operations["topic"].to_pylist(), operations["partition"].to_pylist()
     return frozenset(zip(topics, numbers, strict=True)) - {(None, None)}

@@ -46,7 +46,7 @@ def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda
     """Make a split whose state is the rows that the checker reads, for checkers of few rows. `keep` may leave out events."""
 
     def partial(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> bytes:
-        return msgspec.msgpack.encode(_Rows(_written(operations), _written(keep(events))))
+        return msgspec.msgpack.encode(_Rows(_arrow_bytes(operations), _arrow_bytes(keep(events))))
 
     def merge(states: Sequence[bytes], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
         rows = [msgspec.msgpack.decode(state, type=_Rows) for state in states]
@@ -56,7 +56,7 @@ def gathered(check: Check, keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda
     return Split(columns=(), partial=partial, merge=merge)
 
 
-def _written(frame: pl.DataFrame) -> bytes:
+def _arrow_bytes(frame: pl.DataFrame) -> bytes:
     sink = io.BytesIO()
     frame.write_ipc_stream(sink, compression="zstd")
     return sink.getvalue()

@@ -163,7 +163,7 @@ def _of_checker(run: Rows, checker: Checker, facts: Facts, cuts: tuple[Cut, ...]
         yield from (apply(checker, group, facts, cuts) for group in run.groups(checker.group_by))
         return
     columns, screened = run.columns, screen(run.columns, run.shared, facts)
-    walked = _walked(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
+    walked = _partitions_to_walk(run, checker, screened, facts) | {(cut.topic, cut.partition) for cut in cuts}
     yield from (apply(checker, group, facts, cuts) for group in run.some(walked))
     passed = [at for at, key in enumerate(columns.partitions) if key not in walked]
     yield Findings(counts={name: int(count[passed].sum()) for name, count in screened.counts.items()} if passed else {})
@@ -180,7 +180,7 @@ def _read(checker: Checker) -> set[str]:
     return {str(kind) for kind in checker.events}
 
 
-def _walked(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
+def _partitions_to_walk(run: Rows, checker: Checker, screened: Screened, facts: Facts) -> set[_Key]:
     """Return the partitions that a checker must read row by row, because its pre-check proves nothing about them."""
     columns = run.columns
     assert columns is not None

@@ -25,7 +25,7 @@ def findings(table: Object) -> Iterator[Finding]:
     ends = [end for end, _, _ in done]
     for read in reads(table.calls):
         values_read = set(listed(read, read.result, "the answer to a read"))
-        yield from _unexpected(read, values_read, writes, failed)
+        yield from _unexpected_values(read, values_read, writes, failed)
         shown_writes = [writes[value_read] for value_read in values_read if value_read in writes]
         if not shown_writes:
             continue
@@ -40,7 +40,7 @@ def findings(table: Object) -> Iterator[Finding]:
             yield Found("missing-predecessor", (missing.line, latest.line, read.line), words)
 
 
-def _unexpected(
+def _unexpected_values(
     read: Call, values_read: set[Hashable], writes: dict[Hashable, Call], failed: dict[Hashable, Call]
 ) -> Iterator[Found]:
     """Values in a read that were not written, or whose write failed."""

@@ -27,12 +27,12 @@ class _Read(NamedTuple):
 def findings(whole_set: Object) -> Iterator[Finding]:
     """Find lost, stale, doubled and unexpected elements of a set."""
     all_reads = [_Read(call, frozenset(listed(call, call.result, "the answer to a read"))) for call in reads(whole_set.calls)]
-    yield from _doubled(all_reads)
+    yield from _doubled_elements(all_reads)
     adds: dict[Hashable, list[Call]] = {}
     for call in whole_set.calls:
         if call.f != "read":
             adds.setdefault(call.argument, []).append(call)
-    yield from _unexpected(all_reads, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
+    yield from _unexpected_elements(all_reads, adds, {call.argument: call for call in whole_set.failed if call.f != "read"})
     sights = _sights(all_reads, set(adds))
     outcomes = [_fate(element, adds_of_element, sights[element]) for element, adds_of_element in adds.items()]
     yield from (outcome for outcome in outcomes if outcome is not None and outcome.kind == "lost")
@@ -90,7 +90,7 @@ def _fate(element: Hashable, adds: list[Call], sight: _Sight) -> Found | None:
     return Found("stale", (line, absent.line, sight.present.line), f"{words}, before line {sight.present.line} shows it")
 
 
-def _doubled(all_reads: list[_Read]) -> Iterator[Found]:
+def _doubled_elements(all_reads: list[_Read]) -> Iterator[Found]:
     """Reads that hold an element more than once."""
     for call, elements in all_reads:
         values = listed(call, call.result, "the answer to a read")
@@ -99,7 +99,9 @@ def _doubled(all_reads: list[_Read]) -> Iterator[Found]:
             yield Found("duplicate", (call.line,), f"line {call.line} reads {short(again)} more than once")
 
 
-def _unexpected(all_reads: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
+def _unexpected_elements(
+    all_reads: list[_Read], adds: dict[Hashable, list[Call]], failed: dict[Hashable, Call]
+) -> Iterator[Found]:
     """Elements that were read and not added, or whose addition failed."""
     elements_before: set[Hashable] = set()
     for call, elements in all_reads:

@@ -28,14 +28,14 @@ def findings(queue: Object) -> Iterator[Finding]:
         for value in values:
             if value is not None:
                 takes.setdefault(value, []).append(call)
-    yield from _unexpected(takes, put, {call.argument: call for call in queue.failed if call.f == "enqueue"})
+    yield from _unexpected_takes(takes, put, {call.argument: call for call in queue.failed if call.f == "enqueue"})
     again = [value for value, calls in takes.items() if len(calls) > len(put.get(value, calls))]
     if again:
         yield Note(f"{len(again)} values came out more often than they were put in, which is allowed, such as {short(again[0])}")
     yield from _missing(queue, put, takes, max((drain.start for drain in drains), default=-1))
 
 
-def _unexpected(takes: _Taken, put: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
+def _unexpected_takes(takes: _Taken, put: dict[Hashable, list[Call]], failed: dict[Hashable, Call]) -> Iterator[Found]:
     """Values that were taken and that nobody had begun to put in."""
     for value, calls in takes.items():
         begun = min((call.start for call in put.get(value, ())), default=None)

@@ -33,7 +33,7 @@ def anomalies(logs: Logs) -> Iterator[Found]:
     """Find one dependency cycle of each kind. A cycle that needs a ww edge is only noted, because Kafka allows it."""
     nodes = [op for op in logs.ops if op.f in TRANSACTIONS and logs.committed(op)]
     number = {op.number: node for node, op in enumerate(nodes)}
-    wr, ww = _edges_of_kind(_wr_pairs(logs, number), WR), _edges_of_kind(_followed(logs, number), WW)
+    wr, ww = _edges_of_kind(_wr_pairs(logs, number), WR), _edges_of_kind(_ww_pairs(logs, number), WW)
     times = _Times(
         start=np.array([op.start for op in nodes], np.int64),
         end=np.array([NEVER if op.end is None else op.end for op in nodes], np.int64),
@@ -71,7 +71,7 @@ def _wr_pairs(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
                         yield source, target
 
 
-def _followed(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
+def _ww_pairs(logs: Logs, number: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Pairs of operations that wrote neighbouring values of a log.
 
     Values at several offsets, and offsets with several values, give no order.

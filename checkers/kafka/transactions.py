@@ -80,7 +80,7 @@ def _op(number: int, start: int, invocation: Step, answered: Step | None, *, sub
     if invocation.f in TRANSACTIONS:
         micros = _micros(step)
         sends = tuple(_send(step, micro, answered=step is answered) for micro in micros if micro[0] == "send")
-        polls = tuple(record for micro in micros if micro[0] == "poll" for record in _polled(step, micro))
+        polls = tuple(record for micro in micros if micro[0] == "poll" for record in _records_of_poll(step, micro))
         polled = any(micro[0] == "poll" for micro in micros)
     moves = invocation.f in _PLACES and type_ is not OpType.FAIL
     return Op(
@@ -132,7 +132,7 @@ def _send(step: Step, micro: tuple[Hashable, ...], *, answered: bool) -> Record:
     return key_of(micro[1]), value[0], value[1]
 
 
-def _polled(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
+def _records_of_poll(step: Step, micro: tuple[Hashable, ...]) -> Iterator[Record]:
     """Yield the records of a poll: those of a map of keys, which may be written as a list of pairs."""
     found = micro[1] if len(micro) > 1 and micro[1] is not None else ()
     pairs = found if isinstance(found, tuple) else None

@@ -107,7 +107,7 @@ class OwnObject:
 
     def step(self, state: State, call: Call) -> State | Illegal:
         """The user's step. HistoryError with the line of the call if it fails."""
-        after = _model_answer(self.name, call, lambda: _hashed(self._step(state, *_op(call))))
+        after = _model_answer(self.name, call, lambda: _hashable(self._step(state, *_op(call))))
         return ILLEGAL if after is None else after
 
     def observes(self, call: Call) -> bool:
@@ -201,7 +201,7 @@ class OwnReads:
         )
 
 
-def _hashed(state: Hashable) -> Hashable:
+def _hashable(state: Hashable) -> Hashable:
     frozenset((state,))  # TypeError here, and not in the search, if a state cannot be hashed
     return state
 

@@ -72,16 +72,16 @@ def _base(model: Model, calls_before: Sequence[Call], stuck: Stuck) -> tuple[Pla
 
     () if the prefix has no order either: another of its calls is impossible, too.
     """
-    own = _placed(model, calls_before, stuck.order) if stuck.order else None
+    own = _places_along(model, calls_before, stuck.order) if stuck.order else None
     if own is not None:
         return own
     outcome = Search(model, [call for call in calls_before if call.index != stuck.call]).run(_STEPS_MAX)
     if isinstance(outcome, Undecided):
         return None
-    return _placed(model, calls_before, outcome.order) if isinstance(outcome, Placed) else ()
+    return _places_along(model, calls_before, outcome.order) if isinstance(outcome, Placed) else ()
 
 
-def _placed(model: Model, calls_before: Sequence[Call], order: Sequence[int]) -> tuple[Place, ...] | None:
+def _places_along(model: Model, calls_before: Sequence[Call], order: Sequence[int]) -> tuple[Place, ...] | None:
     """The states along an order; None if it breaks real time or the object."""
     by_index = {call.index: call for call in calls_before}
     state, places, latest = model.initial(), list[Place](), -1

@@ -259,7 +259,7 @@ def _clients(done: list[Call], facts: Facts, deadline: int, partition: _Partitio
     """Describe what clients missed after the bound B: answers (LIVE-2, LIVE-5, LIVE-8) or records in final reads (LIVE-3)."""
     name, patience = partition.name, facts.promise.request_timeout_ms * MS
     late = [call for call in done if call.invoked_ns >= deadline and not _was_refused_by_client(call)]
-    informed = _informed(late, partition.written, patience)
+    informed = _calls_that_knew_the_leader(late, partition.written, patience)
     kinds_asked = {
         "acks=all produce to": [call for call in late if call.f == "produce" and call.asked[0].acks == -1],
         "acks=1 produce to": [call for call in informed if call.asked[0].acks == 1],
@@ -307,7 +307,7 @@ def _is_late(error: str | None) -> bool:
     return error in _MAY_BE_LATE or str(error).startswith("_")
 
 
-def _informed(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
+def _calls_that_knew_the_leader(late: list[Call], written: Times, patience_ns: int) -> list[Call]:
     """Return the produces whose process knew the leader: its last produce under acks=all was acknowledged.
 
     No state was written since shortly before that one, which a leader that was just replaced may still answer, until the request

@@ -111,7 +111,7 @@ def _still_up(rows: list[_Row]) -> Iterator[str]:
             yield f"{fault_asked.node} was told to shut down at row {fault_asked.at} and was still running {END_MS} ms later"
 
 
-def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
+def _unfenced_brokers(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
     """Brokers that reached no other broker for the promised time and did not fence themselves (LIVE-11)."""
     for period in periods:
         due_ns = period.begun.time_ns + facts.promise.replacement_ms * MS
@@ -130,7 +130,7 @@ def _unfenced(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator
             yield f"{period.node} reached no broker from row {period.begun.at} to row {period.ended.at} and did not fence itself"
 
 
-def _unheeded(rows: list[_Row], facts: Facts) -> Iterator[str]:
+def _brokers_that_served_on(rows: list[_Row], facts: Facts) -> Iterator[str]:
     """Brokers whose registration ended, and that did not fence themselves in the promised time (LIVE-11, KIP-343).
 
     No controller accepts their heartbeats any more, whoever answers them.
@@ -167,7 +167,7 @@ def _beats(rows: list[_Row], node: str) -> bool:
     return next(states, "") == "active"
 
 
-def _uncounted(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
+def _wrong_counts(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iterator[str]:
     """Brokers that at the end of a long failure of a directory told another number of replicas out of service (R-312)."""
     for period in periods:
         long = period.ended.time_ns - period.begun.time_ns >= facts.promise.replacement_ms * MS > 0
@@ -214,7 +214,7 @@ def _forgotten(rows: list[_Row]) -> Iterator[str]:
             had[key] = (row.topic_id, row.leo, row.hw)
 
 
-def _unbalanced(rows: list[_Row], facts: Facts) -> Iterator[str]:
+def _unbalanced_brokers(rows: list[_Row], facts: Facts) -> Iterator[str]:
     """Brokers whose logs lie in one directory at the end, though others had room for them (LIVE-11)."""
     failed = {row.node for row in rows if row.kind in (K.WOUND, K.DIR_FAILED)}
     failed |= {row.node for row in rows if row.kind == K.FAULT_BEGUN and _is_of_disks(row.detail)}
@@ -243,9 +243,14 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     """Find brokers that did not do what they owe. Ignores `cuts` (excused losses)."""
     rows = rows_as(_Row, events)
     periods = list(_alone(rows))
-    why = [*_still_up(rows), *_unfenced(rows, periods, facts), *_unheeded(rows, facts), *_uncounted(rows, periods, facts)]
+    why = [
+        *_still_up(rows),
+        *_unfenced_brokers(rows, periods, facts),
+        *_brokers_that_served_on(rows, facts),
+        *_wrong_counts(rows, periods, facts),
+    ]
     why += _forgotten(rows)
-    why += _unbalanced(rows, facts)
+    why += _unbalanced_brokers(rows, facts)
     return Findings(not_live=tuple(why), live_judged=bool(why))
 
 

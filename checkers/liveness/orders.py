@@ -46,7 +46,7 @@ def forgotten(done: list[Call], events: pl.DataFrame, facts: Facts) -> list[str]
         since = {row.node: row.incarnation for row in reversed(rows_before) if row.kind == K.REGISTERED}
         about = [row for row in rows_before if _is_about(row, name)]
         able = [] if refused else _able(about, call, since)
-        joined = _joined(about, rows_before, call)
+        joined = _registrations_of_members(about, rows_before, call)
         fit = [node for node in able if _serves(node, rows_before, call, joined.get(node, -1))]
         if fit and (call.type == "ok" or _is_calm(rows_before, call, facts)):
             ended = "confirmed" if call.type == "ok" else "given up"
@@ -93,7 +93,7 @@ def _able(rows: list[ClusterRow], call: Call, since: dict[str, int]) -> list[str
     return [node for node in sorted(counted | older) if assigned and all(node in replicas for replicas in assigned)]
 
 
-def _joined(about: list[ClusterRow], rows: list[ClusterRow], call: Call) -> dict[str, int]:
+def _registrations_of_members(about: list[ClusterRow], rows: list[ClusterRow], call: Call) -> dict[str, int]:
     """For each member of the ISR before the request, the row of the registration for which it counts."""
     states = [row for row in about if row.kind == K.STATE_WRITTEN and row.at < call.invoked]
     counted = dict(zip(states[-1].isr, states[-1].stamps or (), strict=False)) if states else {}

@@ -127,23 +127,23 @@ class _Cluster:
                 for tp in [tp for tp, state in self.partitions.items() if state.leader == row.node]:
                     debts.settle("told", partition=tp)  # the next leader is told
                 self._leaves(row.node)
-                self._lost(row, row.node, "its registration ended")
+                self._broker_gone(row, row.node, "its registration ended")
             case K.WOUND:
                 self.hurt.add(row.node)
                 self._leaves(row.node)
             case K.NODE_STARTED:
                 self.lives[row.node] = row.life or 0
                 self.broken.discard(row.node)
-                self._interrupted(row.node)
+                self._forget_debts(row.node)
             case K.NODE_STOPPED:
                 self.broken.discard(row.node)
                 self.stopped.add(row.node)
                 debts.resigned(row.node)
-                self._interrupted(row.node)
+                self._forget_debts(row.node)
                 self._leaves(row.node)
             case K.DIR_FAILED:
                 self.broken.add(row.node)
-                self._interrupted(row.node)
+                self._forget_debts(row.node)
                 self.hurt.add(row.node)
                 self._leaves(row.node)
             case _ if row.partition is not None:
@@ -183,7 +183,7 @@ class _Cluster:
                 for tp, state in self.partitions.items():
                     self._hand_over(tp, state, row)
             if row.detail == "inactive" and self.registered.get(row.broker) == row.incarnation:
-                self._lost(row, row.broker, f"{row.node} holds it for inactive")
+                self._broker_gone(row, row.broker, f"{row.node} holds it for inactive")
         else:
             self.waiting.pop(row.broker, None)
             self.debts.settle("out", row.broker)
@@ -193,7 +193,7 @@ class _Cluster:
                 self._lead(tp, state, row)
             self._move(tp, state, row)  # its answers are awaited only while it is active
 
-    def _lost(self, row: ClusterRow, broker: str, why: str) -> None:
+    def _broker_gone(self, row: ClusterRow, broker: str, why: str) -> None:
         """A broker is gone: each ISR that names it must be written without it, if another member can lead."""
         for tp, state in self.partitions.items():
             if state.leader is not None and state.stamps.get(broker) == row.incarnation and self._others(state, broker):
@@ -316,7 +316,7 @@ class _Cluster:
             complaint = f"nobody leads {state.name}, though its ISR and ELR are back,"
             self.debts.owe(key, row, members, complaint, more_ms=2 * self.facts.promise.request_timeout_ms)
 
-    def _interrupted(self, node: str) -> None:
+    def _forget_debts(self, node: str) -> None:
         """The broker forgets its ISR changes and commands, all or those of a directory: none of them is owed any more."""
         self.debts.settle("isr", node)
         self.debts.settle("told", node)

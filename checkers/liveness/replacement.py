@@ -178,13 +178,13 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     periods = _periods(events, facts)
     if not periods:
         return Findings()
-    why = [words for period in periods if (words := _unreplaced(rows, period, f"{topic}-{number}"))]
+    why = [words for period in periods if (words := _late_replacement(rows, period, f"{topic}-{number}"))]
     hit = excuses(events, facts)
     answered = [call for call in calls(operation_rows(operations)) if call.asked[0].acks == -1 and call.rows]
     writes = [call for call in answered if not _is_excused(call, hit.get(place_of(facts, call.process), []))]
     judged = 0
     for period in periods:
-        tried = _owed(rows, period, writes, facts, topic)
+        tried = _calls_owed(rows, period, writes, facts, topic)
         judged += bool(tried)
         if tried and not any(call.type == "ok" for call in tried):
             span = f"between rows {tried[0].invoked} and {max(call.ended for call in tried)}"
@@ -194,7 +194,7 @@ def check(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts, cuts: tu
     return Findings(not_live=tuple(why), live_judged=bool(why), counts=counts)
 
 
-def _unreplaced(rows: list[EventRow], period: _Period, name: str) -> str | None:
+def _late_replacement(rows: list[EventRow], period: _Period, name: str) -> str | None:
     """Say that the broker still leads, or nobody does, when it must have been replaced (LIVE-6)."""
     cluster = _cluster_at(rows, period.due_ns)
     able = cluster.able(period)
@@ -206,7 +206,7 @@ def _unreplaced(rows: list[EventRow], period: _Period, name: str) -> str | None:
     return f"{what}, though {able[0]} could and {period.node} {lack} from row {period.begun} to row {period.ended}"
 
 
-def _owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Facts, topic: str) -> list[Call]:
+def _calls_owed(rows: list[EventRow], period: _Period, writes: list[Call], facts: Facts, topic: str) -> list[Call]:
     """The writes of a period of which one must be acknowledged (LIVE-7); none if the others need not serve writes."""
     promise = promised(facts, topic)
     due_ns = period.due_ns + (2 * facts.promise.replica_lag_time_max_ms + facts.promise.request_timeout_ms) * MS

@@ -64,7 +64,7 @@ def undone(done: list[Call], rows: list[tuple[str, EventRow]]) -> list[str]:
             ended[name] = row.at
         elif row.kind == K.STATE_WRITTEN:
             led[name] = row.leader is not None
-    edited = max((_ended(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
+    edited = max((_end_of(call) for call in done if call.f == EDIT and _is_of_moves(call)), default=-1)
     return [
         f"{name} was to be moved to {', '.join(replicas)} and is on {', '.join(assigned[name])} at the end"
         for name, (replicas, since) in _targets(done, settled).items()
@@ -207,7 +207,7 @@ def given_up(done: list[Call], topic: str, partition: int) -> list[tuple[int, fl
     """
     paths = (_PENDING, *(f"{root}/{topic}/{partition}" for root in _IN_FLIGHT))
     edits = [call for call in done if call.f == EDIT and call.type != "fail" and _path(call) in paths]
-    return [(call.invoked, _ended(call)) for call in edits if not _makes(call, _path(call))]
+    return [(call.invoked, _end_of(call)) for call in edits if not _makes(call, _path(call))]
 
 
 def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
@@ -215,22 +215,22 @@ def _first_asked(done: list[Call]) -> dict[tuple[str, tuple[str, ...]], int]:
     first: dict[tuple[str, tuple[str, ...]], int] = {}
     for call in sorted(_requests(done), key=lambda call: call.invoked):
         name, numbers = call.request
-        for about, replicas in (_entries(call) if call.f == EDIT else {name: _named(numbers)}).items():
+        for about, replicas in (_entries(call) if call.f == EDIT else {name: _partitions_named(numbers)}).items():
             first.setdefault((about, replicas), call.invoked)
     return first
 
 
 def _is_edited(edits: list[Call], since: int, until: int) -> bool:
-    return any(_ended(edit) > since and edit.invoked < until for edit in edits)
+    return any(_end_of(edit) > since and edit.invoked < until for edit in edits)
 
 
 def way_and_target(detail: str) -> tuple[str, tuple[str, ...]]:
     """What a row of a move says: `forward to 1,2` is ("forward", ("b1", "b2"))."""
     way, _, target = detail.partition(" to ")
-    return way, _named(target)
+    return way, _partitions_named(target)
 
 
-def _named(numbers: str) -> tuple[str, ...]:
+def _partitions_named(numbers: str) -> tuple[str, ...]:
     return tuple(f"b{number}" for number in numbers.split(","))
 
 
@@ -246,10 +246,10 @@ def _path(call: Call) -> str:
 def _is_none(call: Call) -> bool:
     """Whether the call wrote something into a znode of moves that holds no list of partitions."""
     written = (call.asked[0].value or "").startswith(f"{_path(call)} created with ")
-    return written and _path(call) in _BY_HAND and _listed(call) is None
+    return written and _path(call) in _BY_HAND and _requested_partitions(call) is None
 
 
-def _listed(call: Call) -> list[object] | None:
+def _requested_partitions(call: Call) -> list[object] | None:
     """The partitions of a request that was written by hand, as they stand there; None if there is no list of them."""
     text = (call.asked[0].value or "").partition(" with ")[2]
     try:
@@ -262,7 +262,7 @@ def _listed(call: Call) -> list[object] | None:
 def _entries(call: Call) -> dict[str, tuple[str, ...]]:
     """The valid entries of a request that was written by hand: the replicas of each partition, by the last entry for it."""
     entries_by_partition: dict[str, tuple[str, ...]] = {}
-    for row in (_listed(call) or ()) if _path(call) in _BY_HAND else ():
+    for row in (_requested_partitions(call) or ()) if _path(call) in _BY_HAND else ():
         match row:
             case {"topic": str(topic), "partition": int(partition), "replicas": [int(), *_] as replicas, **rest} if not rest:
                 valid = all(isinstance(b, int) and b >= 0 for b in replicas) and len(set(replicas)) == len(replicas)
@@ -284,11 +284,11 @@ def _may_be_undone(call: Call, requests: list[Call]) -> bool:
         by_hand = (
             request is not call and request.f == EDIT and not (_path(request) in _BY_HAND and _makes(request, _path(request)))
         )
-        if request.f == "allow-reassignments" and request.type == "ok" and _ended(request) < call.invoked:
+        if request.f == "allow-reassignments" and request.type == "ok" and _end_of(request) < call.invoked:
             cancelled = False
         elif undoes and request.invoked < until:
             cancelled = True
-        elif by_hand and _ended(request) > call.invoked and request.invoked < until:
+        elif by_hand and _end_of(request) > call.invoked and request.invoked < until:
             return True
     return cancelled
 
@@ -316,7 +316,7 @@ def _cancels(call: Call) -> bool:
     return call.f == EDIT and (call.asked[0].value or "").startswith("/admin/reassign_cancel created")
 
 
-def _ended(call: Call) -> float:
+def _end_of(call: Call) -> float:
     return inf if call.type in ("info", "") else call.ended
 
 
@@ -330,7 +330,7 @@ def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dic
         if call.f == EDIT and not _cancels(call):
             if call.type != "fail" and _path(call) == _EXTRA:
                 if certain:  # what stood there is gone
-                    extras = {name: extra for name, extra in extras.items() if _ended(extra[0]) > call.invoked}
+                    extras = {name: extra for name, extra in extras.items() if _end_of(extra[0]) > call.invoked}
                 extras |= {name: (call, replicas) for name, replicas in _entries(call).items()}
         elif call.f in ("cancel-reassignments", EDIT):
             cancelled = cancelled or call.type != "fail"
@@ -338,7 +338,7 @@ def _targets(done: list[Call], settled: dict[str, list[tuple[int, str]]]) -> dic
             cancelled = cancelled and not certain
         elif call.type != "fail":
             name, numbers = call.request
-            replicas = _named(numbers)
+            replicas = _partitions_named(numbers)
             if call.f == "reassign-extra":
                 extras[name] = call, replicas
             elif certain and name in extras and _waits(*extras[name], call, settled.get(name, [])):

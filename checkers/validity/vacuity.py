@@ -53,8 +53,8 @@ def _range_of(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _
         pl.col("acks").last(), (acknowledged & pl.col("acks").is_null()).sum().alias("before")
     )
     counts = with_acks.select(
-        acked=(acknowledged & (pl.col("acks") == -1)).sum() + _committed(with_acks, '["send"'),
-        read=_committed(with_acks, '["poll",{"')
+        acked=(acknowledged & (pl.col("acks") == -1)).sum() + _count_of_committed(with_acks, '["send"'),
+        read=_count_of_committed(with_acks, '["poll",{"')
         + ((pl.col("type") == "ok") & (pl.col("f") == "poll") & pl.col("value").is_not_null()).sum(),
     )
     acted: Counter[str] = Counter()
@@ -71,13 +71,13 @@ def _range_of(operations: pl.DataFrame, events: pl.DataFrame, facts: Facts) -> _
     )
 
 
-def _committed(operations: pl.DataFrame, micro: str) -> int:
+def _count_of_committed(operations: pl.DataFrame, micro: str) -> int:
     """How many transactions with such a micro-operation are certainly done."""
     done = (pl.col("type") == "ok") & (pl.col("f") == "txn") & pl.col("value").str.contains(micro, literal=True)
     return operations.filter(done).height
 
 
-def _acked(ranges: Sequence[_Range]) -> int:
+def _count_of_acked(ranges: Sequence[_Range]) -> int:
     """Count the records acknowledged under acks=all, also where an earlier range tells the acks."""
     acks: dict[int, int | None] = {}
     acked = 0
@@ -89,7 +89,7 @@ def _acked(ranges: Sequence[_Range]) -> int:
     return acked
 
 
-def _acted(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
+def _counts_of_acting(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
     """How often each kind of fault took effect: the manifest's count, or the number of rows if that is higher."""
     counted: Counter[str] = Counter()
     for range_ in ranges:
@@ -100,7 +100,7 @@ def _acted(facts: Facts, ranges: Sequence[_Range]) -> dict[str, int]:
 
 def _merge(ranges: Sequence[_Range], facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
     """Why the run proves nothing, if it does, and its counts."""
-    acked, acted = _acked(ranges), _acted(facts, ranges)
+    acked, acted = _count_of_acked(ranges), _counts_of_acting(facts, ranges)
     kinds = {kind for range_ in ranges for kind in range_.kinds}
     why: list[str] = []
     if facts.outcome != "completed":

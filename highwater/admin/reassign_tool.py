@@ -125,7 +125,7 @@ def execute(entries: Reassignments) -> Command:
         raise UsageError("There is an existing assignment running; --execute-extra adds to it, --cancel rolls it back.")
     payload = admin_paths.reassignments_payload({tp: Reassignment(e.replicas, current[tp]) for tp, e in entries.items()})
     yield from _write((*checks, Create(REASSIGN, _fitting(payload))))
-    return (*_saved(current), "Successfully started reassignment of partitions.")
+    return (*_lines_saved(current), "Successfully started reassignment of partitions.")
 
 
 def execute_extra(entries: Reassignments) -> Command:
@@ -139,7 +139,7 @@ def execute_extra(entries: Reassignments) -> Command:
         )
     before = yield from _before_moves(current)
     yield from _write((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
-    return (*_saved(before), "Successfully submitted extra reassignment of partitions.")
+    return (*_lines_saved(before), "Successfully submitted extra reassignment of partitions.")
 
 
 def request(entries: Reassignments) -> Command:
@@ -148,7 +148,7 @@ def request(entries: Reassignments) -> Command:
     before = yield from _before_moves(current)
     payload = request_payload(Request({tp: entry.replicas for tp, entry in entries.items()}))
     path = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
-    return (*_saved(before), f"Successfully submitted {path}.")
+    return (*_lines_saved(before), f"Successfully submitted {path}.")
 
 
 def verify_requests(entries: Reassignments) -> Command:
@@ -306,7 +306,7 @@ def _fitting(payload: bytes) -> bytes:
     return payload
 
 
-def _saved(current: Assignments) -> tuple[str, ...]:
+def _lines_saved(current: Assignments) -> tuple[str, ...]:
     use = "Save this to use as the --execute FILE during rollback"
     return ("Current partition replica assignment", "", _json(current), "", use)
 

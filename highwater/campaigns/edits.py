@@ -94,7 +94,7 @@ def _strike(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         return None
     at_ms = notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     window = drawn_window(rng, source, draft.schedule, at_ms, broker=notable.broker)
-    return _added(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
+    return _draft_with(draft, window, f"{window.kind} at {at_ms} ms, after {notable.branch}")
 
 
 def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -106,7 +106,7 @@ def _align(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     lasts_ms, edge = old.until_ms - old.at_ms, notable.at_ms + rng.below(rng.pick(_AFTER_MS) + 1)
     at_ms = max(0, edge - lasts_ms if rng.ratio(1, 3) else edge)
     new = replace(old, at_ms=at_ms, until_ms=at_ms + lasts_ms)
-    return _changed(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
+    return _draft_with_change(source, draft, old, new, f"{old.id} moved to {at_ms} ms, {notable.branch}")
 
 
 def _ask(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -149,7 +149,7 @@ def _move(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     old, far = rng.pick(draft.schedule), rng.pick(_MOVES_MS)
     by = max(-old.at_ms, rng.between(-far, far))
     new = replace(old, at_ms=old.at_ms + by, until_ms=old.until_ms + by)
-    return _changed(source, draft, old, new, f"{old.id} moved by {by} ms")
+    return _draft_with_change(source, draft, old, new, f"{old.id} moved by {by} ms")
 
 
 def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -159,7 +159,7 @@ def _stretch(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     old = rng.pick(draft.schedule)
     lasts_ms = max(1, (old.until_ms - old.at_ms) * rng.pick((1, 3, 5, 15, 20, 50)) // 10)
     new = replace(old, until_ms=min(old.at_ms + lasts_ms, source.parent.faults_ms))
-    return _changed(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
+    return _draft_with_change(source, draft, old, new, f"{old.id} lasts {new.until_ms - new.at_ms} ms")
 
 
 def _remove(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -182,7 +182,7 @@ def _repeat(rng: Rng, source: Source, draft: Draft) -> Draft | None:
     old = rng.pick(draft.schedule)
     at_ms = old.until_ms + rng.between(1, rng.pick(_MOVES_MS))
     new = replace(old, id=fresh_id(draft.schedule), at_ms=at_ms, until_ms=at_ms + old.until_ms - old.at_ms)
-    return _added(draft, new, f"{old.id} again at {at_ms} ms")
+    return _draft_with(draft, new, f"{old.id} again at {at_ms} ms")
 
 
 def _retarget(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -191,7 +191,7 @@ def _retarget(rng: Rng, source: Source, draft: Draft) -> Draft | None:
         return None
     old = rng.pick(draft.schedule)
     new = replace(old, target=_target(rng, shape_of(source.parent)))
-    return _changed(source, draft, old, new, f"{old.id} at another target")
+    return _draft_with_change(source, draft, old, new, f"{old.id} at another target")
 
 
 def _swap(rng: Rng, source: Source, draft: Draft) -> Draft | None:
@@ -311,11 +311,11 @@ def _topic(name: str, shape: Shape) -> TopicFacts:
     return next((topic for topic in shape.topics if topic.name == name), shape.topics[0])
 
 
-def _added(draft: Draft, window: Window, words: str) -> Draft:
+def _draft_with(draft: Draft, window: Window, words: str) -> Draft:
     return replace(draft, schedule=(*draft.schedule, window), words=words)
 
 
-def _changed(source: Source, draft: Draft, old: Window, new: Window, words: str) -> Draft | None:
+def _draft_with_change(source: Source, draft: Draft, old: Window, new: Window, words: str) -> Draft | None:
     """The draft with a window in the place of another; None if it could not end in time."""
     if new.until_ms > source.parent.faults_ms:
         return None

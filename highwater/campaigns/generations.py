@@ -102,7 +102,9 @@ class Search:
         """The next plan: an edit of an earlier or a fresh plan, or now and then a fresh plan as its seed gives it."""
         if number % _FRESH != _FRESH - 1:
             parent = (
-                self._chosen(rng, weights) if number % 2 and self._pool else _Entry(self._request.plan(self._next_seed()), ())
+                self._drawn_entry(rng, weights)
+                if number % 2 and self._pool
+                else _Entry(self._request.plan(self._next_seed()), ())
             )
             plan = self._edit(rng, parent, weights, name=f"guided-{self._first}-{number}")
             if plan is not None:
@@ -114,8 +116,8 @@ class Search:
         self._seeds += 1
         return self._first + self._seeds - 1
 
-    def _chosen(self, rng: Rng, weights: Sequence[int]) -> _Entry:
-        entry = self._pool[_drawn(rng, weights)]
+    def _drawn_entry(self, rng: Rng, weights: Sequence[int]) -> _Entry:
+        entry = self._pool[_drawn_place(rng, weights)]
         entry.chosen += 1
         return entry
 
@@ -129,7 +131,7 @@ class Search:
             for reached in parent.new
             if 0 <= reached.at_ms < parent.plan.faults_ms
         )
-        others = tuple(self._pool[_drawn(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
+        others = tuple(self._pool[_drawn_place(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
         profile = self._request.profile
         source = Source(parent=parent.plan, notable=notable, others=others, kinds=kinds_for(parent.plan, self._kinds, profile))
         return edited(rng.fork("edits"), source, name=name)
@@ -142,7 +144,7 @@ class Search:
         return _WEIGHT // self._features[reached.feature] ** 2
 
 
-def _drawn(rng: Rng, weights: Sequence[int]) -> int:
+def _drawn_place(rng: Rng, weights: Sequence[int]) -> int:
     """A place, drawn by weight."""
     weight_left = rng.below(sum(weights))
     for place, weight in enumerate(weights):

@@ -90,7 +90,7 @@ class _Generation:
                 self._store(planned_run.plan)
         finished_keys = self._folder.ledger.keys()
         rows = list(self._folder.ledger.rows(work.key for work in self._works if work.key in finished_keys))
-        finished = partial(self._finished, on_summary)
+        finished = partial(self._summaries_to_count, on_summary)
         for row in rows:
             for summary in finished(row):
                 watch.count(summary)
@@ -101,7 +101,7 @@ class _Generation:
         job = Job(function=function, ledger=self._folder.ledger.location, deadline_s=deadline_s)
         return perform_until(items, job, finished, watch, performer=performer)
 
-    def _finished(self, on_summary: Callable[[Summary], None], row: Row) -> Iterator[Summary]:
+    def _summaries_to_count(self, on_summary: Callable[[Summary], None], row: Row) -> Iterator[Summary]:
         """The summaries that can be counted now that this row is there."""
         self._early[row.key] = row
         while len(self.counted) < len(self._works) and (work := self._works[len(self.counted)]).key in self._early:

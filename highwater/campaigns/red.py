@@ -145,7 +145,7 @@ def markdown(parts: Sequence[Part], reds_shown: Sequence[Red], *, repeat: str) -
         text += f"| {part.name} | {WORDS[part.code] if part.code else 'ok'} | {len(part.summaries)} |\n"
     for red in reds_shown[:_NAMED]:
         lines = [f"{name}: `{value}`" for name, value in _places(red) if value]
-        text += f"\n### {_escaped(red.name)}\n\n{_escaped(red.sentence)}\n\n{_paragraph(red.cause)}" + "".join(
+        text += f"\n### {_escaped_words(red.name)}\n\n{_escaped_words(red.sentence)}\n\n{_paragraph(red.cause)}" + "".join(
             f"* {line}\n" for line in lines
         )
     if len(reds_shown) > _NAMED:
@@ -154,9 +154,9 @@ def markdown(parts: Sequence[Part], reds_shown: Sequence[Red], *, repeat: str) -
 
 
 def _paragraph(text: str) -> str:
-    return f"{_escaped(text)}\n\n" if text else ""
+    return f"{_escaped_words(text)}\n\n" if text else ""
 
 
-def _escaped(text: str) -> str:
+def _escaped_words(text: str) -> str:
     """Values of histories may look like Markdown or HTML."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)

@@ -94,7 +94,7 @@ def settle(name: str, cases: Sequence[Case], means: Means, *, unknown_allowed: i
     expected: list[bool | None] = []
     stopped = None
     for case in cases:
-        performed = run_campaign(_tries(case, means), wanted=TRIES, jobs=1, limits=Limits(until=partial(_settled, case)))
+        performed = run_campaign(_tries(case, means), wanted=TRIES, jobs=1, limits=Limits(until=partial(_reason_to_stop, case)))
         runs += performed.summaries
         if performed.stopped == INTERRUPTED:
             expected += [None] * len(performed.summaries)
@@ -118,7 +118,7 @@ def _tries(case: Case, means: Means) -> Iterator[Task]:
         yield Task(plan=case.plan, repeat=case.repeat, build=means.build, keep=means.keep, backend=BACKEND)
 
 
-def _settled(case: Case, summary: Summary) -> str | None:
+def _reason_to_stop(case: Case, summary: Summary) -> str | None:
     """Why the case is not tried again after this run; None if the run shows nothing."""
     if summary.outcome != "completed" or summary.verdict == "INVALID":
         return _SETTLED

@@ -101,7 +101,7 @@ def _layouts() -> str:
     layouts: dict[type[Struct], None] = {}
     for layout in (layout for pairs in LAYOUTS.values() for pair in pairs for layout in pair):
         _collect(layout, layouts)
-    return "## Our layouts\n\n" + "\n".join(map(_described, layouts))
+    return "## Our layouts\n\n" + "\n".join(map(_type_in_words, layouts))
 
 
 def _collect(layout: type[Struct], layouts: dict[type[Struct], None]) -> None:
@@ -113,7 +113,7 @@ def _collect(layout: type[Struct], layouts: dict[type[Struct], None]) -> None:
                 _collect(part, layouts)
 
 
-def _described(layout: type[Struct]) -> str:
+def _type_in_words(layout: type[Struct]) -> str:
     rows = ((name, codec(annotation, False).words) for name, annotation in fields_of(layout).items())
     return f"### {layout.__name__}\n\n{inspect.getdoc(layout)}\n\n" + _table(("field", "type"), rows)
 

@@ -36,20 +36,20 @@ def lowered(value: str | list[str] | None) -> str | list[str] | None:
 
 def protocols_like(incomplete: str) -> list[str]:
     """What a shell offers for a protocol."""
-    return _completed(incomplete, VARIANTS)
+    return _completions(incomplete, VARIANTS)
 
 
 def faults_like(incomplete: str) -> list[str]:
     """What a shell offers for a fault kind, family or mix."""
-    return _completed(incomplete, (*MIXES, *FAMILIES, *KIND_NAMES))
+    return _completions(incomplete, (*MIXES, *FAMILIES, *KIND_NAMES))
 
 
 def workloads_like(incomplete: str) -> list[str]:
     """What a shell offers for a workload."""
-    return _completed(incomplete, (MIXED, *WORKLOADS))
+    return _completions(incomplete, (MIXED, *WORKLOADS))
 
 
-def _completed(incomplete: str, names: Iterable[str]) -> list[str]:
+def _completions(incomplete: str, names: Iterable[str]) -> list[str]:
     before, comma, begun = incomplete.rpartition(",")  # several names have commas between them
     return [before + comma + name for name in names if name.startswith(begun)]
 

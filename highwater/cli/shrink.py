@@ -80,7 +80,7 @@ def shrink(given: Options) -> int:
     recorded = record(shrunk, given.store) if shrunk.stopped != INTERRUPTED and backend == "sim" else None
     say_json(shrunk) if given.json else _say(shrunk, folder, recorded)
     if given.keep is not None and shrunk.stopped != INTERRUPTED:
-        entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, shrunk), expect=_expected(plan, shrunk))
+        entry, file = add_entry(given.corpus, given.keep, smallest, story=_why(plan, shrunk), expect=_expectations(plan, shrunk))
         if not given.json:
             say(f"kept    {entry}, {file}")
     return shrunk.exit
@@ -143,7 +143,7 @@ def _why(plan: Plan, shrunk: Shrunk) -> str:
     return f"Shrunk from {plan.name} on {plan.protocol}, which has the signature {shrunk.signature}."
 
 
-def _expected(plan: Plan, shrunk: Shrunk) -> tuple[Expectation, ...]:
+def _expectations(plan: Plan, shrunk: Shrunk) -> tuple[Expectation, ...]:
     """A shrunk plan must go on to fail on its protocol, and `safe` must not fail on it."""
     survives = Expectation(protocol=SAFE, verdict="VALID", live=True)
     if plan.protocol == SAFE or shrunk.compared.startswith(NOTHING_TO_COMPARE):

@@ -206,7 +206,7 @@ class _Marker(ast.NodeTransformer):
         # Both ways of an `if` have marks, so a function with one needs no mark of its own.
         entered = [] if any(isinstance(part, ast.If) for part in node.body) else [self._statement("called", node)]
         start = 1 if ast.get_docstring(node, clean=False) is not None else 0
-        node.body = self._visited(node.body)
+        node.body = self._marked_statements(node.body)
         node.body[start:start] = entered
         self._depth -= 1
         self._within.pop()
@@ -265,7 +265,7 @@ class _Marker(ast.NodeTransformer):
             node.values[place] = self._side(name, value, node.values[place], _Need(before, is_and))
         return node
 
-    def _visited(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def _marked_statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with marks. What follows an `if` that leaves the body needs that its test is false."""
         outer_needs, statements = self._needs, []
         for statement in body:
@@ -279,9 +279,9 @@ class _Marker(ast.NodeTransformer):
     def _arm(self, name: str, node: ast.AST, body: list[ast.stmt], need: "_Need | None" = None) -> list[ast.stmt]:
         """A body with its mark; without one outside of functions and where the body says that it is impossible."""
         if not self._depth or (body and _is_impossible(body[0])):
-            return self._visited(body)
+            return self._marked_statements(body)
         with self._needing(need):
-            return [self._statement(name, node), *self._visited(body)]
+            return [self._statement(name, node), *self._marked_statements(body)]
 
     def _side(self, name: str, node: ast.AST, value: ast.expr, need: "_Need") -> ast.expr:
         """A part of an expression as `mark(number, 1) or value`."""

@@ -89,13 +89,13 @@ class Ablations:
             seconds=0,
         )
         if result.violations:
-            ablation = _fallen(ablation, result, "breadth-first", self._bounds)
+            ablation = _with_fall(ablation, result, "breadth-first", self._bounds)
         elif not (self._bounds.zk_async or self._bounds.kip343):
-            ablation = self._directed(variant, ablation)
+            ablation = self._directed_ablation(variant, ablation)
         if not ablation.fell and not ablation.same:
             walks = Walks(partial(MachineWorld, variant, self._bounds), _PROPERTIES, self._clock, scheduler="mixed", seed=1)
             result = _whole(walks.run(self._budget))
-            ablation = _fallen(ablation, result, "walk", self._bounds) if result.violations else ablation
+            ablation = _with_fall(ablation, result, "walk", self._bounds) if result.violations else ablation
         return replace(ablation, seconds=self._clock() - start)
 
     def _breadth_first(self, variant: Variant) -> Result[AnyAction]:
@@ -103,7 +103,7 @@ class Ablations:
         with temporary_folder("ablate") as folder:
             return _whole(BreadthFirst(searched, folder, self._clock).run(self._budget))
 
-    def _directed(self, variant: Variant, ablation: Ablation) -> Ablation:
+    def _directed_ablation(self, variant: Variant, ablation: Ablation) -> Ablation:
         """Search toward each published counterexample; the ablation with what fell, if anything did."""
         for name, published in PUBLISHED.items():
             model = MachineWorld(variant, published.bounds)
@@ -112,7 +112,7 @@ class Ablations:
             result = _whole(search.run(replace(self._budget, states=DIRECTED_STATES_MAX)))
             if result.violations:
                 shorter = with_shorter_path(model, result)
-                return replace(_fallen(ablation, shorter, "directed", published.bounds), toward=name)
+                return replace(_with_fall(ablation, shorter, "directed", published.bounds), toward=name)
         return ablation
 
     def _guide(self, name: str, variant: Variant) -> Guide:
@@ -142,7 +142,7 @@ def _whole(result: Result[AnyAction]) -> Result[AnyAction]:
     return result
 
 
-def _fallen(ablation: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
+def _with_fall(ablation: Ablation, result: Result[AnyAction], strategy: Strategy, bounds: Bounds) -> Ablation:
     violation = result.violations[0]
     return replace(
         ablation, fell=violation.name, strategy=strategy, depth=len(violation.path), path=violation.path, bounds=bounds

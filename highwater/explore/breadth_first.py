@@ -85,15 +85,15 @@ class BreadthFirst(Generic[State, Action]):
 
     def run(self, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[Action]:
         """Search from the initial state. HarnessError if the folder cannot be written or a worker fails."""
-        return self._guarded(self._crew.begin, budget, progress)
+        return self._search_guarded(self._crew.begin, budget, progress)
 
     def resume(self, checkpoint: Checkpoint, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[Action]:
         """Go on from a checkpoint that as many workers wrote; the budget counts from now. HarnessError for bad files."""
         assert len(checkpoint.marks) == self._workers
         self._depth, self._earlier, self._found = checkpoint.depth, checkpoint.seconds, list(checkpoint.found)
-        return self._guarded(lambda: self._crew.resume(checkpoint), budget, progress)
+        return self._search_guarded(lambda: self._crew.resume(checkpoint), budget, progress)
 
-    def _guarded(self, begin: Callable[[], list[Report]], budget: Budget, progress: Progress) -> Result[Action]:
+    def _search_guarded(self, begin: Callable[[], list[Report]], budget: Budget, progress: Progress) -> Result[Action]:
         """Begin and search; a failed worker or disk is a HarnessError, and the workers are ended in any case."""
         try:
             with few_collections(), _interrupts() as interrupts:
@@ -334,13 +334,13 @@ def _serve(pipe: Connection, searched: Searched[State, Action], folder: Path, pl
         while True:
             try:
                 method, arguments = pipe.recv()
-                pipe.send(_performed(shard, method, arguments))
+                pipe.send(_result_of_order(shard, method, arguments))
             except (EOFError, ConnectionError):
                 break
         shard.close()
 
 
-def _performed(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
+def _result_of_order(shard: Shard[State, Action], method: str, arguments: tuple[object, ...]) -> object:
     try:
         return getattr(shard, method)(*arguments)
     except Exception as error:  # noqa: BLE001 - raised again in the first process

@@ -66,7 +66,7 @@ class Directed:
         self._transitions = self._beyond = self._deepest = self._turn = 0
         self._nearest = -1  # the node of the smallest distance
         self._first = model.initial()
-        self.start = self._placed(self._first)
+        self.start = self._situation_after(self._first)
         self.cut = 0  # steps to places from which no violation is in reach
 
     def run(self, budget: Budget, progress: Progress = lambda states, depth: None) -> Result[AnyAction]:
@@ -135,7 +135,7 @@ class Directed:
             if not self._model.within(after):
                 self._beyond += 1
                 continue
-            place = self._placed(after, node.place)
+            place = self._situation_after(after, node.place)
             stutters = node.stutters + 1 if place == node.place else 0
             if self._guide.of(place) is None or stutters > STUTTERS_MAX:
                 self.cut += 1
@@ -150,7 +150,7 @@ class Directed:
             if self._broken:
                 return
 
-    def _placed(self, key: Key, before: Situation | None = None) -> Situation:
+    def _situation_after(self, key: Key, before: Situation | None = None) -> Situation:
         picture = picture_of(self._model, key, self._replicas)
         return placed(picture, self._model.ghost(key).produced, before)
 

@@ -202,7 +202,7 @@ class MachineWorld:
         waits = {transitions.flights[number].wait for number in key[self._size + 3 :]}
         for index in range(self._size):
             for timer in transitions.brokers.busy_timers(index, key[index]):
-                after = self._fired(key, index, timer, waits)
+                after = self._key_after_timer(key, index, timer, waits)
                 if after is not None:
                     yield Fire(node=f"b{index + 1}", timer=timer), after
         for move in self._moves(key):
@@ -317,7 +317,7 @@ class MachineWorld:
 
     # --- timers -----------------------------------------------------------------------------------------------------------------
 
-    def _fired(self, key: Key, index: int, timer: str, waits: set[tuple[str, int]]) -> Key | None:
+    def _key_after_timer(self, key: Key, index: int, timer: str, waits: set[tuple[str, int]]) -> Key | None:
         """The state after a timer fires; None if it may not fire or would change nothing. `waits`: of all messages in flight."""
         transitions = self._transitions
         if (waiting_timer(timer), index) in waits or not self._may_fire(key, index, timer):

@@ -105,7 +105,7 @@ class Machines:
         if cached is None:
             node = Node.boot(self._configs[index], image, life)
             effects = tuple(node.handle(Booted(), now=Now(Millis(0), Millis(0))))
-            cached = self._booted[key] = (self._encoded(core_of(node)), effects)
+            cached = self._booted[key] = (self._encoded_core(core_of(node)), effects)
         return cached
 
     def handle(self, index: int, core: Encoded, event: AnyEvent) -> Handled:
@@ -125,10 +125,10 @@ class Machines:
             )
             node = Node(state)
             effects = tuple(node.handle(event, now=self._now(index, event)))
-            cached = self._handled[key] = (self._encoded(core_of(node)), effects)
+            cached = self._handled[key] = (self._encoded_core(core_of(node)), effects)
         return cached
 
-    def _encoded(self, core: Core) -> Encoded:
+    def _encoded_core(self, core: Core) -> Encoded:
         """Equal encodings are one object, because some kilobytes of each are remembered in several places."""
         halves = _encode(core.process), _encode(core.controller)
         encoded = tuple([self._halves.setdefault(half, half) for half in halves])
@@ -173,7 +173,7 @@ class Machines:
             if versions:
                 _rename_versions(state, versions)
             _disarm(state)
-            cached = self._renamed[key] = self._encoded(state)
+            cached = self._renamed[key] = self._encoded_core(state)
         return cached
 
 
@@ -181,7 +181,7 @@ def renamed_message(message: AnyMessage, waiting: Waiting, versions: Versions) -
     """A broker's request with these pending correlation ids, or a reply to it, in canonical form."""
     message = replace(message, correlation=_new(message.correlation, waiting))
     if isinstance(message, LeaderAndIsr) and versions:
-        message = replace(message, states=tuple(_renumbered(state, versions) for state in message.states))
+        message = replace(message, states=tuple(_renumbered_state(state, versions) for state in message.states))
     return message
 
 
@@ -283,19 +283,19 @@ def _rename_versions(core: Core, versions: Versions) -> None:
         if isinstance(partition.role, Leader):
             partition.role.zk_version = _new_version(partition.role.zk_version, partition.tp, versions)
     controller = core.controller
-    controller.states = {tp: _renumbered(state, versions) for tp, state in controller.states.items()}
+    controller.states = {tp: _renumbered_state(state, versions) for tp, state in controller.states.items()}
     for change in controller.changes.values():
-        change.wanted = None if change.wanted is None else _renumbered(change.wanted, versions)
-        change.base = None if change.base is None else _renumbered(change.base, versions)
+        change.wanted = None if change.wanted is None else _renumbered_state(change.wanted, versions)
+        change.base = None if change.base is None else _renumbered_state(change.base, versions)
     for channel in controller.channels:
-        channel.states = {tp: _renumbered(state, versions) for tp, state in channel.states.items()}
-        channel.metadata = {tp: _renumbered(state, versions) for tp, state in channel.metadata.items()}
+        channel.states = {tp: _renumbered_state(state, versions) for tp, state in channel.states.items()}
+        channel.metadata = {tp: _renumbered_state(state, versions) for tp, state in channel.metadata.items()}
         if isinstance(channel.in_flight, LeaderAndIsr):
-            states = tuple(_renumbered(state, versions) for state in channel.in_flight.states)
+            states = tuple(_renumbered_state(state, versions) for state in channel.in_flight.states)
             channel.in_flight = replace(channel.in_flight, states=states)
 
 
-def _renumbered(state: PartitionState, versions: Versions) -> PartitionState:
+def _renumbered_state(state: PartitionState, versions: Versions) -> PartitionState:
     return replace(state, zk_version=_new_version(state.zk_version, state.tp, versions))
 
 

@@ -54,7 +54,7 @@ def goals_of(model: Readable) -> tuple[Goal[Key], ...]:
     )
     if not bounds.moves:
         return goals
-    return (*goals, Goal("a partition was moved", lambda key: _moved(model, key)))
+    return (*goals, Goal("a partition was moved", lambda key: _has_moved(model, key)))
 
 
 def _weak_isr(model: Readable, key: Key) -> str:
@@ -108,7 +108,7 @@ def _two_lead(model: Readable, key: Key) -> bool:
     return any(sum(host.replicas[number].leads for host in hosts) > 1 for number in range(model.bounds.partitions))
 
 
-def _moved(model: Readable, key: Key) -> bool:
+def _has_moved(model: Readable, key: Key) -> bool:
     standing, last = model.standing(key), model.bounds.brokers
     return not standing.moving and any(last in stated.assigned for stated in standing.partitions)
 

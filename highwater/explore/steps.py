@@ -165,7 +165,7 @@ class Brokers:
         try:
             core, effects = self._machines.handle(index, host.core, event)
         except AssertionError as error:
-            return Step(self._parts.of(_stopped(host)), (Op("fail", 0, words=str(error)),), (), str(error) or "no words")
+            return Step(self._parts.of(_stopped_host(host)), (Op("fail", 0, words=str(error)),), (), str(error) or "no words")
         return self._step_of_effects(index, replace(host, core=core), effects)
 
     def _step_of_effects(self, index: int, host: Host, effects: tuple[AnyEffect, ...]) -> Step:
@@ -176,9 +176,9 @@ class Brokers:
             if op is not None:
                 ops.append(op)
             if isinstance(effect, Halt):
-                host, effects = _stopped(host), effects[: at + 1]
+                host, effects = _stopped_host(host), effects[: at + 1]
                 break
-            host = _changed(host, effect)
+            host = _host_after(host, effect)
         return Step(self._parts.of(host), tuple(ops), effects)
 
     def _op(self, index: int, host: Host, at: int, effect: AnyEffect) -> Op | None:
@@ -242,7 +242,7 @@ class Brokers:
 
     def stopped(self, host: int) -> int:
         """The host after its process ended. Requests in flight to ZooKeeper (outbox) may still arrive."""
-        return self._edit("stopped", host, 0, lambda was: _stopped(was))
+        return self._edit("stopped", host, 0, lambda was: _stopped_host(was))
 
     def without_timer(self, host: int, timer: str) -> int:
         """The host after a timer ran out."""
@@ -284,11 +284,11 @@ def address(index: int) -> Address:
     return Address(f"b{index + 1}")
 
 
-def _stopped(host: Host) -> Host:
+def _stopped_host(host: Host) -> Host:
     return replace(host, up=False, core=(), timers=(), inbox=())
 
 
-def _changed(host: Host, effect: AnyEffect) -> Host:
+def _host_after(host: Host, effect: AnyEffect) -> Host:
     """The host after an effect; effects that leave the host do not change it."""
     match effect:
         case Append() | Truncate() | CreateReplica() | DeleteReplica():

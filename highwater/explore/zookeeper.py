@@ -180,13 +180,13 @@ def standing(tree: bytes, partitions: int) -> Standing:
     return Standing(
         sessions=tuple(sorted(int(name) for name in zk.sessions)),
         versions=versions,
-        partitions=tuple(_stated(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
+        partitions=tuple(_state_of_partition(tp, node, assigned.get(tp, ())) for tp, node in zip(tps, nodes, strict=True)),
         moving=any(path == REASSIGN or path.startswith(f"{PARTITIONS_REASSIGNED}/") for path in zk.nodes),
         renumbered=all(version in (-1, _PRESENT) for version in versions),
     )
 
 
-def _stated(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
+def _state_of_partition(tp: TopicPartition, node: Znode | None, assigned: tuple[BrokerId, ...]) -> Stated:
     if node is None:
         return Stated(assigned=assigned)
     state = paths.decode_state(tp, assigned, Data(node.data, node.version, node.czxid))

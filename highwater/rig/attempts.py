@@ -266,7 +266,7 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(value=name),)
         case "edit-znode":
             assert invocation.edit is not None
-            return (Record(value=_edited(invocation.edit)),)
+            return (Record(value=_edit_in_words(invocation.edit)),)
         case _:
             return ()
 
@@ -279,7 +279,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _edited(edit: Edit) -> str:
+def _edit_in_words(edit: Edit) -> str:
     if edit.data is None:
         return f"{edit.path} deleted"
     return f"{edit.path} {'overwritten' if edit.over else 'created'} with {edit.data!r}"

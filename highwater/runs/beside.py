@@ -87,8 +87,8 @@ def links_of(folder: Path) -> tuple[Link, ...]:
 
 def plan_changes(plan: Plan, other: Plan) -> Iterator[PlanChange]:
     """In what two plans differ: faults and requests one by one, then settings."""
-    yield from _listed("fault", _windows(plan), _windows(other))
-    yield from _listed("request", _numbered(plan.script), _numbered(other.script))
+    yield from _changes_in_list("fault", _windows(plan), _windows(other))
+    yield from _changes_in_list("request", _steps_by_number(plan.script), _steps_by_number(other.script))
     ours, theirs = _settings(plan), _settings(other)
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
@@ -97,7 +97,7 @@ def plan_changes(plan: Plan, other: Plan) -> Iterator[PlanChange]:
         yield PlanChange(what="path", left=f"{len(plan.path)} actions", right=f"{len(other.path)} actions")
 
 
-def _listed(what: str, ours: dict[str, str], theirs: dict[str, str]) -> Iterator[PlanChange]:
+def _changes_in_list(what: str, ours: dict[str, str], theirs: dict[str, str]) -> Iterator[PlanChange]:
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
             yield PlanChange(what=f"{what} {name}", left=ours.get(name, ""), right=theirs.get(name, ""))
@@ -113,7 +113,7 @@ def _window_in_words(window: Window) -> str:
     return f"{window.kind} from {window.at_ms} to {window.until_ms} ms, on {target}: {fault}"
 
 
-def _numbered(steps: Sequence[Struct]) -> dict[str, str]:
+def _steps_by_number(steps: Sequence[Struct]) -> dict[str, str]:
     return {str(number): _in_words(msgspec.to_builtins(step)) for number, step in enumerate(steps, 1)}
 
 

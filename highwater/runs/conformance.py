@@ -99,7 +99,7 @@ class _Partition:
             yield from self._state_written(event)
         elif event.kind is K.WOUND and event.node in self._index:
             # A fault destroyed these bytes: no step of the protocol. An empty log has no row when its broker starts again.
-            self._destroyed(self._index[event.node], event.offset or 0)
+            self._destroy(self._index[event.node], event.offset or 0)
         elif event.node in self._index:
             for changed in self._replica_changes(event, self._index[event.node]):
                 before = replace(self._picture, told=self._isr_answered(event))
@@ -114,7 +114,7 @@ class _Partition:
         replicas[index] = replica
         self._picture = replace(self._picture, replicas=tuple(replicas))
 
-    def _destroyed(self, index: int, offset: int) -> None:
+    def _destroy(self, index: int, offset: int) -> None:
         was = self._picture.replicas[index]
         self._put(index, replace(was, log=was.log[:offset]))
 
@@ -169,9 +169,9 @@ class _Partition:
                 yield replace(_OUTSIDE, up=False, log=was.log)
             case K.RECOVERED:
                 was = self._with_unrecorded(index, event.leo or 0)
-                yield from self._restarted(was, replace(_OUTSIDE, log=was.log[: event.leo or 0], hw=event.hw or 0))
+                yield from self._pictures_of_restart(was, replace(_OUTSIDE, log=was.log[: event.leo or 0], hw=event.hw or 0))
             case K.REPLICA_DELETED:  # like a disk that comes back empty
-                yield from self._restarted(was, _OUTSIDE)
+                yield from self._pictures_of_restart(was, _OUTSIDE)
             case K.BECAME_LEADER:
                 isr = frozenset(self._index[member] for member in event.isr or ())
                 yield replace(was, epoch=event.leader_epoch or 0, leader=index, truncating=False, isr=isr)
@@ -192,16 +192,16 @@ class _Partition:
             case K.TRUNCATE:
                 yield replace(was, log=was.log[: event.offset or 0])
             case K.APPEND:
-                yield from self._appended(event, was)
+                yield from self._pictures_of_append(event, was)
             case K.HW:
                 yield from self._fetching(was, replace(was, hw=event.hw or 0))
 
-    def _restarted(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
+    def _pictures_of_restart(self, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[ReplicaPicture]:
         if was.up:
             yield replace(_OUTSIDE, up=False, log=was.log)
         yield now
 
-    def _appended(self, event: ClusterEvent, was: ReplicaPicture) -> Iterator[ReplicaPicture]:
+    def _pictures_of_append(self, event: ClusterEvent, was: ReplicaPicture) -> Iterator[ReplicaPicture]:
         record: Record = (event.value or "", -1 if event.leader_epoch is None else event.leader_epoch)
         yield from self._fetching(was, replace(was, log=(*was.log[: event.offset or 0], record)))
 

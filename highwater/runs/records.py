@@ -61,7 +61,7 @@ def stored_record(directory: Path, *, evidence: bool) -> Record:
     """
     history = store.load_run(directory)
     stored = directory / store.VERDICT
-    verdict = _decoded(stored, Verdict) if stored.exists() else judge(history)
+    verdict = _decoded_file(stored, Verdict) if stored.exists() else judge(history)
     # Which checkers gave a stored verdict is not stored.
     checkers = "" if stored.exists() else digest_of_judges()
     record = record_of(_facts_of_run(directory, history.manifest, verdict, checkers), history, verdict)
@@ -71,7 +71,7 @@ def stored_record(directory: Path, *, evidence: bool) -> Record:
 def _facts_of_run(directory: Path, manifest: RunManifest, verdict: Verdict, checkers: str) -> Known:
     """From the manifest and, where there is a summary, the command that repeats the run and its options."""
     path = directory / SUMMARY
-    summary = _decoded(path, Summary) if path.exists() else None
+    summary = _decoded_file(path, Summary) if path.exists() else None
     repeat = "" if summary is None else summary.repeat
     failed = manifest.outcome == "harness-fault"
     return Known(
@@ -98,7 +98,7 @@ def _facts_of_run(directory: Path, manifest: RunManifest, verdict: Verdict, chec
 _T = TypeVar("_T")
 
 
-def _decoded(path: Path, type: type[_T]) -> _T:
+def _decoded_file(path: Path, type: type[_T]) -> _T:
     """Read a JSON file of a stored run. Raises HistoryError where it is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type)

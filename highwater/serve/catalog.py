@@ -188,10 +188,10 @@ class _Reading:
             self._read_folder(folder, names)
             if self._first and monotonic() - self._shown > 1:  # a large store is shown while it is read
                 self._shown = monotonic()
-                self._publish(self._joined(), list(self._campaigns), self.refused, read=False)
-        return self._joined(), sorted(self._campaigns, key=lambda campaign: (not campaign.running, campaign.name))
+                self._publish(self._joined_runs(), list(self._campaigns), self.refused, read=False)
+        return self._joined_runs(), sorted(self._campaigns, key=lambda campaign: (not campaign.running, campaign.name))
 
-    def _joined(self) -> list[Run]:
+    def _joined_runs(self) -> list[Run]:
         """A run with a folder that a campaign lists is one run."""
         runs = dict(self._stored)
         alone = []
@@ -206,13 +206,13 @@ class _Reading:
     def _read_folder(self, folder: str, names: frozenset[str]) -> None:
         """Read a folder if it is a run, a campaign or the runs of the chaos job."""
         if store.MANIFEST in names:
-            for run in self._cached(folder, _times(self._root / folder), lambda: (_stored(self._root, folder, names),)):
+            for run in self._cached_runs(folder, _times(self._root / folder), lambda: (_stored_run(self._root, folder, names),)):
                 self._stored[folder] = run
         elif REQUEST in names:
             self._read_campaign(folder, names)
         elif RUNS in names:
             path, name = self._root / folder / RUNS, folder or "chaos"
-            runs = list(self._cached(f"{folder}/{RUNS}", _times(path), lambda: tuple(_listed(path, folder, name))))
+            runs = list(self._cached_runs(f"{folder}/{RUNS}", _times(path), lambda: tuple(_listed_runs(path, folder, name))))
             self._kept += runs
             self._campaigns.append(_campaign_row(name, folder, runs, None, tuple(sorted(names & _SHOWN))))
 
@@ -228,7 +228,9 @@ class _Reading:
         runs: list[Run] = []
         runs_wanted = campaign_order.order.runs
         if RUNS in names:
-            runs += self._cached(f"{folder}/{RUNS}", _times(place / RUNS), lambda: tuple(_listed(place / RUNS, folder, name)))
+            runs += self._cached_runs(
+                f"{folder}/{RUNS}", _times(place / RUNS), lambda: tuple(_listed_runs(place / RUNS, folder, name))
+            )
         if len(runs) < runs_wanted:  # it runs, or was stopped: the ledger has more
             begun = _times(place / REQUEST)  # a campaign that begins anew writes rows of the same names
             runs = [run for row in _rows_of(place / LEDGER) for run in self._cached_row(folder, name, row, begun)] or runs
@@ -238,9 +240,9 @@ class _Reading:
 
     def _cached_row(self, folder: str, name: str, row: os.DirEntry[str], begun: tuple[int, ...]) -> tuple[Run, ...]:
         key = f"{folder}/{row.name}"
-        return self._cached(key, begun, lambda: tuple(_of_ledger(Path(row.path), folder, name)))
+        return self._cached_runs(key, begun, lambda: tuple(_of_ledger(Path(row.path), folder, name)))
 
-    def _cached(self, key: str, times: tuple[int, ...], read: Callable[[], tuple[Run, ...]]) -> tuple[Run, ...]:
+    def _cached_runs(self, key: str, times: tuple[int, ...], read: Callable[[], tuple[Run, ...]]) -> tuple[Run, ...]:
         """What was read of a file; read again if its time or size has changed."""
         entry = self._cache.get(key)
         if entry is None or entry[0] != times:
@@ -301,7 +303,7 @@ def _times(path: Path) -> tuple[int, ...]:
     return (stat.st_mtime_ns, stat.st_size)
 
 
-def _stored(root: Path, folder: str, names: frozenset[str]) -> Run:
+def _stored_run(root: Path, folder: str, names: frozenset[str]) -> Run:
     """A run with a folder: from its summary, else from manifest and verdict."""
     place = root / folder
     changed = place.stat().st_mtime_ns
@@ -351,7 +353,7 @@ def _run_of_verdict(
     )
 
 
-def _listed(path: Path, folder: str, campaign: str) -> Iterator[Run]:
+def _listed_runs(path: Path, folder: str, campaign: str) -> Iterator[Run]:
     """The runs of a file runs.jsonl."""
     changed = path.stat().st_mtime_ns
     under = _store_of(folder)

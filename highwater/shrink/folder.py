@@ -189,7 +189,7 @@ class _Shrinking:
         """Shrink until nothing gets smaller, the budget is spent or Ctrl-C is pressed; the result is on disk in any case."""
         self._write()
         try:
-            self._best = shrink(self._best.plan, self._best.seen, self._goal, self._judges, self._accepted)
+            self._best = shrink(self._best.plan, self._best.seen, self._goal, self._judges, self._on_accepted)
             self._try_neighbours()
         except SpentError as spent:
             self._best = replace(self._best, stopped=str(spent))
@@ -207,7 +207,7 @@ class _Shrinking:
             self._nearest = near.neighbour.what
             write_file(self._folder / NEAREST, plan_to_yaml(near.plan))
 
-    def _accepted(self, smallest: Smallest) -> None:
+    def _on_accepted(self, smallest: Smallest) -> None:
         self._best = smallest
         self._write()
         self._tell(smallest)

@@ -49,7 +49,7 @@ def neighbours(plan: Plan, judges: Judges) -> tuple[Tried, ...]:
     found = [_neighbour_of_window(plan, window, judges) for window in plan.schedule]
     for number, step in enumerate(plan.script):
         without = replace(plan, script=plan.script[:number] + plan.script[number + 1 :])
-        found.append(_judged(f"without the request {step.do} at {step.at_ms} ms", without, judges))
+        found.append(_tried_neighbour(f"without the request {step.do} at {step.at_ms} ms", without, judges))
     return tuple(tried for tried in found if tried is not None)
 
 
@@ -57,12 +57,12 @@ def _neighbour_of_window(plan: Plan, window: Window, judges: Judges) -> Tried | 
     """The plan without the window, or else with the shortest window that still passes."""
     without = replace(plan, schedule=tuple(other for other in plan.schedule if other.id != window.id))
     name = f"{window.id} ({window.kind})"
-    bare = _judged(f"without {name}", without, judges)
+    bare = _tried_neighbour(f"without {name}", without, judges)
     if bare is None or not bare.neighbour.passes:
         return bare
     for shorter, length_ms in _shorter(plan, window):
         words = f"with {name} for {length_ms} ms instead of {window.until_ms - window.at_ms} ms"
-        nearer = _judged(words, shorter, judges)
+        nearer = _tried_neighbour(words, shorter, judges)
         if nearer is not None and nearer.neighbour.passes:
             return nearer
     return bare
@@ -79,7 +79,7 @@ def _shorter(plan: Plan, window: Window) -> Iterator[tuple[Plan, int]]:
             yield shorter, length_ms
 
 
-def _judged(words: str, plan: Plan, judges: Judges) -> Tried | None:
+def _tried_neighbour(words: str, plan: Plan, judges: Judges) -> Tried | None:
     """The whole run of a neighbour; None if nobody could perform it."""
     fitting = mended(plan)
     if fitting is None:

@@ -80,7 +80,7 @@ def _early_end(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
 
 def _end_at_proof(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if facts.proof_ms is not None:
-        yield _ended(replace(plan, audit_ms=0, quiet_ms=plan.promise.bound_ms), facts.proof_ms)
+        yield _plan_ending_at(replace(plan, audit_ms=0, quiet_ms=plan.promise.bound_ms), facts.proof_ms)
 
 
 def _no_audit(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
@@ -95,10 +95,10 @@ def _shortest_quiet(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
 
 def _end_earlier(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     for eighths in (1, 2, 4, 6, 7):
-        yield _ended(plan, plan.faults_ms * eighths // 8)
+        yield _plan_ending_at(plan, plan.faults_ms * eighths // 8)
 
 
-def _ended(plan: Plan, end_ms: int) -> Plan:
+def _plan_ending_at(plan: Plan, end_ms: int) -> Plan:
     """The plan with workload and faults ending at this time, if it is earlier."""
     end_ms = min(_up(end_ms, GRAIN_MS), plan.faults_ms)
     schedule = tuple(replace(w, until_ms=min(w.until_ms, end_ms)) for w in plan.schedule if w.at_ms < end_ms - 1)
@@ -113,15 +113,17 @@ def _by_name(plan: Plan, facts: RunFacts) -> tuple[Reduction, ...]:
 
 
 def _all_named(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
-    yield replace(plan, schedule=tuple(named for window in plan.schedule if (named := _named(window, facts)) is not None))
+    yield replace(
+        plan, schedule=tuple(named for window in plan.schedule if (named := _window_on_hit_brokers(window, facts)) is not None)
+    )
 
 
 def _one_named(window_id: str, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
-    schedule = tuple(_named(window, facts) if window.id == window_id else window for window in plan.schedule)
+    schedule = tuple(_window_on_hit_brokers(window, facts) if window.id == window_id else window for window in plan.schedule)
     yield replace(plan, schedule=tuple(window for window in schedule if window is not None))
 
 
-def _named(window: Window, facts: RunFacts) -> Window | None:
+def _window_on_hit_brokers(window: Window, facts: RunFacts) -> Window | None:
     """The window on the brokers that it hit; None if it hit nobody."""
     if isinstance(window.target, Named | ClientPlace):
         return window
@@ -152,14 +154,14 @@ def _fewer_partitions(name: str, plan: Plan, facts: RunFacts) -> Iterator[Plan]:
 
 def _no_later_topics(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     if plan.cluster.later:
-        yield _promised(replace(plan, cluster=replace(plan.cluster, later=())))
+        yield _with_own_promise(replace(plan, cluster=replace(plan.cluster, later=())))
 
 
 def _with_topics(plan: Plan, topics: tuple[TopicSpec, ...]) -> Plan:
-    return _promised(replace(plan, cluster=replace(plan.cluster, topics=topics)))
+    return _with_own_promise(replace(plan, cluster=replace(plan.cluster, topics=topics)))
 
 
-def _promised(plan: Plan) -> Plan:
+def _with_own_promise(plan: Plan) -> Plan:
     """The plan with a promise for its topics alone, and for no more replicas than they have."""
     factors = {topic.name: topic.replication_factor for topic in topics_of(plan)}
     topics = tuple(
@@ -245,8 +247,8 @@ def _plain_workload(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
             places=1,
         )
         if rate <= plan.workload.produce_per_s:
-            yield _promised(replace(plan, workload=few))
-    yield _promised(replace(plan, workload=plain))
+            yield _with_own_promise(replace(plan, workload=few))
+    yield _with_own_promise(replace(plan, workload=plain))
 
 
 def scripted(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
@@ -256,7 +258,7 @@ def scripted(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
     scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
     cluster = replace(plan.cluster, later=(*plan.cluster.later, *scratch))
     workload = replace(plan.workload, name=PLAIN, scratch=None)
-    yield _promised(replace(plan, cluster=cluster, workload=workload, script=facts.requests))
+    yield _with_own_promise(replace(plan, cluster=cluster, workload=workload, script=facts.requests))
 
 
 def _acks_of_all(plan: Plan, facts: RunFacts) -> Iterator[Plan]:
@@ -371,7 +373,7 @@ def _with_replicas(plan: Plan, count: int) -> Plan:
     cluster = replace(plan.cluster, topics=tuple(map(narrow, plan.cluster.topics)), later=tuple(map(narrow, plan.cluster.later)))
     scratch = plan.workload.scratch
     workload = plan.workload if scratch is None else replace(plan.workload, scratch=narrow(scratch))
-    return _promised(replace(plan, cluster=cluster, workload=workload))
+    return _with_own_promise(replace(plan, cluster=cluster, workload=workload))
 
 
 # --- times ----------------------------------------------------------------------------------------------------------------------

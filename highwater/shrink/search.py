@@ -142,7 +142,10 @@ class Judges:
         while True:
             if self._rows is None:
                 self._rows = call_on_processes(
-                    partial(_perform_here, self._job), _Feed(self._queue, self._under_way), jobs=self._workers, died=self._died
+                    partial(_perform_here, self._job),
+                    _Feed(self._queue, self._under_way),
+                    jobs=self._workers,
+                    died=self._row_of_dead_worker,
                 )
             row = next(self._rows, _Nothing.MORE)
             if isinstance(row, _Nothing):
@@ -152,7 +155,7 @@ class Judges:
             if row.key == item.key:
                 return row
 
-    def _died(self, item: Item, attempt: int, how: str) -> Row | None:
+    def _row_of_dead_worker(self, item: Item, attempt: int, how: str) -> Row | None:
         """The row of an item whose worker died; None after the first time, so that it is tried again."""
         if attempt == 1:
             return None
@@ -241,7 +244,7 @@ class _Search:
     def _pass(self, pass_: Pass) -> None:
         """Take proposals of each reduction until none is left; after each one taken from its place on."""
         if self._goal.backend == "sim":
-            chained = self._chained(pass_)
+            chained = self._chained_plan(pass_)
             if chained == self._best.plan or self._accept(pass_.name, chained):
                 return
         for reduction in pass_.reductions(self._best.plan, self._best.seen):
@@ -251,7 +254,7 @@ class _Search:
                 assert facts is not None
                 self._accepted_by(pass_.name, plan, facts)
 
-    def _chained(self, pass_: Pass) -> Plan:
+    def _chained_plan(self, pass_: Pass) -> Plan:
         """The plan after the proposals of a pass that the one checker lets through."""
         plan = self._best.plan
         for reduction in pass_.reductions(plan, self._best.seen):

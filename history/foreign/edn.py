@@ -316,10 +316,10 @@ def _character(name: str) -> str:
 
 def _text(escaped: str) -> str:
     """Decode the escapes of a string, and join the surrogate pairs of characters beyond 16 bits."""
-    return _ESCAPE.sub(_unescaped, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return _ESCAPE.sub(_unescaped_text, escaped).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescaped_text(match: re.Match[str]) -> str:
     escape = match.group(1)
     if len(escape) == 5:
         return chr(int(escape[1:], 16))

@@ -133,14 +133,14 @@ class SimpleLines:
         if text is None:
             return None
         try:
-            rows = self._decoded(text, parts[1::2])
+            rows = self._decoded_lines(text, parts[1::2])
             if rows is None and self._learn(text):
-                rows = self._decoded(text, parts[1::2])
+                rows = self._decoded_lines(text, parts[1::2])
             return None if rows is None else [self._fields(items) for items in rows]
         except _NotSimple:
             return None
 
-    def _decoded(self, text: bytes, strings: list[bytes]) -> list[tuple[Hashable, ...]] | None:
+    def _decoded_lines(self, text: bytes, strings: list[bytes]) -> list[tuple[Hashable, ...]] | None:
         """Keys and values of each line, by JSON; None if the JSON has another number of lines or cannot be read."""
         text = self._with_words(text)
         lines = text.split(_RECORD)
@@ -161,7 +161,7 @@ class SimpleLines:
         if records is None or len(records) != len(lines):
             return None
         return [
-            _settled(record.items, nested=self._nested) if _FORM.search(line) else record.items
+            _plain_values(record.items, nested=self._nested) if _FORM.search(line) else record.items
             for record, line in zip(records, lines, strict=True)
         ]
 
@@ -179,7 +179,7 @@ class SimpleLines:
     def _with_words(self, text: bytes) -> bytes:
         """Replace words of EDN by their JSON."""
         if len(self._words) > _WORDS_MAX:
-            return _WORDS.sub(_replaced, text)
+            return _WORDS.sub(_json_of_word, text)
         for words, json in self._words:
             text = text.replace(words, json)
         return text
@@ -241,7 +241,7 @@ def _name(word: bytes) -> bytes:
     return b'"' + word[1:] + b'"' if word[:1] == b":" and len(word) > 1 else word and _NO_JSON
 
 
-def _replaced(match: re.Match[bytes]) -> bytes:
+def _json_of_word(match: re.Match[bytes]) -> bytes:
     return _as_json(match.group())
 
 
@@ -252,13 +252,13 @@ def _with_strings(text: bytes, strings: list[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def _settled(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
+def _plain_values(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ...]:
     """The items with their forms as values."""
     return tuple(
         [
             _value(item, nested=nested)
             if type(item) is _Form
-            else _settled(item, nested=nested)
+            else _plain_values(item, nested=nested)
             if type(item) is tuple and item
             else item
             for item in items
@@ -268,7 +268,7 @@ def _settled(items: tuple[Hashable, ...], *, nested: bool) -> tuple[Hashable, ..
 
 def _value(form: _Form[Hashable], *, nested: bool) -> Hashable:
     """The value of a form that JSON cannot hold by itself. Raises _NotSimple for other forms."""
-    items = _settled(form.items, nested=True) if nested else form.items
+    items = _plain_values(form.items, nested=True) if nested else form.items
     match form.begin, form.end:
         case "string", "":
             return Atom("string", form.text)

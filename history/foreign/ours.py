@@ -184,22 +184,22 @@ def queue_steps(history: History) -> Iterator[Step]:
         key = numbers[key_of[line]]
         if step.type is OpType.INVOKE:
             if step.f == "poll" and position.get(process) != (key, rows[0].offset):
-                yield from _assigned(step, key)
+                yield from _assigned_steps(step, key)
         elif step.f == "poll" and step.type is OpType.OK:
             read = [row.offset for row in rows if row.offset is not None]
             start = invocations[process][0].offset
             position[process] = (key, read[-1] + 1 if read else start)
         if step.f == "poll":
-            yield _step(step, "poll", _polled(step, rows, key))
+            yield _step(step, "poll", _polled_value(step, rows, key))
             continue
         if step.type is OpType.OK and not sent.is_kept(invocations[process][0]):
             step = replace(step, type=OpType.INFO)  # nobody promised to keep the record
-        yield _step(step, "send", _sent(step, rows, invocations[process], key))
+        yield _step(step, "send", _sent_value(step, rows, invocations[process], key))
         if step.type is not OpType.INVOKE and step.type is not OpType.FAIL:
             for _ in range(max(sent.again(line, row) for row in invocations[process])):
                 for kind in (OpType.INVOKE, OpType.INFO):
                     again = replace(step, process=another, type=kind)
-                    yield _step(again, "send", _sent(again, (), invocations[process], key))
+                    yield _step(again, "send", _sent_value(again, (), invocations[process], key))
                 another += 1
 
 
@@ -214,20 +214,20 @@ def _names(keys: Iterable[str]) -> list[str]:
     return sorted(set(keys))
 
 
-def _assigned(step: Step, key: int) -> Iterator[Step]:
+def _assigned_steps(step: Step, key: int) -> Iterator[Step]:
     for value in ((), (key,)):
         for kind in (OpType.INVOKE, OpType.OK):
             yield Step(step.line, step.process, kind, "assign", value, None, step.time)
 
 
-def _sent(step: Step, rows: _Rows, invoked: _Rows, key: int) -> Hashable:
+def _sent_value(step: Step, rows: _Rows, invoked: _Rows, key: int) -> Hashable:
     if step.type is not OpType.OK:
         return tuple(("send", key, row.value) for row in invoked)
     offsets = [row.offset for row in rows] + [None] * len(invoked)
     return tuple(("send", key, (offset, row.value)) for row, offset in zip(invoked, offsets, strict=False))
 
 
-def _polled(step: Step, rows: _Rows, key: int) -> Hashable:
+def _polled_value(step: Step, rows: _Rows, key: int) -> Hashable:
     if step.type is not OpType.OK:
         return (("poll",),)
     read = tuple((row.offset, row.value) for row in rows if row.offset is not None and row.value is not None)

@@ -173,10 +173,10 @@ class _Reader:
             frozen(fields)
         except (ValueError, RecursionError) as error:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
-            self._complain(number, f"not one JSON object: {why}; given: {_shown(text)}")
+            self._complain(number, f"not one JSON object: {why}; given: {_value_in_short(text)}")
             return
         if not isinstance(fields, dict):
-            self._complain(number, f"a line must be a JSON object, not {_shown(fields)}")
+            self._complain(number, f"a line must be a JSON object, not {_value_in_short(fields)}")
         elif not self._begun:
             self._begun = True
             self._take_manifest(number, fields)
@@ -239,7 +239,7 @@ class _Reader:
             if test is None:
                 self._complain(number, f"{where}unknown field {name!r}; known: {', '.join(allowed)}")
             elif not test[0](value):
-                self._complain(number, f"{where}{name} must be {test[1]}, not {_shown(value)}")
+                self._complain(number, f"{where}{name} must be {test[1]}, not {_value_in_short(value)}")
         return len(self.mistakes) == before
 
     def _in_turn(self, number: int, fields: dict[str, Any]) -> dict[str, Any] | None:
@@ -287,7 +287,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _shown(value: object) -> str:
+def _value_in_short(value: object) -> str:
     text = value.decode(errors="replace").strip() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"
 

@@ -28,7 +28,7 @@ class Atom(Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         match self.kind:
             case "string":
-                return '"' + _HALF.sub(_escaped, self.value.translate(_ESCAPES)) + '"'
+                return '"' + _HALF.sub(_escaped_half, self.value.translate(_ESCAPES)) + '"'
             case "character":
                 return "\\" + _CHARACTERS.get(self.value, self.value)
             case "decimal":
@@ -47,7 +47,7 @@ _WIDTH = 160  # characters of a value in a message
 _CHARACTERS = {"\n": "newline", " ": "space", "\t": "tab", "\r": "return", "\b": "backspace", "\f": "formfeed"}
 
 
-def _escaped(half: re.Match[str]) -> str:
+def _escaped_half(half: re.Match[str]) -> str:
     return f"\\u{ord(half.group()):04x}"
 
 

@@ -111,16 +111,16 @@ def compare(engine: Engine, before: str, after: str) -> list[Finding]:
         return [_Row(answer.pop("protocol"), answer.pop("subject"), answer) for answer in answers]
 
     outcomes = rows(_OUTCOMES)
-    lost = [_lost(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
+    lost = [_lost_protocol(row) for row in outcomes if row.n["of_before"] and not row.n["of_after"]]
     plans = {row.protocol: row.n for row in outcomes if row.n["of_before"] and row.n["of_after"]}
     findings = [finding for row in outcomes if row.protocol in plans for finding in _outcomes(row)]
     findings += [_kind(row, plans[row.protocol]) for row in rows(_KINDS) if row.protocol in plans]
     findings += [_recovery(row) for row in rows(_RECOVERY) if row.protocol in plans]
     findings += [_coverage(row, plans[row.protocol]) for row in rows(_COVERAGE) if row.protocol in plans and row.n["before"]]
-    return sorted([*lost, *_corrected(findings)], key=lambda finding: not finding.worse)
+    return sorted([*lost, *_corrected_findings(findings)], key=lambda finding: not finding.worse)
 
 
-def _corrected(findings: Sequence[Finding]) -> Iterator[Finding]:
+def _corrected_findings(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Correct each p for the number of tests, and judge by it what is not proven."""
     tests = Counter(finding.what for finding in findings if finding.p is not None)
     for finding in findings:
@@ -131,7 +131,7 @@ def _corrected(findings: Sequence[Finding]) -> Iterator[Finding]:
         yield structs.replace(finding, p=p, worse=p <= LEVEL)
 
 
-def _lost(row: _Row) -> Finding:
+def _lost_protocol(row: _Row) -> Finding:
     performed = row.n["of_before"]
     return Finding(
         protocol=row.protocol, what="protocol", subject="", before=performed, of_before=performed, after=0, of_after=0, worse=True
@@ -183,9 +183,9 @@ def _recovery(row: _Row) -> Finding:
         protocol=row.protocol,
         what="recovery",
         subject=row.subject,
-        before=_reached(row.n["before"]),
+        before=_reached_ns(row.n["before"]),
         of_before=row.n["of_before"],
-        after=_reached(row.n["after"]),
+        after=_reached_ns(row.n["after"]),
         of_after=row.n["of_after"],
         changed=slower if pairs else None,
         p=_mostly(slower, faster) if pairs else _higher(row.n),
@@ -207,7 +207,7 @@ def _coverage(row: _Row, plans: dict[str, int]) -> Finding:
     )
 
 
-def _reached(ns: int | None) -> int | None:
+def _reached_ns(ns: int | None) -> int | None:
     return None if ns == NEVER_NS else ns
 
 

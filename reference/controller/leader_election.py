@@ -29,7 +29,7 @@ Every write is conditional on the version that was read, and in `safe` also on /
                               write, another round
     reading                   logs must be compared first         asking    LogInfo to the brokers        _choose
     reading, asking           leader and ISR are chosen           writing   write on the version read     _send_write
-    any                       nothing is left to do               gone      after a write: commands,      _finish, _landed,
+    any                       nothing is left to do               gone      after a write: commands,      _finish, _publish,
                                                                             metadata                      _choose
 """
 
@@ -309,9 +309,9 @@ def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: 
     assert proposed is not None
     match answer:
         case Written(version=version):
-            _landed(turn, controller, change, replace(proposed, zk_version=ZkVersion(version)))
+            _publish(turn, controller, change, replace(proposed, zk_version=ZkVersion(version)))
         case Created():
-            _landed(turn, controller, change, proposed)
+            _publish(turn, controller, change, proposed)
             channel.mark_new(controller, tp, proposed.replicas)
         case _:
             # V3 §A step 3.3: the version moved, so another client wrote between our read and our write. Read again (step 3.1)
@@ -319,7 +319,7 @@ def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: 
             _read(turn, controller, tp, change)
 
 
-def _landed(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
+def _publish(turn: Turn, controller: Controller, change: StateChange, state: PartitionState) -> None:
     """V3 §A step 4: the state is in ZooKeeper, so send the command to the affected brokers (R-076) if the topic still exists."""
     if state.tp not in controller.assignments:
         del controller.changes[state.tp]

@@ -96,7 +96,7 @@ class SegmentedLog:
             # After a crash the log may be in the page cache only, so the first flush of this process syncs it.
             segment.is_dirty = True
             if segment.length < size:
-                self._cut(segment, segment.length)
+                self._cut_segment(segment, segment.length)
                 self._unlink(names[index + 1 :])
                 break
         if not self._segments:
@@ -180,7 +180,7 @@ class SegmentedLog:
             keep -= 1
         if keep == len(segment.offsets) and not removed:
             return
-        self._cut(segment, segment.positions[keep] if keep < len(segment.positions) else segment.length)
+        self._cut_segment(segment, segment.positions[keep] if keep < len(segment.positions) else segment.length)
         segment.forget(keep)
         for _ in range(removed):
             dropped = self._segments.pop()
@@ -194,7 +194,7 @@ class SegmentedLog:
         self._epochs = [epoch for epoch in self._epochs if epoch[1] < to]
         self._write_epochs()
 
-    def _cut(self, segment: Segment, length: int) -> None:
+    def _cut_segment(self, segment: Segment, length: int) -> None:
         """Cut a segment to this length; the flush ledger gets the bytes that are lost."""
 
         def lost() -> bytes:

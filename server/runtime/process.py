@@ -71,7 +71,7 @@ class _Process:
         self._disk = _disk(settings, self._faults)
         machine = boot(configured(settings), self._disk.recover(), settings.life)
         self._notes = _notes(settings, me)
-        self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._stopped)
+        self._host = Host(machine, self._disk, loop=loop, note=self._note, stopped=self._on_node_stopped)
         peers = {peer: host_and_port(where) for peer, where in settings.peers.advertised.items() if peer != me}
         # A machine repeats an unanswered request after this time; after twice this time without a response the connection is bad.
         patience_s = (settings.broker.request_timeout_ms + settings.broker.fetch_wait_max_ms) / 1000
@@ -126,7 +126,7 @@ class _Process:
         await self._administration.close()
         await self._transport.close()
 
-    def _stopped(self, reason: str) -> None:
+    def _on_node_stopped(self, reason: str) -> None:
         self._reasons.append(reason)
         self._end.set()
 

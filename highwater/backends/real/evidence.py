@@ -105,7 +105,7 @@ class ZooKeeperEvidence:
             life = self._life(self._node_of[commit.session])
         rows = self._rows.of(commit, writer=self._node_of.get(commit.session), life=life)
         if rows:
-            self._set_clock(commit, after_ns=self._sent(commit))
+            self._set_clock(commit, after_ns=self._time_of_sending(commit))
         for kind, columns in rows:
             self.recorder.event(kind, **columns)
 
@@ -117,7 +117,7 @@ class ZooKeeperEvidence:
         began = [row for row in self._starts if row.node == node and row.time_ns <= self._clock()]
         return began[-1].life if began else None
 
-    def _sent(self, commit: AnyCommit) -> int:
+    def _time_of_sending(self, commit: AnyCommit) -> int:
         """When a leader noted that it sends this write of a state (monotonic ns), 0 for any other commit."""
         tp = paths.tp_of_state_path(commit.path) if isinstance(commit, NodeWritten) else None
         if not isinstance(commit, NodeWritten) or tp is None:

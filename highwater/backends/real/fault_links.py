@@ -49,7 +49,7 @@ class LinkFaults:
 
     async def do(self, window: Window, fault: LinkFault, hit: tuple[Address, ...]) -> tuple[Probe, tuple[Pair, ...]]:
         """Apply a network fault to the links of these brokers or of this client place; returns the probe of it, and the links."""
-        pairs = self._of[window.id] = self._touched(self._pairs(window, fault, hit))
+        pairs = self._of[window.id] = self._touched_links(self._pairs(window, fault, hit))
         if not pairs:
             return _no_link, pairs
         if isinstance(fault, Reset):
@@ -136,7 +136,7 @@ class LinkFaults:
             case _:
                 assert_never(fault)
 
-    def _touched(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    def _touched_links(self, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
         """Leave out the links between clients and ZooKeeper, which no fault touches."""
         servers, places = self._geography.servers, self._places
         return tuple(dict.fromkeys(pair for pair in pairs if not ({*pair} & {*servers} and {*pair} & {*places})))

@@ -122,7 +122,7 @@ class NodeFaults:
                 self._acts(window, node, await self._kill(node, "power-loss"), "process")
                 seed = self._nemesis.draws.below(f"power {window.id} {node.address}", 1 << 32)
                 how = Loss(seed=seed, torn=fault.torn, lose_all=fault.lose_all)
-                self._wounded(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
+                self._record_wounds(node, await node.lose_unflushed(range(node.dirs), how), "power-loss")
             case DiskSwap():
                 holds.down += 1
                 self._acts(window, node, await self._kill(node), "process")
@@ -166,7 +166,7 @@ class NodeFaults:
                 if holds.unpause():
                     probe = await node.resume()
                     if not holds.down:  # else the last window that keeps it down starts it, and has a probe too
-                        self._healed(window, node, probe, "process")
+                        self._prove_healed(window, node, probe, "process")
             case Restart() | ExpireSession() | CrashAt():
                 pass  # nothing lasts until the window closes
             case ClockJump() | ClockDrift() | ClockStrobe():
@@ -178,7 +178,7 @@ class NodeFaults:
                 if removed:
                     await self._kill(node)  # which goes on with the files that it holds open
                 dirs[fault.dir].pop(window.id)
-                self._healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
+                self._prove_healed(window, node, await self._set_dir(broker, fault.dir), f"dir {fault.dir}")
                 if removed:
                     await self._empty(node, fault.dir)
                 await self._restart_with_sound_dirs(broker)
@@ -194,11 +194,11 @@ class NodeFaults:
         self._proving.changed(f"{node.address} {subject}")
         self._proving.acts(window, node.address, probe, f"{node.address} {subject}")
 
-    def _healed(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
+    def _prove_healed(self, window: Window, node: Node, probe: Probe, subject: str) -> None:
         self._proving.changed(f"{node.address} {subject}")
         self._proving.healed(window, node.address, probe, f"{node.address} {subject}")
 
-    def _wounded(self, node: Node, wounds: tuple[Wound, ...], why: str) -> None:
+    def _record_wounds(self, node: Node, wounds: tuple[Wound, ...], why: str) -> None:
         for wound in wounds:
             self._nemesis.wounded(node.address, wound.dir, ((wound.tp, wound.topic_id, wound.offset),), why)
 
@@ -226,7 +226,7 @@ class NodeFaults:
             return
         probe = await self._start(node)
         if probe is not None:
-            self._healed(window, node, probe, "process")
+            self._prove_healed(window, node, probe, "process")
         await self._stand_still(broker)
 
     async def _stand_still(self, broker: BrokerId) -> None:
@@ -301,7 +301,7 @@ class NodeFaults:
             strobe.cancel()
             await asyncio.wait((strobe,))
         self._trouble[broker].clocks.pop(window.id)
-        self._healed(window, self._nodes[broker], await self._set_clock(broker), "clock")
+        self._prove_healed(window, self._nodes[broker], await self._set_clock(broker), "clock")
 
     async def _set_clock(self, broker: BrokerId) -> Probe:
         clocks = self._trouble[broker].clocks.values()
@@ -344,7 +344,7 @@ class NodeFaults:
         await self._kill(node)
         seed = self._nemesis.draws.below(f"drop {window.id} {node.address}", 1 << 32)
         lost = await node.lose_unflushed((fault.dir,), Loss(seed=seed, torn=False, lose_all=False))
-        self._wounded(node, lost, "dropped")
+        self._record_wounds(node, lost, "dropped")
 
 
 def _subject(fault: NodeFault) -> str:

@@ -287,13 +287,13 @@ class EnsembleServer(Member):
             return
         talk = self._talks[line] = Talk(line, self._ensemble.next_id())
         if not hello.session:
-            self.propose(Open(hello.timeout_ms), partial(self._opened, talk))
+            self.propose(Open(hello.timeout_ms), partial(self._on_opened, talk))
             return
         number = self._ensemble.next_id()
         self._decided[number] = partial(self._on_resumed, talk, hello)
         self._to_leader(Resume(self.term, number, talk.id, hello.session))
 
-    def _opened(self, talk: Talk, session: Result) -> None:
+    def _on_opened(self, talk: Talk, session: Result) -> None:
         assert isinstance(session, int)
         # With the zxid the client stays away from servers that do not know its session yet.
         self._welcome(talk, session, zxid=self.tree.zxid)
@@ -345,7 +345,7 @@ class EnsembleServer(Member):
                 talk.busy = True
                 write = Write(talk.line.session, _writes(request, done), request.atomic, talk.line.node, talk.line.life)
                 forward = Forward(self.term, self._ensemble.next_id(), talk.id, write)
-                self._ask(forward, partial(self._wrote, talk, work), partial(self._moved, talk))
+                self._ask(forward, partial(self._wrote, talk, work), partial(self._on_moved, talk))
 
     def _wrote(self, talk: Talk, work: Work, answers: Result) -> None:
         assert not isinstance(answers, int)
@@ -353,7 +353,7 @@ class EnsembleServer(Member):
         talk.busy = False
         self._go_on(talk)
 
-    def _moved(self, talk: Talk, _: bool) -> None:
+    def _on_moved(self, talk: Talk, _: bool) -> None:
         """The leader refused a write because the session goes on over another line: close this one."""
         if self._lines.get(talk.line.session) is talk.line:
             self._close(talk.line.session)

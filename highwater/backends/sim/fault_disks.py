@@ -46,7 +46,7 @@ class DiskFaults:
         self, opened: OpenWindow, node: NodeHost, dir_: int, refusal: Refusal, undo: "partial[None] | None" = None
     ) -> None:
         """The directory refuses until the window closes; then `undo` comes before the broker is restarted."""
-        opened.undo.append(partial(self._repaired, node))
+        opened.undo.append(partial(self._restart_after_repair, node))
         if undo is not None:
             opened.undo.append(undo)
         opened.hold_in(node.disk.dirs[dir_].refusals, refusal)
@@ -61,7 +61,7 @@ class DiskFaults:
         lost = node.disk.lose_unflushed(index, f"drop {window_id}", torn=False, all_of_it=False)
         self._nemesis.wounded(node.address, index, lost, "dropped")
 
-    def _repaired(self, node: NodeHost) -> None:
+    def _restart_after_repair(self, node: NodeHost) -> None:
         """Restart a broker that knows of its directory's failure, now that the directory works again (KIP-112)."""
         if node.wrong:
             return

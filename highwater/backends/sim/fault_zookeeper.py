@@ -52,16 +52,16 @@ class ZooKeeperFaults:
                 server.pause()
                 opened.undo.append(server.resume)
             case ZooKeeperDown():
-                self._cut(opened, self._links_of(server, self._brokers), acting)
+                self._cut_links(opened, self._links_of(server, self._brokers), acting)
             case ZooKeeperLinks(how="cut"):
-                self._cut(opened, self._links_of(server, tuple(peer.address for peer in server.peers)), acting)
+                self._cut_links(opened, self._links_of(server, tuple(peer.address for peer in server.peers)), acting)
             case ZooKeeperLinks(extra_ms=extra_ms):
                 for link in self._links_of(server, tuple(peer.address for peer in server.peers)):
                     opened.hold_in(link.slows, (extra_ms * MS, acting))
             case _:
                 assert_never(fault)
 
-    def _cut(self, opened: OpenWindow, links: list[Link], acting: Acting) -> None:
+    def _cut_links(self, opened: OpenWindow, links: list[Link], acting: Acting) -> None:
         for link in links:
             opened.undo.append(partial(self._sim.network.release, link))
             opened.hold_in(link.cuts, acting)

@@ -270,9 +270,9 @@ class Member(ABC):
         self._sim.network.send_alone(self._to(peer), 0, partial(peer._receive, self), message)
 
     def _receive(self, sender: "Member", payload: object) -> None:
-        self._when_running(partial(self._heed, sender, payload))
+        self._when_running(partial(self._handle, sender, payload))
 
-    def _heed(self, sender: "Member", message: object) -> None:
+    def _handle(self, sender: "Member", message: object) -> None:
         """Handle a message of another server."""
         match message:
             case AskVote():

@@ -164,9 +164,9 @@ class ZkClient:
 
     def _dialed_long(self, connection: Connection) -> None:
         if self._connection is connection and self._state == "dialing":
-            self._disconnected()
+            self._on_disconnect()
 
-    def _disconnected(self) -> None:
+    def _on_disconnect(self) -> None:
         """Give up the connection to ZooKeeper; requests sent or queued on it are answered Unknown."""
         connection, was, self._state = self._connection, self._state, "dialing"
         assert connection is not None
@@ -192,14 +192,14 @@ class ZkClient:
 
     def _lost(self, connection: Connection) -> None:
         if self._connection is connection:
-            self._disconnected()
+            self._on_disconnect()
 
     def _tick(self, connection: Connection) -> None:
         """Send pings, and take the connection for lost after two thirds of the timeout in silence."""
         if self._connection is not connection or self._state != "connected":
             return
         if self._scheduler.now - self._heard_ns > self._timeout_ms * MS * 2 // 3:
-            self._disconnected()
+            self._on_disconnect()
             return
         if self._scheduler.now >= self._ping_due_ns:
             self._ping_due_ns = self._scheduler.now + self._timeout_ms * MS // 3
@@ -219,7 +219,7 @@ class ZkClient:
         match payload:
             case Answer(id=request) if request in self._answers_lost:
                 self._answers_lost.pop(request).count += 1
-                self._disconnected()
+                self._on_disconnect()
             case Answer(id=request, answers=answers, zxid=zxid):
                 self._seen_zxid = max(self._seen_zxid, zxid)
                 self._watch(self._pending.pop(request), answers)

@@ -130,12 +130,12 @@ def _wrong(ops: tuple[AnyOp, ...], answers: tuple[AnyAnswer, ...], before: _Seen
         if isinstance(op, Create) and op.sequential:
             continue  # nobody knows its name before
         old, new = before[op.path], after[op.path]
-        broken = _broken(op, answer, old, new) or _unreasoned(op, answer, old, before[_parent(op.path)])
+        broken = _broken_rule(op, answer, old, new) or _missing_reason(op, answer, old, before[_parent(op.path)])
         if broken is not None:
             yield f"{type(op).__name__} of {op.path} was answered with {type(answer).__name__}, though {broken}"
 
 
-def _broken(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None) -> str | None:
+def _broken_rule(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None) -> str | None:
     """Which rule a positive answer breaks, given the znode before and after."""
     match op, answer:
         case Create(), Created() if old is not None or new is None or (new.data, new.version) != (op.data, 0):
@@ -159,7 +159,7 @@ def _broken(op: AnyOp, answer: AnyAnswer, old: _Znode | None, new: _Znode | None
             return "it changed" if isinstance(answer, Refusal) and old != new else None
 
 
-def _unreasoned(op: AnyOp, answer: AnyAnswer, old: _Znode | None, parent: _Znode | None) -> str | None:
+def _missing_reason(op: AnyOp, answer: AnyAnswer, old: _Znode | None, parent: _Znode | None) -> str | None:
     """Why a refusal has no reason, given the znode and its parent before."""
     match answer:
         case BadVersion() if old is None or getattr(op, "version", -1) in (-1, old.version):

@@ -147,12 +147,12 @@ class AsyncIsr:
     def _replication(self, keys: Keys) -> Iterator[Batch]:
         """The leader writes a record, or a follower that lags fetches one."""
         everywhere = np.ones(keys.size, np.bool_)
-        yield self._raised(keys, "b1 writes a record", 0, everywhere)
+        yield self._with_offset_raised(keys, "b1 writes a record", 0, everywhere)
         for replica in range(1, self._sizes.replicas):
             lags = self._offsets[replica].of(keys) < self._offsets[0].of(keys)
-            yield self._raised(keys, f"b{replica + 1} fetches a record", replica, lags)
+            yield self._with_offset_raised(keys, f"b{replica + 1} fetches a record", replica, lags)
 
-    def _raised(self, keys: Keys, action: str, replica: int, may: Flags) -> Batch:
+    def _with_offset_raised(self, keys: Keys, action: str, replica: int, may: Flags) -> Batch:
         at = np.flatnonzero(may)
         return Batch(action, at, keys[at] + (1 << self._offsets[replica].shift))
 

@@ -256,14 +256,14 @@ class KafkaReplication:
             # The published model has no minimum here: a lookup beyond the follower's own log lets it wait for ever.
             possible = to <= chunk.end[follower][at]
             at, to = at[possible], to[possible]
-        keys = self._truncated(chunk, at, follower, to, epoch)
+        keys = self._with_log_truncated(chunk, at, follower, to, epoch)
         yield Batch(action, at, keys)
         if self._rules.truncation == "kip279" and not self._rules.truncation_fenced:
             # The published action has a second way, for empty logs, that overlaps the first.
             empty = chunk.end[follower][at] == 0
             yield Batch(action, at[empty], keys[empty])
 
-    def _truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
+    def _with_log_truncated(self, chunk: Chunk, at: Indices, follower: int, to: Keys, epoch: Keys | int) -> Keys:
         states = self._states_of(chunk, at, follower)
         log, hw = states.log % self._replicas.powers[to], np.minimum(to, states.hw)
         return self._with_replica(chunk, at, follower, ReplicaColumns(log=log, hw=hw, epoch=epoch, isr=0))
@@ -337,14 +337,14 @@ class KafkaReplication:
         for follower in range(self._sizes.replicas):
             if follower != leader:
                 outside = chunk.isr[leader] & (1 << follower) == 0
-                may &= outside | self._acknowledged(chunk, leader, follower, hw + 1, self._rules.hw)
+                may &= outside | self._where_acknowledged(chunk, leader, follower, hw + 1, self._rules.hw)
         at = np.flatnonzero(may)
         if at.size:
             states = self._states_of(chunk, at, leader)
             keys = self._with_replica(chunk, at, leader, replace(states, hw=states.hw + 1))
             yield Batch(f"{_name(leader)} {RAISES_HW}", at, keys)
 
-    def _acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
+    def _where_acknowledged(self, chunk: Chunk, leader: int, follower: int, end: Column, needed: Acknowledgement) -> Flags:
         """Where the follower has acknowledged the leader's log up to this end offset, which the leader's log has."""
         follows = self._follows(chunk, leader, follower, needed) & (chunk.end[follower] >= end)
         if needed == "record-epoch":
@@ -353,7 +353,7 @@ class KafkaReplication:
             other = self._record_epoch(chunk.number[leader][at], _wide(end[at]))
             follows[at] = own == other
             if self._machines.diverging_waits:
-                follows &= ~self._diverged(chunk, leader, follower)
+                follows &= ~self._where_diverged(chunk, leader, follower)
         return follows
 
     def _follows(self, chunk: Chunk, leader: int, follower: int, needed: Acknowledgement) -> Flags:
@@ -368,14 +368,14 @@ class KafkaReplication:
         true_leader = chunk.presumes(leader) & (chunk.epoch[leader] == self._quorums.epoch[chunk.quorum])
         inside = chunk.isr[leader] & (1 << follower) != 0
         removes = f"{_name(leader)} removes {_name(follower)} from the ISR"
-        caught_up = self._acknowledged(chunk, leader, follower, chunk.end[leader], rules.shrinking)
+        caught_up = self._where_acknowledged(chunk, leader, follower, chunk.end[leader], rules.shrinking)
         yield from self._toggle(chunk, removes, true_leader & inside & ~caught_up, leader, follower)
         if rules.shrinking == "leader-epoch":
             # The published action has two ways: "does not follow in this epoch" and "lags". Both may hold.
             elsewhere = ~self._follows(chunk, leader, follower, "leader-epoch")
             both = true_leader & inside & elsewhere & (chunk.end[follower] < chunk.end[leader])
             yield from self._toggle(chunk, removes, both, leader, follower)
-        may = true_leader & ~inside & self._acknowledged(chunk, leader, follower, chunk.hw[leader], rules.expansion)
+        may = true_leader & ~inside & self._where_acknowledged(chunk, leader, follower, chunk.hw[leader], rules.expansion)
         if rules.expansion_in_epoch:
             may &= self._hw_in_own_epoch(chunk, leader)
         yield from self._toggle(chunk, f"{_name(leader)} adds {_name(follower)} to the ISR", may, leader, follower)
@@ -402,7 +402,7 @@ class KafkaReplication:
         """A follower fetches the record after its log."""
         end = chunk.end[follower]
         may = chunk.presumes(leader) & (end < chunk.end[leader])
-        at = np.flatnonzero(may & self._acknowledged(chunk, leader, follower, end, self._rules.fetch))
+        at = np.flatnonzero(may & self._where_acknowledged(chunk, leader, follower, end, self._rules.fetch))
         if at.size:
             table = self._replicas
             ends = end[at].astype(np.int64)
@@ -418,13 +418,13 @@ class KafkaReplication:
         if self._rules.truncation != "when-fetching":
             return
         follows = chunk.presumes(leader) & (chunk.leader[follower] == leader)
-        at = np.flatnonzero(follows & self._diverged(chunk, leader, follower))
+        at = np.flatnonzero(follows & self._where_diverged(chunk, leader, follower))
         if at.size:
             to = self._end_of_match(chunk, at, leader, follower)
-            keys = self._truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
+            keys = self._with_log_truncated(chunk, at, follower, to, _wide(chunk.epoch[follower][at]))
             yield Batch(f"{_name(follower)} truncates its log against {_name(leader)}", at, keys)
 
-    def _diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
+    def _where_diverged(self, chunk: Chunk, leader: int, follower: int) -> Flags:
         """Where a follower's log does not end as the leader's log does there."""
         end, other = _wide(chunk.end[follower]), _wide(chunk.end[leader])
         own = self._record_epoch(chunk.number[follower], end)

@@ -180,7 +180,7 @@ class _Step:
         elif now.leader == index:
             yield from self._leading(index, was, now)
         elif now.leader is None:
-            yield from self._resigned(index, was, now)
+            yield from self._idle_actions(index, was, now)
         elif now.truncating:
             yield from self._obeying(index, was, now)
         elif (was.leader, was.epoch, was.truncating) == (now.leader, now.epoch, False):
@@ -193,7 +193,7 @@ class _Step:
             raise Unexplained(f"{_name(index)} has other records after its {CRASH if was.up else RESTART}")
         return CRASH if was.up else RESTART
 
-    def _resigned(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
+    def _idle_actions(self, index: int, was: ReplicaPicture, now: ReplicaPicture) -> Iterator[str]:
         """A replica that obeys no leader any more must keep its log."""
         if now.log != was.log:
             raise Unexplained(f"the log of {_name(index)} changed, but it obeys no leader")

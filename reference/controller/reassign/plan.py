@@ -210,7 +210,7 @@ def _writes(turn: Turn, controller: Controller, facts: Seen, draft: Draft) -> tu
     if uses_proposal_b(variant):
         return (*ops, *reassign_in_flight.writes(agent, draft))
     if variant.reassign_path == "v3":
-        return (*ops, *_erased(agent.entries, draft.entries))
+        return (*ops, *_erasing_ops(agent.entries, draft.entries))
     bad = agent.bad and variant.reassign_failover != "zombie"
     if agent.version >= 0 and (bad or draft.entries != agent.entries or not (draft.entries or agent.bad)):
         ops.append(_rewrite(admin_paths.REASSIGN, draft.entries, agent.version))
@@ -226,7 +226,7 @@ def _rewrite(path: str, entries: Reassignments, version: int) -> AnyOp:
     return SetData(path, admin_paths.reassignments_payload(entries), version) if entries else Delete(path, version)
 
 
-def _erased(before: Reassignments, after: Reassignments) -> tuple[AnyOp, ...]:
+def _erasing_ops(before: Reassignments, after: Reassignments) -> tuple[AnyOp, ...]:
     """R-006: remove V3's znode of a moved partition, and with the last partition that of its topic."""
     removed = [tp for tp in before if tp not in after]
     topics = sorted({topic_of(tp) for tp in removed} - {topic_of(tp) for tp in after})

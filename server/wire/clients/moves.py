@@ -92,7 +92,7 @@ def alter(call: Call, request: AlterRequest) -> Exchange:
         results[tp] = refusal
     return AlterResponse(
         responses=tuple(
-            AlteredTopic(topic.name, tuple(_altered(topic.name, partition, results) for partition in topic.partitions))
+            AlteredTopic(topic.name, tuple(_altered_partition(topic.name, partition, results) for partition in topic.partitions))
             for topic in request.topics
         )
     )
@@ -106,7 +106,7 @@ def _result_of(error: ErrorCode) -> Result:
     return client_code(error), None if error is ErrorCode.NONE else error.name
 
 
-def _altered(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
+def _altered_partition(topic: str, partition: ReassignablePartition, results: dict[TopicPartition, Result]) -> AlteredPartition:
     error, text = results[asked_partition(topic, partition.partition_index)]
     return AlteredPartition(partition_index=partition.partition_index, error_code=error, error_message=text)
 

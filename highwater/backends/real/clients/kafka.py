@@ -166,7 +166,7 @@ class KafkaClient:
             failures.append(error)
         if call.acks == -1 and not failures:
             self._learned.add(call.tp)
-        return _produced(call, failures, delivered, resent=resends.count - before)
+        return _heard_of_produce(call, failures, delivered, resent=resends.count - before)
 
     def _producer(self, call: ProduceCall) -> tuple[Producer, _Resends]:
         """A producer with these acks and retries, and the count of its resends, which only its debug log tells."""
@@ -228,7 +228,7 @@ class KafkaClient:
         tp = TopicPartition(topic_of(call.tp), index_of(call.tp), call.offset)
         consumer.assign([tp])
         try:
-            messages = self._fetched(consumer, call)
+            messages = self._fetched_or_error(consumer, call)
             if isinstance(messages, str):
                 return Heard(id=call.id, attempts=1, error=messages)
             bounds = consumer.get_watermark_offsets(tp, cached=True)
@@ -242,7 +242,7 @@ class KafkaClient:
         hw = bounds[1] if bounds[1] >= 0 else None
         return Heard(id=call.id, attempts=1, records=records, hw=hw)
 
-    def _fetched(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
+    def _fetched_or_error(self, consumer: Consumer, call: PollCall) -> list[Message] | str:
         """The records that one fetch of a client returned, perhaps none, or the name of its error."""
         end_s = monotonic() + self._timeout_ms / 1000
         while (left_s := end_s - monotonic()) > 0:
@@ -262,7 +262,7 @@ class KafkaClient:
         return ErrorCode.REQUEST_TIMED_OUT.name
 
 
-def _produced(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
+def _heard_of_produce(call: ProduceCall, failures: list[str], delivered: list[int | None], *, resent: int = 0) -> Heard:
     """The result of a produce from the delivery reports of its values; `resent` is the number of extra sends."""
     attempts = 1 if call.idempotent else 1 + call.retries + resent  # an upper bound: librdkafka does not tell the number
     if not failures:

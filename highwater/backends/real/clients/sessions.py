@@ -297,13 +297,13 @@ class _Member:
             self._reading = _Reading()
             self._consumer = self._new(call.group)
             topics = sorted({topic for topic, _ in call.reads})
-            self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+            self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
         return self._consumer
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._note("assigned", partitions)
 
-    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._note("revoked", partitions)
 
     def _note(self, what: str, partitions: list[TopicPartition]) -> None:

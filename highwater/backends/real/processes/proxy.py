@@ -223,13 +223,13 @@ class Proxy:
 
     async def listen(self, host: str, wanted: int = 0) -> int:
         """Let the proxy listen at this port, or at one that the kernel assigns; returns the port. OSError if it is taken."""
-        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, wanted)
+        self._server = await asyncio.get_running_loop().create_server(self._new_connection, host, wanted)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def listen_on(self, listening: socket.socket) -> None:
         """Let the proxy accept the connections of a socket that listens already."""
-        self._server = await asyncio.get_running_loop().create_server(self._accepted, sock=listening)
+        self._server = await asyncio.get_running_loop().create_server(self._new_connection, sock=listening)
 
     def reset(self) -> int:
         """Reset all connections of the proxy with RST; returns their number."""
@@ -245,7 +245,7 @@ class Proxy:
         self.reset()
         await asyncio.sleep(0)  # aborted connections close in the loop's next round
 
-    def _accepted(self) -> asyncio.Protocol:
+    def _new_connection(self) -> asyncio.Protocol:
         return _Connection(self, self._target, self._open).near
 
 

@@ -90,7 +90,7 @@ def too_many_wounds(plan: Plan, windows: Iterable[Window]) -> str | None:
     """
     targets = [window.target for window in windows if isinstance(window.fault, PowerLoss)]
     named = {broker for target in targets if isinstance(target, Named) for broker in target.brokers}
-    drawn = sum(_drawn(target, plan.cluster.brokers) for target in targets)
+    drawn = sum(_drawn_brokers_max(target, plan.cluster.brokers) for target in targets)
     least = min((topic.min_insync_replicas for topic in plan.cluster.topics), default=1)
     hit = len(named) + drawn
     if hit == 0 or hit < least:
@@ -99,7 +99,7 @@ def too_many_wounds(plan: Plan, windows: Iterable[Window]) -> str | None:
     return f"up to {hit} brokers lose power, and without notes nobody can tell which losses that excuses: {may}"
 
 
-def _drawn(target: AnyTarget, brokers: int) -> int:
+def _drawn_brokers_max(target: AnyTarget, brokers: int) -> int:
     """How many brokers a target may hit that it does not name."""
     match target:
         case Named() | ClientPlace():

@@ -61,7 +61,7 @@ class Hooks:
         if not self.has(hook):
             raise HarnessError(f"there is no hook {hook} for {node}")
         named = {"{node}": node.removeprefix("b"), "{peer}": "" if peer is None else peer.removeprefix("b")}
-        command = [_filled(word, named) for word in self._description.hooks[hook]]
+        command = [_filled_command(word, named) for word in self._description.hooks[hook]]
         what, limit_s = f"hook {hook} of {node}", self._description.hook_timeout_s
         with tempfile.TemporaryFile() as output:  # no pipe: a broker that the hook starts may keep it open
             try:
@@ -104,7 +104,7 @@ def load(path: Path) -> Description:
 
 def addresses_of(description: Description) -> dict[Address, HostPort]:
     """The address of each node, by its name b1, b2 …"""
-    return {broker_address(BrokerId(node.id)): _parsed(node.address) for node in description.nodes}
+    return {broker_address(BrokerId(node.id)): _host_and_port(node.address) for node in description.nodes}
 
 
 def _check(description: Description, path: Path) -> None:
@@ -116,7 +116,7 @@ def _check(description: Description, path: Path) -> None:
         raise UsageError(f"{path}: the ids of the nodes must be 1 to {len(ids)}, not {ids}")
     for node in description.nodes:
         try:
-            _parsed(node.address)
+            _host_and_port(node.address)
         except ValueError:
             raise UsageError(f'{path}: the address of node {node.id} must be "host:port", not {node.address!r}') from None
     for hook, command in description.hooks.items():
@@ -129,14 +129,14 @@ def _check(description: Description, path: Path) -> None:
         raise UsageError(f"{path}: hook_timeout_s must be at least 1, not {description.hook_timeout_s}")
 
 
-def _parsed(address: str) -> HostPort:
+def _host_and_port(address: str) -> HostPort:
     host, _, port = address.rpartition(":")
     if not host or not 0 < int(port) < 1 << 16:
         raise ValueError(address)
     return host, int(port)
 
 
-def _filled(word: str, named: dict[str, str]) -> str:
+def _filled_command(word: str, named: dict[str, str]) -> str:
     for name, value in named.items():
         word = word.replace(name, value)
     return word

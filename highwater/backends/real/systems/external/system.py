@@ -68,7 +68,7 @@ class External:
 
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a fault cannot be injected: it needs a hook that the file does not name, or none can do it."""
-        needed = _needed(fault)
+        needed = _hooks_needed(fault)
         for hook in needed:
             if not self._hooks.has(hook):
                 return f"{self._path} names no hook {hook}"
@@ -91,7 +91,7 @@ class External:
         return KafkaClient(name, brokers, request_timeout_ms=self._plan.workload.request_timeout_ms)
 
 
-def _needed(fault: AnyFault) -> tuple[Hook, ...]:
+def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
     """The hooks that inject and undo a fault; empty if none can."""
     match fault:
         case faults.Crash() | faults.Restart(session_ends=False):

@@ -99,12 +99,12 @@ def note_of(message: str) -> Note | None:
                 leader_epoch=None if fields.get("epoch") is None else LeaderEpoch(int(fields["epoch"])),
                 leo=_offset(fields.get("leo")),
                 hw=_offset(fields.get("hw")),
-                detail=None if pattern.kind is EventKind.BECAME_LEADER else f"{QUOTED}{_quoted(match)}",
+                detail=None if pattern.kind is EventKind.BECAME_LEADER else f"{QUOTED}{_words_without_folders(match)}",
             )
     return None
 
 
-def _quoted(match: re.Match[str]) -> str:
+def _words_without_folders(match: re.Match[str]) -> str:
     """The broker's words, without the folders of the run."""
     return re.sub(r"(dir=|in dir )[^\s\]]+", r"\1…", match[0]).strip()
 

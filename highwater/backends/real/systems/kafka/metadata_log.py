@@ -205,7 +205,7 @@ class _Standing:
             replicas=replicas,
             elr=() if elr is None else _members(elr.brokers()),
         )
-        yield self._assigned(record, topic)
+        yield self._assignment_write(record, topic)
         yield self._state_write(record, self.states[tp])
 
     def _change(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
@@ -228,7 +228,7 @@ class _Standing:
             state = replace(state, replicas=changed[_REPLICAS].brokers())
         self.states[tp] = state
         if state.replicas != before.replicas:
-            yield self._assigned(record, topic)
+            yield self._assignment_write(record, topic)
         yield self._state_write(record, state)
 
     def _named(self, record: Record, body: _Reader) -> AnyCommit:
@@ -237,7 +237,7 @@ class _Standing:
         path, data = paths.topic_path(name), paths.partitions_payload({})
         return NodeCreated(zxid=record.offset, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, ephemeral=False)
 
-    def _assigned(self, record: Record, topic: str) -> AnyCommit:
+    def _assignment_write(self, record: Record, topic: str) -> AnyCommit:
         listed = {tp: state.replicas for tp, state in self.states.items() if topic_of(tp) == topic}
         path, data, at = paths.topic_path(topic), paths.partitions_payload(listed), record.offset
         return NodeWritten(zxid=at, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, version=at)
